@@ -1,0 +1,88 @@
+"""How kernels are compiled: numba with a cache directory of our own, and unaligned loads.
+
+Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+
+def _writable(folder: Path) -> bool:
+    """Can files be made in this folder (which is created if need be)?"""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return True
+    except OSError:
+        return False
+
+
+def cache_directory() -> Path | None:
+    """The first writable of: what the user named, the user's cache folder, the temporary folder."""
+    candidates = []
+    if named := os.environ.get("PREGAO_CACHE_DIR"):
+        candidates.append(Path(named) / "numba")
+    if named := os.environ.get("NUMBA_CACHE_DIR"):
+        candidates.append(Path(named))
+    with contextlib.suppress(RuntimeError):  # no home directory at all
+        candidates.append(
+            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pregao" / "numba"
+        )
+    candidates.append(Path(tempfile.gettempdir()) / f"pregao-{os.getuid()}" / "numba")
+    return next((folder for folder in candidates if _writable(folder)), None)
+
+
+_CACHE = cache_directory()
+if _CACHE is not None:
+    numba.config.CACHE_DIR = str(_CACHE)
+
+
+def njit(function: Callable[..., Any]) -> Any:
+    """Compile a kernel: cached where a cache can be kept, without the interpreter's lock."""
+    return numba.njit(function, cache=_CACHE is not None, nogil=True)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile a helper of kernels, to be inlined into them by LLVM."""
+    return numba.njit(function, cache=_CACHE is not None, nogil=True, inline="never")
+
+
+def _loader(width: int, result: Any) -> Any:
+    """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def load(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
+        if not (isinstance(array, types.Array) and array.dtype == types.uint8):
+            return None
+        signature = result(array, types.intp)
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
+            word = ir.IntType(8 * width)
+            address = cgutils.gep(builder, buffer.data, arguments[1])
+            pointer = builder.bitcast(address, word.as_pointer())
+            value = builder.load(pointer)
+            value.align = 1
+            return value
+
+        return signature, codegen
+
+    return load
+
+
+load_u16 = _loader(2, types.uint16)
+load_u32 = _loader(4, types.uint32)
+load_i32 = _loader(4, types.int32)
+load_u64 = _loader(8, types.uint64)
+load_i64 = _loader(8, types.int64)
