@@ -1,0 +1,112 @@
+"""A small XML tree that remembers line numbers and refuses entities and other surprises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from xml.parsers import expat
+
+from pregao.errors import SchemaError
+
+MAX_BYTES = 16 * 1024 * 1024
+MAX_DEPTH = 64
+MAX_ELEMENTS = 200_000
+_SEPARATOR = "\n"  # cannot stand in a namespace or a name
+
+
+@dataclass(slots=True)
+class Element:
+    """An XML element: names without their prefix, the line it stands on, its text."""
+
+    tag: str
+    namespace: str | None
+    attributes: dict[str, str]
+    line: int
+    children: list[Element] = field(default_factory=list)
+    text: str = ""
+
+    def get(self, name: str) -> str | None:
+        """The value of an attribute, or None."""
+        return self.attributes.get(name)
+
+    def described(self) -> str:
+        """How error messages call this element: ``<field name="price">``."""
+        name = self.attributes.get("name")
+        return f'<{self.tag} name="{name}">' if name is not None else f"<{self.tag}>"
+
+
+def complaint(file_name: str, element: Element, reason: str) -> SchemaError:
+    """An error that names the file, the line and the element."""
+    return SchemaError(f"{file_name}:{element.line}: {element.described()}: {reason}")
+
+
+def parse_tree(source: bytes, file_name: str) -> Element:
+    """Read XML into a tree. A DOCTYPE is let pass; an entity declaration is refused.
+
+    Nothing outside ``source`` is ever read, and size, depth and element count are bounded.
+    """
+    if len(source) > MAX_BYTES:
+        raise SchemaError(f"{file_name}: larger than {MAX_BYTES} bytes: not a schema file")
+    return _TreeBuilder(file_name).build(source)
+
+
+class _TreeBuilder:
+    """The state of one run of the XML parser."""
+
+    def __init__(self, file_name: str) -> None:
+        self.file_name = file_name
+        self.open: list[Element] = []
+        self.root: Element | None = None
+        self.elements = 0
+        self.parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self.start
+        self.parser.EndElementHandler = self.end
+        self.parser.CharacterDataHandler = self.characters
+        self.parser.EntityDeclHandler = self.entity
+        self.parser.SetParamEntityParsing(expat.XML_PARAM_ENTITY_PARSING_NEVER)
+
+    def build(self, source: bytes) -> Element:
+        try:
+            self.parser.Parse(source, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise SchemaError(
+                f"{self.file_name}:{error.lineno}: not well-formed XML: {reason}"
+            ) from None
+        except (LookupError, ValueError) as error:  # an encoding that Python does not have
+            raise SchemaError(f"{self.file_name}: not readable as XML: {error}") from None
+        if self.root is None:  # expat has refused a document without a root already
+            raise SchemaError(f"{self.file_name}: no root element")
+        return self.root
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        self.elements += 1
+        line = self.parser.CurrentLineNumber
+        namespace, _, tag = name.rpartition(_SEPARATOR)
+        element = Element(tag, namespace or None, {}, line)
+        for key, value in attributes.items():
+            space, _, local = key.rpartition(_SEPARATOR)
+            element.attributes[f"{{{space}}}{local}" if space else local] = value
+        if len(self.open) >= MAX_DEPTH:
+            raise complaint(self.file_name, element, f"nested deeper than {MAX_DEPTH} levels")
+        if self.elements > MAX_ELEMENTS:
+            raise complaint(self.file_name, element, f"more than {MAX_ELEMENTS} elements")
+        if self.open:
+            self.open[-1].children.append(element)
+        else:
+            self.root = element
+        self.open.append(element)
+
+    def end(self, _name: str) -> None:
+        element = self.open.pop()
+        element.text = element.text.strip()
+
+    def characters(self, text: str) -> None:
+        if self.open:
+            self.open[-1].text += text
+
+    def entity(self, name: str, *_rest: object) -> None:
+        raise SchemaError(
+            f"{self.file_name}:{self.parser.CurrentLineNumber}: declares the entity {name!r}; "
+            "schema files with entities are not read"
+        )
