@@ -14,7 +14,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import intrinsic
 
 
@@ -45,7 +45,7 @@ def cache_directory() -> Path | None:
 
 _CACHE = cache_directory()
 if _CACHE is not None:
-    numba.config.CACHE_DIR = str(_CACHE)
+    setattr(numba.config, "CACHE_DIR", str(_CACHE))  # noqa: B010 - the module computes its names
 
 
 def njit(function: Callable[..., Any]) -> Any:
@@ -61,7 +61,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 def _loader(width: int, result: Any) -> Any:
     """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def load(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
         if not (isinstance(array, types.Array) and array.dtype == types.uint8):
             return None
@@ -70,7 +70,7 @@ def _loader(width: int, result: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
             word = ir.IntType(8 * width)
-            address = cgutils.gep(builder, buffer.data, arguments[1])
+            address = builder.gep(buffer.data, [arguments[1]])
             pointer = builder.bitcast(address, word.as_pointer())
             value = builder.load(pointer)
             value.align = 1

@@ -1,0 +1,347 @@
+"""The `<types>` of an SBE schema: simple types, composites, enumerations and sets."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from pregao.errors import SchemaError
+from pregao.sbe.model import (
+    PRIMITIVES,
+    Choice,
+    Composite,
+    Constant,
+    EncodedType,
+    EnumMember,
+    EnumType,
+    Member,
+    Nature,
+    Presence,
+    Primitive,
+    SetType,
+    Type,
+)
+from pregao.sbe.tree import Element, complaint
+
+_TAGS = ("type", "composite", "enum", "set")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
+_MAX_LENGTH = 1 << 20
+
+
+class TypeReader:
+    """Reads types in any order of declaration; a type that contains itself is refused."""
+
+    def __init__(self, file_name: str) -> None:
+        self.file_name = file_name
+        self.types: dict[str, Type] = {
+            name: EncodedType(name, primitive) for name, primitive in PRIMITIVES.items()
+        }
+        self._declared: dict[str, Element] = {}
+        self._reading: list[str] = []
+
+    def mistake(self, element: Element, reason: str) -> SchemaError:
+        """An error that names the file, the line and the element."""
+        return complaint(self.file_name, element, reason)
+
+    def read_types(self, sections: list[Element]) -> None:
+        """Read all the types of a schema."""
+        for section in sections:
+            for element in section.children:
+                if element.tag not in _TAGS:
+                    raise self.mistake(element, "an element that <types> does not have")
+                name = self.name(element)
+                if name in self._declared:
+                    raise self.mistake(element, "the name is taken by another type")
+                self._declared[name] = element
+        for name in self._declared:
+            self._resolve(name)
+
+    def type_named(self, element: Element, name: str) -> Type:
+        """The type of that name, which the element uses."""
+        if name not in self._declared and name not in self.types:
+            raise self.mistake(element, f"the type {name!r} is not declared")
+        return self._resolve(name)
+
+    def _resolve(self, name: str) -> Type:
+        element = self._declared.get(name)
+        if element is None or (name in self.types and name not in PRIMITIVES):
+            return self.types[name]
+        if name in self._reading:
+            if name in PRIMITIVES:  # a type may be called like the primitive it is made of
+                return EncodedType(name, PRIMITIVES[name])
+            raise self.mistake(element, "the type contains itself")
+        self._reading.append(name)
+        found = self._type(element)
+        self._reading.pop()
+        self.types[name] = found
+        if name in PRIMITIVES:
+            del self._declared[name]
+        return found
+
+    def _type(self, element: Element) -> Type:
+        match element.tag:
+            case "type":
+                return self._encoded(element)
+            case "composite":
+                return self._composite(element)
+            case "enum":
+                return self._enum(element)
+            case _:
+                return self._set(element)
+
+    # Attributes
+
+    def text(self, element: Element, name: str) -> str:
+        """An attribute that must be there."""
+        value = element.get(name)
+        if value is None or not value.strip():
+            raise self.mistake(element, f"the attribute {name!r} is missing")
+        return value.strip()
+
+    def name(self, element: Element) -> str:
+        """The element's name."""
+        value = self.text(element, "name")
+        if not _NAME.match(value):
+            raise self.mistake(element, f"{value!r} is not a name")
+        return value
+
+    def number(
+        self, element: Element, name: str, low: int, high: int, default: int | None = None
+    ) -> int:
+        """An attribute that is a whole number in a range."""
+        value = element.get(name)
+        if value is None and default is not None:
+            return default
+        return self._whole(element, name, self.text(element, name), low, high)
+
+    def since(self, element: Element) -> int:
+        """The version in which the element came."""
+        return self.number(element, "sinceVersion", 0, 0xFFFF, default=0)
+
+    def deprecated(self, element: Element) -> int | None:
+        """The version in which the element was declared obsolete, or None."""
+        if element.get("deprecated") is None:
+            return None
+        return self.number(element, "deprecated", 0, 0xFFFF)
+
+    def presence(self, element: Element) -> Presence:
+        """The element's presence."""
+        value = element.get("presence") or "required"
+        try:
+            return Presence(value)
+        except ValueError:
+            raise self.mistake(element, f"the presence {value!r} is not known") from None
+
+    def _whole(self, element: Element, what: str, text: str, low: int, high: int) -> int:
+        try:
+            value = int(text, 0) if text.lower().startswith(("0x", "-0x")) else int(text)
+        except ValueError:
+            raise self.mistake(element, f"{what} {text!r} is not a whole number") from None
+        if not low <= value <= high:
+            raise self.mistake(element, f"{what} {value} is not from {low} to {high}")
+        return value
+
+    # Values
+
+    def _primitive(self, element: Element, name: str) -> Primitive:
+        if name not in PRIMITIVES:
+            raise self.mistake(element, f"the primitive type {name!r} is not known")
+        return PRIMITIVES[name]
+
+    def _value(self, element: Element, what: str, text: str, primitive: Primitive) -> int | float:
+        """A number of a primitive type; for a char also the character itself."""
+        if primitive.nature is Nature.FLOAT:
+            try:
+                return float(text)
+            except ValueError:
+                raise self.mistake(element, f"{what} {text!r} is not a number") from None
+        if primitive.nature is Nature.CHAR and len(text) == 1 and not text.isdigit():
+            return ord(text)
+        return self._whole(element, what, text, primitive.minimum, primitive.maximum)
+
+    def _character(self, element: Element, text: str, primitive: Primitive) -> int:
+        """The value of an enumeration's member: of a char it is always the character."""
+        if primitive.nature is Nature.CHAR:
+            if len(text) != 1 or ord(text) > 0xFF:
+                raise self.mistake(element, f"{text!r} is not one character")
+            return ord(text)
+        return self._whole(element, "the value", text, primitive.minimum, primitive.maximum)
+
+    def value_ref(self, element: Element, reference: str) -> tuple[EnumType, EnumMember]:
+        """The enumeration and member that ``Enum.Member`` names."""
+        owner_name, dot, member_name = reference.strip().partition(".")
+        owner = self.type_named(element, owner_name) if dot else None
+        if not isinstance(owner, EnumType):
+            raise self.mistake(element, f"valueRef {reference!r} is not Enumeration.Member")
+        member = owner.member(member_name)
+        if member is None:
+            raise self.mistake(element, f"{owner_name} has no member {member_name!r}")
+        return owner, member
+
+    def constant_text(self, element: Element, primitive: Primitive, text: str) -> Constant:
+        """The value of a constant: text of chars, else a number."""
+        if primitive.nature is Nature.CHAR:
+            return text
+        return self._value(element, "the constant", text, primitive)
+
+    # Types
+
+    def _encoding(self, element: Element) -> str | None:
+        name = element.get("characterEncoding")
+        if name is None:
+            return None
+        try:
+            codecs.lookup(name)
+        except LookupError:
+            raise self.mistake(element, f"the character encoding {name!r} is not known") from None
+        return name
+
+    def _encoded(self, element: Element) -> EncodedType:
+        primitive = self._primitive(element, self.text(element, "primitiveType"))
+        presence = self.presence(element)
+        length = self.number(element, "length", 0, _MAX_LENGTH, default=1)
+        constant: Constant | None = None
+        if presence is Presence.CONSTANT:
+            reference = element.get("valueRef")
+            if reference is not None:
+                constant = self.value_ref(element, reference)[1].value
+            elif element.text:
+                constant = self.constant_text(element, primitive, element.text)
+            else:
+                raise self.mistake(element, "a constant type without a value")
+            if isinstance(constant, str):
+                if element.get("length") is not None and len(constant) > length:
+                    raise self.mistake(element, f"{constant!r} is longer than {length}")
+                length = max(length, len(constant))
+        bounds = {
+            name: None
+            if (text := element.get(name)) is None
+            else self._value(element, name, text.strip(), primitive)
+            for name in ("nullValue", "minValue", "maxValue")
+        }
+        return EncodedType(
+            name=self.name(element),
+            primitive=primitive,
+            length=length,
+            presence=presence,
+            null_value=bounds["nullValue"],
+            minimum=bounds["minValue"],
+            maximum=bounds["maxValue"],
+            character_encoding=self._encoding(element),
+            semantic_type=element.get("semanticType"),
+            constant=constant,
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            description=element.get("description") or "",
+        )
+
+    def _composite(self, element: Element) -> Composite:
+        members: list[Member] = []
+        position = 0
+        for child in element.children:
+            if child.tag == "ref":
+                kind = self.type_named(child, self.text(child, "type"))
+            elif child.tag in _TAGS:
+                kind = self._type(child)
+            else:
+                raise self.mistake(child, "an element that a composite does not have")
+            name = self.name(child)
+            if any(member.name == name for member in members):
+                raise self.mistake(child, "the name is taken in this composite")
+            offset = self.number(child, "offset", 0, 0xFFFF_FFFF, default=position)
+            if kind.size and offset < position:
+                raise self.mistake(child, f"offset {offset} overlaps the member before it")
+            if kind.size or offset > position:
+                position = offset + kind.size
+            members.append(
+                Member(
+                    name,
+                    kind,
+                    offset,
+                    self.since(child),
+                    self.deprecated(child),
+                    child.get("description") or "",
+                )
+            )
+        if not members:
+            raise self.mistake(element, "a composite without members")
+        return Composite(
+            name=self.name(element),
+            members=tuple(members),
+            size=position,
+            semantic_type=element.get("semanticType"),
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            description=element.get("description") or "",
+        )
+
+    def _number_encoding(self, element: Element) -> EncodedType:
+        """What an enumeration or set is encoded as: a primitive, or a type made of one."""
+        name = self.text(element, "encodingType")
+        found = self.type_named(element, name)
+        if (
+            not isinstance(found, EncodedType)
+            or found.presence is Presence.CONSTANT
+            or found.length != 1
+            or found.primitive.nature is Nature.FLOAT
+        ):
+            raise self.mistake(element, f"the encoding type {name!r} is not a number or a char")
+        return found
+
+    def _enum(self, element: Element) -> EnumType:
+        encoding = self._number_encoding(element)
+        members: list[EnumMember] = []
+        for child in element.children:
+            if child.tag != "validValue":
+                raise self.mistake(child, "an element that an enumeration does not have")
+            member = EnumMember(
+                self.name(child),
+                self._character(child, child.text, encoding.primitive),
+                self.since(child),
+                self.deprecated(child),
+                child.get("description") or "",
+            )
+            if any(member.name == other.name for other in members):
+                raise self.mistake(child, "the name is taken in this enumeration")
+            if any(member.value == other.value for other in members):
+                raise self.mistake(child, f"the value {child.text!r} is taken")
+            members.append(member)
+        return EnumType(
+            name=self.name(element),
+            encoding=encoding,
+            members=tuple(members),
+            semantic_type=element.get("semanticType"),
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            description=element.get("description") or "",
+        )
+
+    def _set(self, element: Element) -> SetType:
+        encoding = self._number_encoding(element)
+        if encoding.primitive.nature is not Nature.UNSIGNED:
+            raise self.mistake(element, "a set is encoded as an unsigned number")
+        choices: list[Choice] = []
+        for child in element.children:
+            if child.tag != "choice":
+                raise self.mistake(child, "an element that a set does not have")
+            choice = Choice(
+                self.name(child),
+                self._whole(child, "the bit", child.text, 0, 8 * encoding.primitive.size - 1),
+                self.since(child),
+                self.deprecated(child),
+                child.get("description") or "",
+            )
+            if any(choice.name == other.name for other in choices):
+                raise self.mistake(child, "the name is taken in this set")
+            if any(choice.bit == other.bit for other in choices):
+                raise self.mistake(child, f"the bit {choice.bit} is taken")
+            choices.append(choice)
+        return SetType(
+            name=self.name(element),
+            encoding=encoding,
+            choices=tuple(choices),
+            semantic_type=element.get("semanticType"),
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            description=element.get("description") or "",
+        )

@@ -1,0 +1,369 @@
+"""The schema model: what an SBE schema says, resolved to offsets, sizes and null values.
+
+Codecs, column kernels, table schemas and documentation all derive from this model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+
+class Presence(Enum):
+    """Whether a field is always there, may be null, or never travels."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+    CONSTANT = "constant"
+
+
+class Nature(Enum):
+    """What the bytes of a primitive type are."""
+
+    CHAR = "char"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    FLOAT = "float"
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One of SBE's primitive types, with its range and default null value."""
+
+    name: str
+    nature: Nature
+    size: int
+    code: str
+    """The letter of this type in a ``struct`` format; a char is read as a number."""
+
+    @property
+    def minimum(self) -> int:
+        """The smallest number that fits the bytes."""
+        return -(1 << (8 * self.size - 1)) if self.nature is Nature.SIGNED else 0
+
+    @property
+    def maximum(self) -> int:
+        """The largest number that fits the bytes."""
+        bits = 8 * self.size - (self.nature is Nature.SIGNED)
+        return (1 << bits) - 1
+
+    @property
+    def null_value(self) -> int | float:
+        """The value that stands for null where a schema does not name another."""
+        match self.nature:
+            case Nature.CHAR:
+                return 0
+            case Nature.SIGNED:
+                return self.minimum
+            case Nature.UNSIGNED:
+                return self.maximum
+            case Nature.FLOAT:
+                return math.nan
+
+
+PRIMITIVES: Mapping[str, Primitive] = {
+    primitive.name: primitive
+    for primitive in (
+        Primitive("char", Nature.CHAR, 1, "B"),
+        Primitive("int8", Nature.SIGNED, 1, "b"),
+        Primitive("int16", Nature.SIGNED, 2, "h"),
+        Primitive("int32", Nature.SIGNED, 4, "i"),
+        Primitive("int64", Nature.SIGNED, 8, "q"),
+        Primitive("uint8", Nature.UNSIGNED, 1, "B"),
+        Primitive("uint16", Nature.UNSIGNED, 2, "H"),
+        Primitive("uint32", Nature.UNSIGNED, 4, "I"),
+        Primitive("uint64", Nature.UNSIGNED, 8, "Q"),
+        Primitive("float", Nature.FLOAT, 4, "f"),
+        Primitive("double", Nature.FLOAT, 8, "d"),
+    )
+}
+
+Constant = int | float | str
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedType:
+    """A simple type: a primitive, or an array of it, with its range and its null value."""
+
+    name: str
+    primitive: Primitive
+    length: int = 1
+    presence: Presence = Presence.REQUIRED
+    null_value: int | float | None = None
+    """What the schema names as null; None where it leaves the primitive's default."""
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    character_encoding: str | None = None
+    semantic_type: str | None = None
+    constant: Constant | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes on the wire; a constant takes none."""
+        return 0 if self.presence is Presence.CONSTANT else self.primitive.size * self.length
+
+    @property
+    def null(self) -> int | float:
+        """The value that stands for null."""
+        return self.primitive.null_value if self.null_value is None else self.null_value
+
+
+@dataclass(frozen=True, slots=True)
+class EnumMember:
+    """A named value of an enumeration."""
+
+    name: str
+    value: int
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """A type whose values have names; other values are possible and kept as numbers."""
+
+    name: str
+    encoding: EncodedType
+    members: tuple[EnumMember, ...]
+    semantic_type: str | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes on the wire."""
+        return self.encoding.primitive.size
+
+    @property
+    def null(self) -> int:
+        """The number that stands for null."""
+        return int(self.encoding.null)
+
+    def member(self, name: str) -> EnumMember | None:
+        """The member of that name, or None."""
+        return next((member for member in self.members if member.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A named bit of a set."""
+
+    name: str
+    bit: int
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SetType:
+    """A type whose bits have names; other bits are possible and kept."""
+
+    name: str
+    encoding: EncodedType
+    choices: tuple[Choice, ...]
+    semantic_type: str | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes on the wire."""
+        return self.encoding.primitive.size
+
+    def names(self, value: int) -> list[str]:
+        """The names of the bits that are set; a bit without a name appears as its number."""
+        names = {choice.bit: choice.name for choice in self.choices}
+        return [names.get(bit, str(bit)) for bit in range(value.bit_length()) if value >> bit & 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A part of a composite, at its offset in the composite."""
+
+    name: str
+    type: Type
+    offset: int
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Composite:
+    """A type made of other types."""
+
+    name: str
+    members: tuple[Member, ...]
+    size: int
+    semantic_type: str | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+    def member(self, name: str) -> Member | None:
+        """The member of that name, or None."""
+        return next((member for member in self.members if member.name == name), None)
+
+
+Type = EncodedType | EnumType | SetType | Composite
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a block, at its offset in the block; a constant has its value instead."""
+
+    name: str
+    id: int
+    type: Type
+    offset: int
+    presence: Presence = Presence.REQUIRED
+    constant: Constant | None = None
+    since_version: int = 0
+    deprecated: int | None = None
+    semantic_type: str | None = None
+    description: str = ""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes on the wire; a constant takes none."""
+        return 0 if self.presence is Presence.CONSTANT else self.type.size
+
+
+@dataclass(frozen=True, slots=True)
+class LengthField:
+    """A number of a header: which primitive, and where in the header it stands."""
+
+    primitive: Primitive
+    offset: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """The header of a repeating group: where its block length and entry count stand."""
+
+    type: Composite
+    block_length: LengthField
+    num_in_group: LengthField
+
+    @property
+    def size(self) -> int:
+        """How many bytes the header takes."""
+        return self.type.size
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Variable-length data: a length, then that many bytes."""
+
+    name: str
+    id: int
+    type: Composite
+    length: LengthField
+    header_size: int
+    """Where the bytes begin, counted from where the length's composite begins."""
+    character_encoding: str | None
+    since_version: int = 0
+    deprecated: int | None = None
+    semantic_type: str | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A repeating group: a block per entry, which may hold groups and data of its own."""
+
+    name: str
+    id: int
+    dimension: Dimension
+    block_length: int
+    fields: tuple[Field, ...]
+    groups: tuple[Group, ...] = ()
+    data: tuple[Data, ...] = ()
+    since_version: int = 0
+    deprecated: int | None = None
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message template."""
+
+    name: str
+    id: int
+    block_length: int
+    fields: tuple[Field, ...]
+    groups: tuple[Group, ...] = ()
+    data: tuple[Data, ...] = ()
+    since_version: int = 0
+    deprecated: int | None = None
+    semantic_type: str | None = None
+    description: str = ""
+
+
+Block = Message | Group
+"""Anything with fixed fields, then groups, then data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The message header: where the four numbers stand that choose how to read a message."""
+
+    type: Composite
+    block_length: LengthField
+    template_id: LengthField
+    schema_id: LengthField
+    version: LengthField
+
+    @property
+    def size(self) -> int:
+        """How many bytes the header takes."""
+        return self.type.size
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A message schema of one version."""
+
+    package: str
+    id: int
+    version: int
+    semantic_version: str
+    big_endian: bool
+    header: Header
+    types: Mapping[str, Type]
+    messages: tuple[Message, ...]
+    description: str = ""
+    file_name: str = ""
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Message]:
+        """The messages by template id."""
+        return {message.id: message for message in self.messages}
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Message]:
+        """The messages by name."""
+        return {message.name: message for message in self.messages}
+
+    @property
+    def byte_order(self) -> str:
+        """The sign of the byte order in a ``struct`` format."""
+        return ">" if self.big_endian else "<"
+
+
+def blocks(block: Block) -> Iterator[Block]:
+    """A message or group and, depth first, all groups in it."""
+    yield block
+    for group in block.groups:
+        yield from blocks(group)

@@ -1,0 +1,303 @@
+"""From SBE XML to the schema model; a mistake names the file, the line and the element."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+from pregao.errors import SchemaError
+from pregao.sbe._types import TypeReader
+from pregao.sbe.model import (
+    Block,
+    Composite,
+    Constant,
+    Data,
+    Dimension,
+    EncodedType,
+    EnumType,
+    Field,
+    Group,
+    Header,
+    LengthField,
+    Message,
+    Nature,
+    Presence,
+    Schema,
+    Type,
+)
+from pregao.sbe.tree import Element, complaint, parse_tree
+
+_XINCLUDE = "http://www.w3.org/2001/XInclude"
+_MAX_INCLUDES = 16
+
+
+def load_schema(path: str | Path) -> Schema:
+    """Read a schema file, with the files it includes from its own folder."""
+    path = Path(path)
+    root = _included(_read(path), path, [path])
+    return schema_from_tree(root, str(path))
+
+
+def schema_from_bytes(source: bytes, file_name: str = "<schema>") -> Schema:
+    """Read a schema from memory."""
+    return schema_from_tree(parse_tree(source, file_name), file_name)
+
+
+def schema_from_tree(root: Element, file_name: str) -> Schema:
+    """Make the model of a schema from its XML tree."""
+    return _SchemaReader(file_name).read(root)
+
+
+def _read(path: Path) -> Element:
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return parse_tree(source, str(path))
+
+
+def _included(root: Element, path: Path, seen: list[Path]) -> Element:
+    """Put the elements of included files (same folder, by plain name) in place."""
+    children: list[Element] = []
+    for child in root.children:
+        if child.tag != "include" or child.namespace != _XINCLUDE:
+            children.append(_included(child, path, seen))
+            continue
+        name = child.get("href") or ""
+        target = path.parent / name
+        if not name or "/" in name or "\\" in name or PurePosixPath(name).name != name:
+            raise complaint(str(path), child, f"only files of the same folder, not {name!r}")
+        if target in seen or len(seen) > _MAX_INCLUDES:
+            raise complaint(str(path), child, f"includes {name!r} again")
+        seen.append(target)
+        other = _included(_read(target), target, seen)
+        children.extend(other.children if other.tag == "messageSchema" else [other])
+    root.children = children
+    return root
+
+
+class _SchemaReader(TypeReader):
+    """Reads the root and the messages; the types are its base's business."""
+
+    def read(self, root: Element) -> Schema:
+        if root.tag != "messageSchema":
+            raise self.mistake(root, "the root element of an SBE schema is <messageSchema>")
+        order = (root.get("byteOrder") or "littleEndian").lower()
+        if order not in ("littleendian", "bigendian"):
+            raise self.mistake(root, f"byteOrder {root.get('byteOrder')!r} is not known")
+        self.read_types([child for child in root.children if child.tag == "types"])
+        header = self._header(root, root.get("headerType") or "messageHeader")
+        messages: dict[int, Message] = {}
+        names: set[str] = set()
+        for element in root.children:
+            if element.tag == "message":
+                message = self._message(element)
+                if message.id in messages:
+                    raise self.mistake(element, f"the id {message.id} is taken")
+                if message.name in names:
+                    raise self.mistake(element, "the name is taken")
+                messages[message.id] = message
+                names.add(message.name)
+            elif element.tag != "types":
+                raise self.mistake(element, "an element that SBE schemas do not have here")
+        return Schema(
+            package=root.get("package") or "",
+            id=self.number(root, "id", 0, 0xFFFF),
+            version=self.number(root, "version", 0, 0xFFFF, default=0),
+            semantic_version=root.get("semanticVersion") or "",
+            big_endian=order == "bigendian",
+            header=header,
+            types=dict(self.types),
+            messages=tuple(messages.values()),
+            description=root.get("description") or "",
+            file_name=self.file_name,
+        )
+
+    def _header(self, root: Element, name: str) -> Header:
+        found = self.types.get(name)
+        if not isinstance(found, Composite):
+            raise self.mistake(root, f"the header type {name!r} is not a composite of this schema")
+        return Header(
+            found,
+            self._length_field(root, found, "blockLength"),
+            self._length_field(root, found, "templateId"),
+            self._length_field(root, found, "schemaId"),
+            self._length_field(root, found, "version"),
+        )
+
+    def _length_field(self, element: Element, composite: Composite, name: str) -> LengthField:
+        """An unsigned number of a header composite."""
+        member = composite.member(name)
+        if member is None:
+            raise self.mistake(element, f"the composite {composite.name!r} has no {name!r}")
+        found = member.type
+        if (
+            not isinstance(found, EncodedType)
+            or found.presence is Presence.CONSTANT
+            or found.length != 1
+            or found.primitive.nature is not Nature.UNSIGNED
+        ):
+            raise self.mistake(element, f"{composite.name}.{name} is not an unsigned number")
+        maximum = found.primitive.maximum if found.maximum is None else int(found.maximum)
+        return LengthField(found.primitive, member.offset, maximum)
+
+    def _message(self, element: Element) -> Message:
+        fields, groups, data, needed = self._block(element)
+        return Message(
+            name=self.name(element),
+            id=self.number(element, "id", 0, 0xFFFF),
+            block_length=self._block_length(element, needed),
+            fields=fields,
+            groups=groups,
+            data=data,
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            semantic_type=element.get("semanticType"),
+            description=element.get("description") or "",
+        )
+
+    def _block_length(self, element: Element, needed: int) -> int:
+        length = self.number(element, "blockLength", 0, 0xFFFF_FFFF, default=needed)
+        if length < needed:
+            raise self.mistake(element, f"blockLength {length} is less than its fields' {needed}")
+        return length
+
+    def _block(
+        self, element: Element
+    ) -> tuple[tuple[Field, ...], tuple[Group, ...], tuple[Data, ...], int]:
+        """The parts of a message or group, and how many bytes its fields take."""
+        fields: list[Field] = []
+        groups: list[Group] = []
+        data: list[Data] = []
+        names: set[str] = set()
+        position = 0
+        for child in element.children:
+            part: Field | Group | Data
+            if child.tag == "field":
+                if groups or data:
+                    raise self.mistake(child, "a field stands before all groups and data")
+                part = self._field(child, position)
+                fields.append(part)
+                if part.presence is not Presence.CONSTANT:
+                    position = part.offset + part.size
+            elif child.tag == "group":
+                if data:
+                    raise self.mistake(child, "a group stands before all data")
+                part = self._group(child)
+                groups.append(part)
+            elif child.tag == "data":
+                part = self._data(child)
+                data.append(part)
+            else:
+                raise self.mistake(child, "an element that SBE messages do not have")
+            if part.name in names:
+                raise self.mistake(child, "the name is taken in this block")
+            names.add(part.name)
+        return tuple(fields), tuple(groups), tuple(data), position
+
+    def _field(self, element: Element, position: int) -> Field:
+        kind = self.type_named(element, self.text(element, "type"))
+        presence = self.presence(element)
+        constant: Constant | None = None
+        if isinstance(kind, EncodedType) and kind.presence is Presence.CONSTANT:
+            presence = Presence.CONSTANT
+            constant = kind.constant
+        if presence is Presence.CONSTANT:
+            constant = self._constant(element, kind, constant)
+        offset = self.number(element, "offset", 0, 0xFFFF_FFFF, default=position)
+        if presence is not Presence.CONSTANT and offset < position:
+            raise self.mistake(element, f"offset {offset} overlaps the field before it")
+        return Field(
+            name=self.name(element),
+            id=self.number(element, "id", 0, 0xFFFF_FFFF),
+            type=kind,
+            offset=position if presence is Presence.CONSTANT else offset,
+            presence=presence,
+            constant=constant,
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            semantic_type=element.get("semanticType"),
+            description=element.get("description") or "",
+        )
+
+    def _constant(self, element: Element, kind: Type, inherited: Constant | None) -> Constant:
+        """The value of a constant field: its valueRef's, its type's, or its own text."""
+        reference = element.get("valueRef")
+        if reference is not None:
+            owner, member = self.value_ref(element, reference)
+            return member.name if owner is kind else member.value
+        if inherited is not None:
+            return inherited
+        if element.text and isinstance(kind, EncodedType):
+            return self.constant_text(element, kind.primitive, element.text)
+        if element.text and isinstance(kind, EnumType) and kind.member(element.text):
+            return element.text
+        raise self.mistake(element, "a constant field without a value")
+
+    def _group(self, element: Element) -> Group:
+        name = element.get("dimensionType") or "groupSizeEncoding"
+        found = self.types.get(name)
+        if not isinstance(found, Composite):
+            raise self.mistake(element, f"the dimension type {name!r} is not a composite")
+        dimension = Dimension(
+            found,
+            self._length_field(element, found, "blockLength"),
+            self._length_field(element, found, "numInGroup"),
+        )
+        fields, groups, data, needed = self._block(element)
+        return Group(
+            name=self.name(element),
+            id=self.number(element, "id", 0, 0xFFFF_FFFF),
+            dimension=dimension,
+            block_length=self._block_length(element, needed),
+            fields=fields,
+            groups=groups,
+            data=data,
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            description=element.get("description") or "",
+        )
+
+    def _data(self, element: Element) -> Data:
+        name = self.text(element, "type")
+        found = self.types.get(name)
+        if not isinstance(found, Composite):
+            raise self.mistake(element, f"the data type {name!r} is not a composite")
+        var_data = found.member("varData")
+        if var_data is None or not isinstance(var_data.type, EncodedType):
+            raise self.mistake(element, f"the composite {name!r} has no 'varData'")
+        return Data(
+            name=self.name(element),
+            id=self.number(element, "id", 0, 0xFFFF_FFFF),
+            type=found,
+            length=self._length_field(element, found, "length"),
+            header_size=var_data.offset,
+            character_encoding=var_data.type.character_encoding
+            or ("ASCII" if var_data.type.primitive.nature is Nature.CHAR else None),
+            since_version=self.since(element),
+            deprecated=self.deprecated(element),
+            semantic_type=element.get("semanticType"),
+            description=element.get("description") or "",
+        )
+
+
+def template(schema: Schema, name_or_id: str | int) -> Message:
+    """A message of a schema by id, by name, or by its name without the id at its end."""
+    found: Block | None
+    if isinstance(name_or_id, int) or name_or_id.isdigit():
+        found = schema.by_id.get(int(name_or_id))
+    else:
+        wanted = name_or_id.lower()
+        found = next(
+            (
+                message
+                for message in schema.messages
+                if wanted in (message.name.lower(), message.name.lower().rpartition("_")[0])
+            ),
+            None,
+        )
+    if found is None:
+        raise SchemaError(
+            f"version {schema.version} of {schema.package or 'the schema'} has no message "
+            f"{name_or_id!r}"
+        )
+    return found
