@@ -1,0 +1,1 @@
+"""The market itself: instruments, phases, matching, auctions, protections and surveillance."""
