@@ -1,0 +1,284 @@
+"""From values to numbers on the wire; a value that does not fit is refused."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from datetime import date
+from decimal import Context, Decimal, InvalidOperation
+from typing import Any
+
+from pregao.errors import EncodeError
+from pregao.sbe._from_wire import Converter
+from pregao.sbe.model import Nature
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Kind, Reading
+
+_EXACT = Context(prec=60)
+
+
+class RefusedError(Exception):
+    """A value that cannot be written, and the way to it inside its field."""
+
+    def __init__(self, reason: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.path = path
+
+
+def encoder(reading: Reading) -> Converter:
+    """What makes the number on the wire of a value."""
+    match reading.kind:
+        case Kind.RECORD:
+            return _record_encoder(reading)
+        case Kind.ENUM:
+            return _enum_encoder(reading)
+        case Kind.SET:
+            return _set_encoder(reading)
+        case Kind.DECIMAL:
+            return _decimal_encoder(reading)
+        case Kind.DATE:
+            return _date_encoder(reading)
+        case Kind.TEXT | Kind.BYTES:
+            return _string_encoder(reading)
+        case Kind.NUMBERS:
+            return _numbers_encoder(reading)
+        case Kind.FLOAT:
+            return _float_encoder(reading)
+        case _:
+            return _integer_encoder(reading)
+
+
+def _null(reading: Reading) -> int | float:
+    if reading.null is None:
+        raise RefusedError("cannot be null")
+    return reading.null
+
+
+def _bounds(reading: Reading) -> tuple[int, int]:
+    primitive = reading.primitive
+    low = primitive.minimum if reading.minimum is None else int(reading.minimum)
+    high = primitive.maximum if reading.maximum is None else int(reading.maximum)
+    return low, min(high, MAX_SIGNED)
+
+
+def _integer_encoder(reading: Reading) -> Converter:
+    low, high = _bounds(reading)
+    null = reading.null
+
+    def encode(value: Any) -> int | float:
+        if value is None:
+            return _null(reading)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise RefusedError(f"{value!r} is not a whole number")
+        if not low <= value <= high:
+            raise RefusedError(f"{value} is not from {low} to {high}")
+        if value == null:
+            raise RefusedError(f"{value} stands for null here; give None for null")
+        return value
+
+    return encode
+
+
+def _float_encoder(reading: Reading) -> Converter:
+    narrow = struct.Struct("<f") if reading.primitive.size == 4 else None
+    null = reading.null
+
+    def encode(value: Any) -> float:
+        if value is None:
+            return _null(reading)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise RefusedError(f"{value!r} is not a number")
+        if null is not None and (value == null or (null != null and value != value)):
+            raise RefusedError(f"{value} stands for null here; give None for null")
+        if narrow is not None:
+            try:
+                narrow.pack(value)
+            except (OverflowError, struct.error):
+                raise RefusedError(f"{value} is too large") from None
+        return value
+
+    return encode
+
+
+def _decimal_encoder(reading: Reading) -> Converter:
+    low, high = _bounds(reading)
+    low, high = max(low, -MAX_MANTISSA), min(high, MAX_MANTISSA)
+    scale, null = reading.scale, reading.null
+    shift = Decimal(scale)
+
+    def encode(value: Any) -> int | float:
+        if value is None:
+            return _null(reading)
+        if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
+            raise RefusedError(f"{value!r} is not a decimal")
+        try:
+            shifted = _EXACT.scaleb(Decimal(value), shift)
+            mantissa = int(shifted)
+        except (InvalidOperation, ValueError, OverflowError):
+            raise RefusedError(f"{value!r} is not a decimal") from None
+        if mantissa != shifted:
+            raise RefusedError(f"{value} has more than {scale} decimal places")
+        if not low <= mantissa <= high:
+            raise RefusedError(f"{value} is out of range")
+        if mantissa == null:
+            raise RefusedError(f"{value} stands for null here; give None for null")
+        return mantissa
+
+    return encode
+
+
+def _date_encoder(reading: Reading) -> Converter:
+    low, high = _bounds(reading)
+    null = reading.null
+
+    def encode(value: Any) -> int | float:
+        if value is None:
+            return _null(reading)
+        if not isinstance(value, date):
+            raise RefusedError(f"{value!r} is not a date")
+        day = value.toordinal() - EPOCH_ORDINAL
+        if not low <= day <= high:
+            raise RefusedError(f"{value} does not fit")
+        if day == null:
+            raise RefusedError(f"{value} stands for null here; give None for null")
+        return day
+
+    return encode
+
+
+def _enum_encoder(reading: Reading) -> Converter:
+    assert reading.enum is not None
+    numbers = {member.name: member.value for member in reading.enum.members}
+    low, high = reading.primitive.minimum, reading.primitive.maximum
+
+    def encode(value: Any) -> int | float:
+        if value is None:
+            return _null(reading)
+        if isinstance(value, str):
+            number = numbers.get(value)
+            if number is None:
+                names = ", ".join(numbers)
+                raise RefusedError(f"{value!r} is none of {names}")
+            return number
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise RefusedError(f"{value!r} is not a value of this enumeration")
+        if value == reading.null:
+            raise RefusedError(f"{value} stands for null here; give None for null")
+        return value
+
+    return encode
+
+
+def _set_encoder(reading: Reading) -> Converter:
+    assert reading.set is not None
+    bits = {choice.name: 1 << choice.bit for choice in reading.set.choices}
+    high = min(reading.primitive.maximum, MAX_SIGNED)
+
+    def encode(value: Any) -> int:
+        if value is None:
+            return 0
+        if isinstance(value, int) and not isinstance(value, bool):
+            number = value
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            unknown = [bit for bit in value if bit not in bits]
+            if unknown:
+                raise RefusedError(f"{unknown[0]!r} is none of {', '.join(bits)}")
+            number = sum(bits[bit] for bit in set(value))
+        else:
+            raise RefusedError(f"{value!r} is neither a number nor names of flags")
+        if not 0 <= number <= high:
+            raise RefusedError(f"{number} is not from 0 to {high}")
+        return number
+
+    return encode
+
+
+def _string_encoder(reading: Reading) -> Converter:
+    text = reading.kind is Kind.TEXT
+    size = reading.size
+
+    def encode(value: Any) -> bytes:
+        if value is None:
+            if reading.required:
+                raise RefusedError("cannot be null")
+            return b""
+        if text:
+            raw = _text(value, reading.encoding)
+            if b"\0" in raw:
+                raise RefusedError("a NUL character would end the text")
+            if not raw and reading.null is not None:
+                raise RefusedError("an empty text stands for null here; give None")
+            if len(raw) > size:
+                raise RefusedError(f"{value!r} is longer than {size} bytes")
+            return raw
+        if not isinstance(value, bytes) or len(value) != size:
+            raise RefusedError(f"{value!r} is not {size} bytes")
+        return value
+
+    return encode
+
+
+def _text(value: Any, encoding: str) -> bytes:
+    if not isinstance(value, str):
+        raise RefusedError(f"{value!r} is not text")
+    try:
+        # ASCII is read leniently but written strictly.
+        return value.encode("ascii" if encoding == "latin-1" else encoding)
+    except UnicodeEncodeError:
+        raise RefusedError(f"{value!r} has characters that cannot be written") from None
+
+
+def encode_text(name: str, value: Any, encoding: str) -> bytes:
+    """The bytes of a text, for the field of that name."""
+    try:
+        return _text(value, encoding)
+    except RefusedError as refused:
+        raise EncodeError(f"{name}: {refused.reason}") from None
+
+
+def _numbers_encoder(reading: Reading) -> Converter:
+    floating = reading.primitive.nature is Nature.FLOAT
+    low, high = (0, 0) if floating else _bounds(reading)
+
+    def encode(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)) or len(value) != reading.length:
+            raise RefusedError(f"{value!r} is not {reading.length} numbers")
+        for number in value:
+            if floating and isinstance(number, (int, float)):
+                continue
+            if not isinstance(number, int) or not low <= number <= high:
+                raise RefusedError(f"{number!r} is not from {low} to {high}")
+        return value
+
+    return encode
+
+
+def _record_encoder(reading: Reading) -> Converter:
+    encoders = [
+        (member.name, member.required, member.single, encoder(member)) for member in reading.members
+    ]
+    known = {member.name for member in reading.members}
+
+    def encode(value: Any) -> list[Any]:
+        if value is None:
+            value = {}
+        elif not isinstance(value, Mapping):
+            raise RefusedError(f"{value!r} is not a record of {', '.join(sorted(known))}")
+        unknown = [key for key in value if key not in known]
+        if unknown:
+            raise RefusedError("no such member", (str(unknown[0]),))
+        leaves: list[Any] = []
+        for name, required, single, change in encoders:
+            try:
+                if required and name not in value:
+                    raise RefusedError("a value is required")
+                raw = change(value.get(name))
+            except RefusedError as refused:
+                raise RefusedError(refused.reason, (name, *refused.path)) from None
+            if single:
+                leaves.append(raw)
+            else:
+                leaves.extend(raw)
+        return leaves
+
+    return encode

@@ -1,0 +1,335 @@
+"""What the fields of a block mean as values: the one reading that codec and kernels share.
+
+A field that never travels (a constant) or only fills space has no reading. Decimals (mantissa
+and constant exponent) and times (time and constant unit) are single values; another composite
+is a record of its members.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cache
+
+from pregao.sbe.model import (
+    Block,
+    Composite,
+    EncodedType,
+    EnumType,
+    Nature,
+    Presence,
+    Primitive,
+    SetType,
+    Type,
+)
+from pregao.sbe.names import is_padding, snake_case
+
+MAX_SIGNED = (1 << 63) - 1
+"""The largest whole number a value may be: tables hold signed 64-bit numbers."""
+DECIMAL_DIGITS = 18
+MAX_MANTISSA = 10**DECIMAL_DIGITS - 1
+"""The largest mantissa of a decimal value."""
+EPOCH_ORDINAL = 719_163
+"""1970-01-01 as a proleptic Gregorian ordinal."""
+MIN_DAY = 1 - EPOCH_ORDINAL
+MAX_DAY = 3_652_059 - EPOCH_ORDINAL
+"""9999-12-31, the last day a date can be."""
+
+_UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+_SINGLE_BYTE = ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin-1", "latin1")
+
+
+class Kind(Enum):
+    """What sort of value a field gives."""
+
+    INTEGER = "integer"
+    FLOAT = "float"
+    DATE = "date"
+    DECIMAL = "decimal"
+    TIME = "time"
+    TEXT = "text"
+    BYTES = "bytes"
+    NUMBERS = "numbers"
+    ENUM = "enum"
+    SET = "set"
+    RECORD = "record"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one field, or one member of a record, is read."""
+
+    name: str
+    column: str
+    kind: Kind
+    offset: int
+    """Where it begins, counted from the start of its block."""
+    size: int
+    primitive: Primitive
+    """Of a record: a byte, never used."""
+    length: int = 1
+    since_version: int = 0
+    required: bool = True
+    """An encoder must be told its value."""
+    null: int | float | None = None
+    """The number that reads as null, if any does."""
+    minimum: int | float | None = None
+    maximum: int | float | None = None
+    scale: int = 0
+    unit: str = ""
+    enum: EnumType | None = None
+    set: SetType | None = None
+    encoding: str = ""
+    members: tuple[Reading, ...] = ()
+    description: str = ""
+
+    @property
+    def end(self) -> int:
+        """Where it ends, counted from the start of its block."""
+        return self.offset + self.size
+
+    @property
+    def single(self) -> bool:
+        """Is it one number (or string) on the wire, not several?"""
+        return self.kind not in (Kind.RECORD, Kind.NUMBERS)
+
+    @property
+    def width(self) -> int:
+        """Of how many numbers (or strings) on the wire it is made."""
+        if self.kind is Kind.RECORD:
+            return sum(member.width for member in self.members)
+        return self.length if self.kind is Kind.NUMBERS else 1
+
+    @property
+    def leaves(self) -> tuple[Reading, ...]:
+        """Its parts that are no records, in order."""
+        if self.kind is not Kind.RECORD:
+            return (self,)
+        return tuple(leaf for member in self.members for leaf in member.leaves)
+
+
+def python_encoding(name: str | None) -> str:
+    """The codec of a character encoding; ASCII is read as its superset that knows every byte."""
+    lowered = (name or "ascii").lower()
+    return "latin-1" if lowered in _SINGLE_BYTE else lowered
+
+
+@cache
+def readings(block: Block) -> tuple[Reading, ...]:
+    """The readings of a block's fields, in order."""
+    found: list[Reading] = []
+    for field in block.fields:
+        if field.presence is Presence.CONSTANT or is_padding(field.name):
+            continue
+        reading = _reading(
+            field.name,
+            field.type,
+            field.offset,
+            optional=field.presence is Presence.OPTIONAL,
+            semantic_type=field.semantic_type,
+        )
+        if reading is not None:
+            found.append(
+                replace(
+                    reading,
+                    since_version=max(field.since_version, reading.since_version),
+                    description=field.description or reading.description,
+                )
+            )
+    return _distinct(found)
+
+
+def _distinct(found: list[Reading]) -> tuple[Reading, ...]:
+    """The same readings with different columns: two names may differ in capitals only."""
+    taken: set[str] = set()
+    result = []
+    for reading in found:
+        column, number = reading.column, 1
+        while column in taken:
+            number += 1
+            column = f"{reading.column}_{number}"
+        taken.add(column)
+        result.append(replace(reading, column=column))
+    return tuple(result)
+
+
+def _reading(
+    name: str, kind: Type, offset: int, *, optional: bool, semantic_type: str | None = None
+) -> Reading | None:
+    match kind:
+        case EnumType():
+            return _enum(name, kind, offset, optional=optional)
+        case SetType():
+            return Reading(
+                name,
+                snake_case(name),
+                Kind.SET,
+                offset,
+                kind.size,
+                kind.encoding.primitive,
+                required=not optional,
+                set=kind,
+                description=kind.description,
+            )
+        case Composite():
+            return _composite(name, kind, offset, optional=optional)
+        case EncodedType():
+            return _encoded(name, kind, offset, optional=optional, semantic_type=semantic_type)
+
+
+def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> Reading:
+    # A required enumeration may hold its null on the wire: it reads as null all the same,
+    # unless the schema gives that very number a name.
+    named = any(member.value == kind.null for member in kind.members)
+    return Reading(
+        name,
+        snake_case(name),
+        Kind.ENUM,
+        offset,
+        kind.size,
+        kind.encoding.primitive,
+        required=not (optional or kind.encoding.presence is Presence.OPTIONAL),
+        null=None if named else kind.null,
+        enum=kind,
+        description=kind.description,
+    )
+
+
+def _encoded(
+    name: str, kind: EncodedType, offset: int, *, optional: bool, semantic_type: str | None
+) -> Reading | None:
+    if kind.presence is Presence.CONSTANT or kind.size == 0:
+        return None
+    optional = optional or kind.presence is Presence.OPTIONAL
+    primitive = kind.primitive
+    reading = Reading(
+        name,
+        snake_case(name),
+        Kind.INTEGER,
+        offset,
+        kind.size,
+        primitive,
+        length=kind.length,
+        required=not optional,
+        null=kind.null if optional else None,
+        minimum=kind.minimum,
+        maximum=kind.maximum,
+        description=kind.description,
+    )
+    if primitive.nature is Nature.CHAR or (
+        kind.length > 1 and primitive.size == 1 and kind.character_encoding
+    ):
+        encoding = python_encoding(kind.character_encoding)
+        return replace(
+            reading, kind=Kind.TEXT, encoding=encoding, null=0 if optional else None, minimum=None
+        )
+    if kind.length > 1:
+        if primitive.name == "uint8":
+            return replace(reading, kind=Kind.BYTES, null=None)
+        return replace(reading, kind=Kind.NUMBERS, null=None)
+    if primitive.nature is Nature.FLOAT:
+        return replace(reading, kind=Kind.FLOAT)
+    if "LocalMktDate" in (semantic_type, kind.semantic_type):
+        return replace(reading, kind=Kind.DATE)
+    return reading
+
+
+def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+    single = _decimal(name, kind, offset, optional=optional) or _time(
+        name, kind, offset, optional=optional
+    )
+    if single is not None:
+        return single
+    members = []
+    for member in kind.members:
+        if is_padding(member.name):
+            continue
+        reading = _reading(member.name, member.type, offset + member.offset, optional=optional)
+        if reading is not None:
+            members.append(
+                replace(
+                    reading,
+                    since_version=max(member.since_version, reading.since_version),
+                    description=member.description or reading.description,
+                )
+            )
+    if not members:
+        return None
+    return Reading(
+        name,
+        snake_case(name),
+        Kind.RECORD,
+        offset,
+        kind.size,
+        members[0].primitive,
+        required=not optional and any(member.required for member in members),
+        members=_distinct(members),
+        description=kind.description,
+    )
+
+
+def _number_and_constant(kind: Composite, number: str, constant: str) -> EncodedType | None:
+    """The travelling number of a composite of exactly these two members, the other constant."""
+    if {member.name for member in kind.members} != {number, constant}:
+        return None
+    first, second = kind.member(number), kind.member(constant)
+    if first is None or second is None:
+        return None
+    if not (isinstance(first.type, EncodedType) and isinstance(second.type, EncodedType)):
+        return None
+    if first.offset or first.type.length != 1 or first.type.presence is Presence.CONSTANT:
+        return None
+    if first.type.primitive.nature not in (Nature.SIGNED, Nature.UNSIGNED):
+        return None
+    return first.type if isinstance(second.type.constant, int) else None
+
+
+def _constant(kind: Composite, name: str) -> int:
+    member = kind.member(name)
+    assert member is not None
+    assert isinstance(member.type, EncodedType)
+    assert isinstance(member.type.constant, int)
+    return member.type.constant
+
+
+def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+    mantissa = _number_and_constant(kind, "mantissa", "exponent")
+    if mantissa is None or not -DECIMAL_DIGITS <= _constant(kind, "exponent") <= 0:
+        return None
+    # A required decimal that holds the null of its primitive has no other possible meaning.
+    return Reading(
+        name,
+        snake_case(name),
+        Kind.DECIMAL,
+        offset,
+        kind.size,
+        mantissa.primitive,
+        required=not (optional or mantissa.presence is Presence.OPTIONAL),
+        null=mantissa.null,
+        minimum=mantissa.minimum,
+        maximum=mantissa.maximum,
+        scale=-_constant(kind, "exponent"),
+        description=kind.description,
+    )
+
+
+def _time(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading | None:
+    time = _number_and_constant(kind, "time", "unit")
+    if time is None or _constant(kind, "unit") not in _UNITS:
+        return None
+    optional = optional or time.presence is Presence.OPTIONAL
+    unit = _UNITS[_constant(kind, "unit")]
+    return Reading(
+        name,
+        f"{snake_case(name)}_{unit}",
+        Kind.TIME,
+        offset,
+        kind.size,
+        time.primitive,
+        required=not optional,
+        null=time.null if optional else None,
+        minimum=time.minimum,
+        maximum=time.maximum,
+        unit=unit,
+        description=kind.description,
+    )
