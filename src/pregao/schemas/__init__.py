@@ -1,0 +1,25 @@
+"""Our schema files, the derivation of each version from them, and the registry that picks one."""
+
+from pregao.schemas.bundle import (
+    ENTRYPOINT_SCHEMA_ID,
+    PROTOCOLS,
+    UMDF_SCHEMA_ID,
+    bundled,
+    bundled_versions,
+)
+from pregao.schemas.evolution import SchemaVersion, derive, known_versions
+from pregao.schemas.registry import SCHEMA_PATH_VARIABLE, KnownSchema, Registry
+
+__all__ = [
+    "ENTRYPOINT_SCHEMA_ID",
+    "PROTOCOLS",
+    "SCHEMA_PATH_VARIABLE",
+    "UMDF_SCHEMA_ID",
+    "KnownSchema",
+    "Registry",
+    "SchemaVersion",
+    "bundled",
+    "bundled_versions",
+    "derive",
+    "known_versions",
+]

@@ -1,0 +1,68 @@
+"""The schemas that come with the package, by protocol and version."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from importlib.resources import files
+
+from pregao.errors import SchemaError
+from pregao.sbe.model import Schema
+from pregao.sbe.tree import Element, parse_tree
+from pregao.sbe.xml import schema_from_tree
+from pregao.schemas.evolution import SchemaVersion, derive, known_versions
+
+ENTRYPOINT_SCHEMA_ID = 1
+UMDF_SCHEMA_ID = 2
+PROTOCOLS = {"entrypoint": ENTRYPOINT_SCHEMA_ID, "umdf": UMDF_SCHEMA_ID}
+"""The protocols whose schemas are bundled, with their schema ids."""
+
+_lock = threading.RLock()  # so that all threads share one model of a schema
+
+
+def bundled(protocol: str, version: int | str | None = None) -> Schema:
+    """A bundled schema by protocol (``umdf``, ``entrypoint``) and version.
+
+    The version is its number or its semantic version (``16``, ``"8.3.3"``); without one the
+    newest. A schema is derived when it is first asked for, and kept.
+    """
+    known = bundled_versions(protocol)
+    if version is None:
+        version = known[-1].number
+    for candidate in known:
+        if version in (candidate.number, str(candidate.number), candidate.semantic_version):
+            with _lock:
+                return _schema(protocol, candidate.number)
+    names = ", ".join(f"{each.number} ({each.semantic_version})" for each in known)
+    raise SchemaError(f"version {version} of {protocol} is not bundled; bundled are {names}")
+
+
+def bundled_versions(protocol: str) -> tuple[SchemaVersion, ...]:
+    """The bundled versions of a protocol, oldest first."""
+    with _lock:
+        return _versions(protocol)
+
+
+def bundled_name(protocol: str) -> str:
+    """The bundled file of a protocol, as error messages call it."""
+    return f"{protocol}/{protocol}.xml"
+
+
+@cache
+def _tree(protocol: str) -> Element:
+    if protocol not in PROTOCOLS:
+        bundles = " and ".join(sorted(PROTOCOLS))
+        raise SchemaError(f"no schemas of {protocol!r} are bundled, only those of {bundles}")
+    source = files("pregao.schemas").joinpath(protocol, f"{protocol}.xml").read_bytes()
+    return parse_tree(source, bundled_name(protocol))
+
+
+@cache
+def _versions(protocol: str) -> tuple[SchemaVersion, ...]:
+    return known_versions(_tree(protocol), bundled_name(protocol))
+
+
+@cache
+def _schema(protocol: str, version: int) -> Schema:
+    name = bundled_name(protocol)
+    return schema_from_tree(derive(_tree(protocol), version, name), name)

@@ -1,0 +1,82 @@
+"""Our schema files against the published ones, where those stand beside the checkout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.schemas.plain_facts import (
+    Node,
+    model_facts,
+    node_of_element,
+    node_of_file,
+    tree_facts,
+)
+
+from pregao.sbe.tree import parse_tree
+from pregao.sbe.xml import load_schema
+from pregao.schemas import PROTOCOLS, bundled, bundled_versions, derive
+
+PROJECT = Path(__file__).parents[2]
+REFERENCE = PROJECT.parent / "shared" / "reference" / "sbe"
+FILES = [
+    (protocol, version.number, version.semantic_version)
+    for protocol in PROTOCOLS
+    for version in bundled_versions(protocol)
+]
+
+
+@pytest.fixture
+def reference():
+    if not REFERENCE.is_dir():
+        pytest.skip("the published schemas are not beside the checkout (../shared/reference/sbe)")
+    return REFERENCE
+
+
+def ours(protocol: str, version: int) -> Node:
+    path = PROJECT / "src" / "pregao" / "schemas" / protocol / f"{protocol}.xml"
+    return node_of_element(derive(parse_tree(path.read_bytes(), path.name), version, path.name))
+
+
+@pytest.mark.parametrize(("protocol", "version", "semantic_version"), FILES)
+def test_a_derived_tree_says_what_the_published_file_says(
+    reference, protocol, version, semantic_version
+):
+    published = tree_facts(node_of_file(reference / f"{protocol}-{semantic_version}.xml"))
+    derived = tree_facts(ours(protocol, version))
+    assert len(published) > 4000
+    assert sorted(published - derived) == []
+    assert sorted(derived - published) == []
+
+
+@pytest.mark.parametrize(("protocol", "version", "semantic_version"), FILES)
+def test_a_derived_model_is_that_of_the_published_file(
+    reference, protocol, version, semantic_version
+):
+    published = model_facts(load_schema(reference / f"{protocol}-{semantic_version}.xml"))
+    derived = model_facts(bundled(protocol, version))
+    assert len(published) > 10000
+    assert sorted(published - derived) == []
+    assert sorted(derived - published) == []
+
+
+def test_every_published_file_has_its_bundled_version(reference):
+    published = {path.stem for path in reference.glob("*.xml")}
+    assert published
+    assert published == {f"{protocol}-{semantic}" for protocol, _, semantic in FILES}
+
+
+def descriptions(node: Node) -> Iterator[str]:
+    if "description" in node.attributes:
+        yield node.attributes["description"].strip().rstrip(".").lower()
+    for child in node.children:
+        yield from descriptions(child)
+
+
+@pytest.mark.parametrize(("protocol", "version", "semantic_version"), FILES)
+def test_descriptions_are_our_own_words(reference, protocol, version, semantic_version):
+    published = set(descriptions(node_of_file(reference / f"{protocol}-{semantic_version}.xml")))
+    shared = published & set(descriptions(ours(protocol, version)))
+    # One or two words can only be said in one way ("side of order", "new").
+    assert [text for text in sorted(shared) if len(text.split()) > 3] == []
