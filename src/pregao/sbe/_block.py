@@ -46,7 +46,7 @@ class BlockCodec:
                 (reading.name, reading.required, reading.single, encoder(reading))
             )
             start += reading.width
-        self._absent: dict[int, tuple[str, ...]] = {}
+        self._absent: dict[int, tuple[tuple[str, ...], ...]] = {}
 
     def decode(self, buffer: Any, position: int, block_length: int, version: int) -> dict[str, Any]:
         """The values of the block that stands at a position and is so long."""
@@ -64,8 +64,8 @@ class BlockCodec:
             for name, start, width, convert in self._converters:
                 value = leaves[start : start + width] if width else leaves[start]
                 values[name] = value if convert is None else convert(value)
-        for name in self.absent(version):
-            values[name] = None
+        for path in self._newer(version):
+            _forget(values, path)
         return values
 
     def _decode_short(
@@ -78,18 +78,20 @@ class BlockCodec:
         for reading, (name, start, width, convert) in zip(
             self.readings, self._converters, strict=True
         ):
-            if reading.end > block_length or reading.since_version > version:
+            if reading.end > block_length:
                 values[name] = None
             else:
                 value = leaves[start : start + width] if width else leaves[start]
                 values[name] = value if convert is None else convert(value)
+        for path in self._newer(version):
+            _forget(values, path)
         return values
 
-    def absent(self, version: int) -> tuple[str, ...]:
-        """The names of the fields that came after a version."""
+    def _newer(self, version: int) -> tuple[tuple[str, ...], ...]:
+        """The ways to the fields, and members of records, that came after a version."""
         found = self._absent.get(version)
         if found is None:
-            found = tuple(r.name for r in self.readings if r.since_version > version)
+            found = tuple(path for r in self.readings for path in _newer_parts(r, version))
             if len(self._absent) < 64:  # the version comes from the wire
                 self._absent[version] = found
         return found
@@ -139,6 +141,27 @@ class BlockCodec:
                 raise EncodeError(f"{', '.join(names)}: {error}") from None
 
         return write
+
+
+def _newer_parts(reading: Reading, version: int) -> list[tuple[str, ...]]:
+    if reading.since_version > version:
+        return [(reading.name,)]
+    return [
+        (reading.name, *path)
+        for member in reading.members
+        for path in _newer_parts(member, version)
+    ]
+
+
+def _forget(values: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Make a value null; a record of only nulls is null."""
+    name, *rest = path
+    inner = values[name]
+    if rest and inner is not None:
+        _forget(inner, tuple(rest))
+        if any(value is not None for value in inner.values()):
+            return
+    values[name] = None
 
 
 def _structure(leaves: Sequence[Reading], block_length: int, byte_order: str) -> struct.Struct:

@@ -1,0 +1,392 @@
+"""The columns of one block's fixed fields, and the Arrow arrays that hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.sbe import _kernels
+from pregao.sbe._from_wire import decode_text
+from pregao.sbe.arrow import block_schema, column_type, enum_index_type
+from pregao.sbe.model import Block, Group, Nature
+from pregao.sbe.values import (
+    MAX_DAY,
+    MAX_MANTISSA,
+    MIN_DAY,
+    Kind,
+    Reading,
+    readings,
+)
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_INT64 = np.iinfo(np.int64)
+_KERNELS = {
+    "uint8": _kernels.U8_I16,
+    "uint16": _kernels.U16_I32,
+    "uint32": _kernels.U32_I64,
+    "int32": _kernels.I32_I32,
+    "uint64": _kernels.W64_I64,
+    "int64": _kernels.W64_I64,
+}
+_WIDTHS = {
+    _kernels.U8_I16: 2,
+    _kernels.U16_I32: 4,
+    _kernels.U32_I64: 8,
+    _kernels.I32_I32: 4,
+    _kernels.W64_I64: 8,
+    _kernels.ENUM8_I16: 2,
+}
+_ALIGNMENT = 64
+
+
+class BlockColumns:
+    """Decodes the fixed fields of many blocks of one layout and version."""
+
+    def __init__(self, block: Block, version: int, big_endian: bool) -> None:
+        self.readings = readings(block)
+        self._version = version
+        self._order = ">" if big_endian else "<"
+        self._big_endian = big_endian
+        self._leaves = [leaf for reading in self.readings for leaf in reading.leaves]
+        self._names: list[npt.NDArray[np.int16]] = []
+        self._dictionaries: dict[str, Any] = {}
+        self._table: dict[int, list[int]] = {}
+        for index, leaf in enumerate(self._leaves):
+            operation = self._operation(leaf)
+            if operation is not None:
+                self._table[index] = self._row(leaf, operation)
+
+    def _operation(self, leaf: Reading) -> int | None:
+        """The kernel that reads a part, or None where numpy does it."""
+        if self._big_endian:
+            return None
+        if leaf.kind is Kind.ENUM:
+            return _kernels.ENUM8_I16 if leaf.primitive.size == 1 else None
+        if leaf.kind is Kind.TIME or leaf.kind is Kind.DECIMAL:
+            return _kernels.W64_I64 if leaf.primitive.size == 8 else None
+        if leaf.kind in (Kind.INTEGER, Kind.SET):
+            return _KERNELS.get(leaf.primitive.name)
+        if leaf.kind is Kind.DATE:
+            return _KERNELS.get(leaf.primitive.name) if leaf.primitive.size in (2, 4) else None
+        return None
+
+    def _row(self, leaf: Reading, operation: int) -> list[int]:
+        low, high = _range(leaf)
+        row = [0] * _kernels.TABLE_WIDTH
+        row[_kernels.OPERATION] = operation
+        row[_kernels.OFFSET] = leaf.offset
+        row[_kernels.NULL] = 0 if leaf.null is None else _signed(int(leaf.null))
+        row[_kernels.LOW] = low
+        row[_kernels.SPAN] = _signed(high - low)
+        if leaf.kind is Kind.ENUM:
+            row[_kernels.NAMES] = len(self._names)
+            self._names.append(_name_table(leaf))
+        return row
+
+    def decode(
+        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, bad: Flags
+    ) -> list[Any]:
+        """A column for each reading; blocks with a value out of range are marked bad."""
+        count = len(positions)
+        if count == 0:
+            return [pa.array([], column_type(reading)) for reading in self.readings]
+        reach = int(block_lengths.min())
+        arrays = self._by_kernel(buffer, positions, reach, bad)
+        columns = []
+        first = 0
+        for reading in self.readings:
+            leaves = range(first, first + len(reading.leaves))
+            first += len(reading.leaves)
+            if reading.since_version > self._version:
+                columns.append(pa.nulls(count, column_type(reading)))
+            elif reading.end > reach:
+                columns.append(self._short(reading, buffer, positions, block_lengths, bad))
+            else:
+                parts = []
+                for index in leaves:
+                    leaf = self._leaves[index]
+                    if leaf.since_version > self._version:
+                        parts.append(pa.nulls(count, column_type(leaf)))
+                    elif index in arrays:
+                        parts.append(arrays[index])
+                    else:
+                        parts.append(self._by_numpy(leaf, buffer, positions, bad))
+                columns.append(_assembled(reading, iter(parts)))
+        return columns
+
+    def _short(
+        self,
+        reading: Reading,
+        buffer: Bytes,
+        positions: Numbers,
+        block_lengths: Numbers,
+        bad: Flags,
+    ) -> Any:
+        """A column of which some blocks, of an older sender, do not reach the field."""
+        rows = np.flatnonzero(block_lengths >= reading.end)
+        wrong = np.zeros(len(rows), np.bool_)
+        parts = []
+        for leaf in reading.leaves:
+            if leaf.since_version > self._version or not len(rows):
+                parts.append(pa.nulls(len(rows), column_type(leaf)))
+            else:
+                parts.append(self._by_numpy(leaf, buffer, positions[rows], wrong))
+        bad[rows[wrong]] = True
+        compact = _assembled(reading, iter(parts))
+        places = np.zeros(len(positions), np.int64)
+        places[rows] = np.arange(len(rows))
+        return compact.take(pa.array(places, mask=block_lengths < reading.end))
+
+    def _by_kernel(
+        self, buffer: Bytes, positions: Numbers, reach: int, bad: Flags
+    ) -> dict[int, Any]:
+        """The columns that the kernel fills, all in one arena."""
+        count = len(positions)
+        chosen = [
+            index
+            for index in self._table
+            if self._leaves[index].end <= reach
+            and self._leaves[index].since_version <= self._version
+        ]
+        table = np.array([self._table[index] for index in chosen], np.int64)
+        table = table.reshape(-1, _kernels.TABLE_WIDTH)
+        place = 0
+        extents: list[tuple[int, int]] = []
+        for row, index in enumerate(chosen):
+            width = _WIDTHS[int(table[row, _kernels.OPERATION])]
+            table[row, _kernels.PLACE] = place // width
+            start, place = place, _aligned(place + width * count)
+            table[row, _kernels.VALIDITY] = -1
+            if self._leaves[index].null is not None or self._leaves[index].kind is Kind.ENUM:
+                table[row, _kernels.VALIDITY] = place
+                place = _aligned(place + (count + 7) // 8)
+            extents.append((start, width * count))
+        arena = np.empty(_aligned(place), np.uint8)
+        null_counts = np.zeros(len(chosen), np.int64)
+        wrong = np.zeros(len(chosen), np.bool_)
+        names = np.array(self._names, np.int16).reshape(-1, 256)
+        _kernels.fill_columns(
+            buffer, positions, table, names, arena.view(np.int16), arena.view(np.int32),
+            arena.view(np.int64), arena, null_counts, wrong,
+        )  # fmt: skip
+        arrays = {}
+        for row, index in enumerate(chosen):
+            leaf = self._leaves[index]
+            if wrong[row]:  # a name or a value that is out of the ordinary: look at each
+                arrays[index] = self._by_numpy(leaf, buffer, positions, bad)
+                continue
+            start, size = extents[row]
+            bits = int(table[row, _kernels.VALIDITY])
+            validity = None
+            if null_counts[row]:
+                validity = pa.py_buffer(arena[bits : bits + (count + 7) // 8])
+            values = pa.py_buffer(arena[start : start + size])
+            arrays[index] = self._array(leaf, count, validity, values, int(null_counts[row]))
+        return arrays
+
+    def _array(self, leaf: Reading, count: int, validity: Any, values: Any, nulls: int) -> Any:
+        if leaf.kind is not Kind.ENUM:
+            return pa.Array.from_buffers(column_type(leaf), count, [validity, values], nulls)
+        indexes = pa.Array.from_buffers(enum_index_type(leaf), count, [validity, values], nulls)
+        assert leaf.enum is not None
+        dictionary = self._dictionaries.get(leaf.enum.name)
+        if dictionary is None:
+            names = [member.name for member in leaf.enum.members]
+            dictionary = self._dictionaries[leaf.enum.name] = pa.array(names, pa.string())
+        return pa.DictionaryArray.from_arrays(indexes, dictionary, safe=False)
+
+    def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, bad: Flags) -> Any:
+        """A column read without the kernel: the rare types, and the values out of the ordinary."""
+        starts = positions + leaf.offset
+        if leaf.kind is Kind.TEXT:
+            lengths = np.full(len(starts), leaf.size, np.int64)
+            return text_of(
+                buffer,
+                starts,
+                lengths,
+                leaf.encoding,
+                stop_at_nul=True,
+                empty_is_null=leaf.null is not None,
+            )
+        raw = buffer[starts[:, None] + np.arange(leaf.size)]
+        if leaf.kind is Kind.BYTES:
+            return pa.array([row.tobytes() for row in raw], pa.binary())
+        code = leaf.primitive.code
+        numbers = raw.reshape(-1).view(f"{self._order}{'u1' if code == 'B' else code}")
+        if leaf.kind is Kind.NUMBERS:
+            values = numbers.reshape(-1, leaf.length)
+            if leaf.primitive.name == "uint64":
+                bad |= (values > _INT64.max).any(axis=1)
+            kind = column_type(leaf)
+            flat = pa.array(_native(values.reshape(-1), leaf), kind.value_type)
+            return pa.FixedSizeListArray.from_arrays(flat, leaf.length)
+        return self._numbers(leaf, numbers, bad)
+
+    def _numbers(self, leaf: Reading, numbers: npt.NDArray[Any], bad: Flags) -> Any:
+        """A column of single numbers, checked one by one."""
+        null = np.zeros(len(numbers), np.bool_)
+        if leaf.null is not None:
+            null = np.isnan(numbers) if leaf.null != leaf.null else numbers == leaf.null
+        if leaf.kind is Kind.ENUM:
+            return _enum_column(leaf, numbers, null)
+        if leaf.kind is not Kind.FLOAT:
+            low, high = _range(leaf)
+            if leaf.primitive.name == "uint64":
+                wrong = numbers > np.uint64(high)
+            else:
+                wide = numbers.astype(np.int64)
+                wrong = (wide < low) | (wide > high)
+            bad |= wrong & ~null
+        values = np.where(null, 0, _native(numbers, leaf))
+        mask = null if null.any() else None
+        if leaf.kind is Kind.DECIMAL:
+            plain = pa.array(values.astype(np.int64), pa.int64(), mask=mask)
+            return pa.Array.from_buffers(
+                column_type(leaf), len(plain), plain.buffers(), plain.null_count
+            )
+        if leaf.kind is Kind.DATE:
+            days = np.clip(values, MIN_DAY, MAX_DAY).astype(np.int32)
+            return pa.array(days, pa.int32(), mask=mask).cast(pa.date32())
+        return pa.array(values, column_type(leaf), mask=mask)
+
+
+def _native(numbers: npt.NDArray[Any], leaf: Reading) -> npt.NDArray[Any]:
+    """Numbers as this machine has them, signed unless they are floats."""
+    if leaf.primitive.nature is Nature.FLOAT:
+        return numbers.astype(np.float32 if leaf.primitive.size == 4 else np.float64)
+    return numbers.astype(np.int64)  # what wraps around was marked bad before
+
+
+def _range(leaf: Reading) -> tuple[int, int]:
+    """The numbers that are values of a part."""
+    if leaf.kind is Kind.DECIMAL:
+        return -MAX_MANTISSA, MAX_MANTISSA
+    if leaf.kind is Kind.DATE:
+        return MIN_DAY, MAX_DAY
+    if leaf.primitive.name == "uint64":
+        return 0, int(_INT64.max)
+    return int(_INT64.min), int(_INT64.max)
+
+
+def _signed(number: int) -> int:
+    """The signed 64-bit number of the same bits."""
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _aligned(size: int) -> int:
+    return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+
+
+def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
+    """For every byte, the index of its name, or that it is null, or that it has none."""
+    assert leaf.enum is not None
+    table = np.full(256, _kernels.UNKNOWN, np.int16)
+    if leaf.null is not None:
+        table[int(leaf.null) & 0xFF] = _kernels.NULL_NAME
+    for index, member in enumerate(leaf.enum.members):
+        table[member.value & 0xFF] = index
+    return table
+
+
+def _enum_column(leaf: Reading, numbers: npt.NDArray[Any], null: Flags) -> Any:
+    """An enumeration in which unknown numbers are kept, named by themselves."""
+    assert leaf.enum is not None
+    index_of = {member.value: index for index, member in enumerate(leaf.enum.members)}
+    names = [member.name for member in leaf.enum.members]
+    distinct, places = np.unique(numbers, return_inverse=True)
+    indexes = np.zeros(len(distinct), np.int32)
+    for place, number in enumerate(distinct.tolist()):
+        if number not in index_of and not (leaf.null is not None and number == leaf.null):
+            index_of[number] = len(names)
+            names.append(str(number))
+        indexes[place] = index_of.get(number, 0)
+    kind = enum_index_type(leaf)
+    array = pa.array(indexes[places], kind, mask=null if null.any() else None)
+    return pa.DictionaryArray.from_arrays(array, pa.array(names, pa.string()))
+
+
+def _assembled(reading: Reading, parts: Any) -> Any:
+    """The column of a reading from those of its parts; a record of only nulls is null."""
+    if reading.kind is not Kind.RECORD:
+        return next(parts)
+    members = [_assembled(member, parts) for member in reading.members]
+    empty = np.ones(len(members[0]), np.bool_)
+    for member in members:
+        if member.null_count == 0:
+            empty[:] = False
+            break
+        empty &= member.is_null().to_numpy(zero_copy_only=False)
+    mask = pa.array(empty) if empty.any() else None
+    names = [member.column for member in reading.members]
+    return pa.StructArray.from_arrays(members, names=names, mask=mask)
+
+
+def list_of(group: Group, offsets: Numbers, columns: list[Any] | None, count: int) -> Any:
+    """The column of a group: lists of its entries."""
+    fields = list(block_schema(group))
+    if columns is None:
+        columns = [pa.array([], field.type) for field in fields]
+    if fields:
+        entries = pa.StructArray.from_arrays(columns, fields=fields)
+    else:
+        entries = pa.array([{}] * count, pa.struct([]))
+    kind = pa.list_(pa.field("item", entries.type, nullable=False))
+    places = pa.array(offsets.astype(np.int32), pa.int32())
+    return pa.ListArray.from_arrays(places, entries, type=kind)
+
+
+def text_of(
+    buffer: Bytes,
+    starts: Numbers,
+    lengths: Numbers,
+    encoding: str | None,
+    *,
+    stop_at_nul: bool,
+    empty_is_null: bool,
+) -> Any:
+    """A column of texts that stand at those places, or of bytes where there is no encoding."""
+    lengths = lengths.copy()
+    sizes = np.empty(len(starts), np.int64)
+    _kernels.text_sizes(buffer, starts, lengths, stop_at_nul, sizes)
+    widen = encoding == "latin-1"
+    if not widen:
+        sizes = lengths
+    mask = lengths == 0 if empty_is_null else np.zeros(len(starts), np.bool_)
+    if encoding not in (None, "latin-1", "utf-8"):
+        return _texts_one_by_one(buffer, starts, lengths, encoding or "", mask)
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    out = np.empty(max(1, int(offsets[-1])), np.uint8)
+    _kernels.copy_text(buffer, starts, lengths, offsets, widen, out)
+    validity = None
+    if mask.any():
+        validity = pa.py_buffer(np.packbits(~mask, bitorder="little"))
+    kind = pa.binary() if encoding is None else pa.string()
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(out[: offsets[-1]])]
+    array = pa.Array.from_buffers(kind, len(starts), buffers)
+    if encoding == "utf-8":
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid:
+            return _texts_one_by_one(buffer, starts, lengths, encoding, mask)
+    return array
+
+
+def _texts_one_by_one(
+    buffer: Bytes, starts: Numbers, lengths: Numbers, encoding: str, mask: Flags
+) -> Any:
+    """Texts with bytes that are not text, or in a rare encoding."""
+    texts = [
+        None if empty else decode_text(buffer[start : start + length].tobytes(), encoding)
+        for start, length, empty in zip(
+            starts.tolist(), lengths.tolist(), mask.tolist(), strict=True
+        )
+    ]
+    return pa.array(texts, pa.string())

@@ -1,0 +1,241 @@
+"""Many messages of one template and version to Arrow columns.
+
+The same readings as the message codec's, by kernels instead of one value at a time. A message
+that the codec would refuse is left out and its index reported; the codec then says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.sbe import _kernels
+from pregao.sbe._block_columns import BlockColumns, list_of, text_of
+from pregao.sbe.arrow import block_schema, data_type
+from pregao.sbe.model import Block, Data, Group, Message, Schema
+from pregao.sbe.values import python_encoding
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Columns:
+    """The columns of the messages that could be decoded, and which could not."""
+
+    batch: Any
+    """A ``pyarrow.RecordBatch``: fixed fields, then groups as lists, then data."""
+    count: int
+    """How many messages were decoded; a batch without columns does not tell."""
+    kept: Numbers | None
+    """The indexes of the decoded messages; None where all were decoded."""
+    rejected: Numbers
+    """The indexes of the messages left out."""
+
+
+@dataclass(slots=True)
+class _Node:
+    """A group or a piece of data in the tree of a template's parts."""
+
+    part: Group | Data
+    parent: int
+    columns: BlockColumns | None
+
+
+class ColumnDecoder:
+    """Decodes one template as one version of its sender wrote it."""
+
+    def __init__(self, schema: Schema, message: Message, version: int) -> None:
+        self.message = message
+        self.version = version
+        self.arrow_schema = block_schema(message)
+        self._big_endian = schema.big_endian
+        self._root = BlockColumns(message, version, schema.big_endian)
+        self._nodes: list[_Node] = []
+        self._code: list[list[int]] = []
+        self._compile(message, -1)
+        self._code_table = np.array(self._code, np.int64).reshape(-1, _kernels.CODE_WIDTH)
+        self._parents = np.array([node.parent for node in self._nodes], np.int64)
+
+    def _compile(self, block: Block, parent: int) -> None:
+        """Write the program of the walk over the parts of a block that this sender knows."""
+        for group in block.groups:
+            if group.since_version > self.version:
+                continue
+            node = len(self._nodes)
+            self._nodes.append(
+                _Node(group, parent, BlockColumns(group, self.version, self._big_endian))
+            )
+            dimension = group.dimension
+            start = len(self._code)
+            instruction = [
+                _kernels.GROUP,
+                node,
+                dimension.size,
+                dimension.block_length.offset,
+                dimension.block_length.primitive.size,
+                dimension.num_in_group.offset,
+                dimension.num_in_group.primitive.size,
+                0,
+            ]
+            self._code.append(instruction)
+            self._compile(group, node)
+            self._code.append([_kernels.END, node, 0, 0, 0, 0, 0, start + 1])
+            instruction[_kernels.JUMP] = len(self._code)
+        for data in block.data:
+            if data.since_version > self.version:
+                continue
+            node = len(self._nodes)
+            self._nodes.append(_Node(data, parent, None))
+            length = data.length
+            self._code.append(
+                [
+                    _kernels.DATA,
+                    node,
+                    data.header_size,
+                    length.offset,
+                    length.primitive.size,
+                    0,
+                    0,
+                    0,
+                ]
+            )
+
+    def decode(
+        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, ends: Numbers
+    ) -> Columns:
+        """Decode the messages whose blocks begin at the positions and whose frames end there."""
+        count = len(positions)
+        bad = np.zeros(count, np.bool_)
+        np.greater(positions + block_lengths, ends, out=bad)
+        if not bad.any():
+            batch = self._decode(buffer, positions, block_lengths, ends, bad)
+            if batch is not None:
+                return Columns(batch, count, None, np.empty(0, np.int64))
+        # Something is wrong with some: leave them out until the rest is sound.
+        kept = np.arange(count)
+        batch = None
+        while batch is None:
+            kept = kept[~bad]
+            bad = np.zeros(len(kept), np.bool_)
+            batch = self._decode(buffer, positions[kept], block_lengths[kept], ends[kept], bad)
+        rejected = np.ones(count, np.bool_)
+        rejected[kept] = False
+        return Columns(batch, len(kept), kept, np.flatnonzero(rejected))
+
+    def _decode(
+        self,
+        buffer: Bytes,
+        positions: Numbers,
+        block_lengths: Numbers,
+        ends: Numbers,
+        bad: npt.NDArray[np.bool_],
+    ) -> Any:
+        """The batch; or None, with the bad ones marked."""
+        count = len(positions)
+        arrays: dict[int, Any] = {}
+        if self._nodes:
+            walked = self._walk(buffer, positions + block_lengths, ends, bad)
+            if walked is None:
+                return None
+            entry_positions, entry_lengths, list_offsets, bases, offset_bases, totals = walked
+            for index in reversed(range(len(self._nodes))):
+                node = self._nodes[index]
+                base, total = bases[index], totals[index]
+                starts = entry_positions[base : base + total]
+                lengths = entry_lengths[base : base + total]
+                if isinstance(node.part, Data):
+                    arrays[index] = _data_array(node.part, buffer, starts, lengths)
+                    continue
+                assert node.columns is not None
+                wrong = np.zeros(total, np.bool_)
+                fields = node.columns.decode(buffer, starts, lengths, wrong)
+                if wrong.any():
+                    self._blame(wrong, index, list_offsets, offset_bases, totals, bad)
+                owners = count if node.parent < 0 else totals[node.parent]
+                first = offset_bases[index]
+                offsets = list_offsets[first : first + owners + 1]
+                parts = self._parts(node.part, index, arrays, int(total))
+                arrays[index] = list_of(node.part, offsets, fields + parts, int(total))
+        fields = self._root.decode(buffer, positions, block_lengths, bad)
+        if bad.any():
+            return None
+        columns = fields + self._parts(self.message, -1, arrays, count)
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+
+    def _parts(self, block: Block, parent: int, arrays: dict[int, Any], count: int) -> list[Any]:
+        """The columns of a block's groups and data; of those unknown to the sender, empty ones."""
+        known = {
+            node.part.name: arrays[index]
+            for index, node in enumerate(self._nodes)
+            if node.parent == parent
+        }
+        result = []
+        for group in block.groups:
+            array = known.get(group.name)
+            if array is None:
+                array = list_of(group, np.zeros(count + 1, np.int64), None, 0)
+            result.append(array)
+        for data in block.data:
+            array = known.get(data.name)
+            result.append(pa.nulls(count, data_type(data)) if array is None else array)
+        return result
+
+    def _walk(
+        self, buffer: Bytes, starts: Numbers, ends: Numbers, bad: npt.NDArray[np.bool_]
+    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers] | None:
+        nodes = len(self._nodes)
+        totals = np.zeros(nodes, np.int64)
+        zeros = np.zeros(nodes, np.int64)
+        nothing = np.zeros(1, np.int64)
+        _kernels.walk_parts(
+            buffer, starts, ends, self._code_table, self._parents, self._big_endian,
+            zeros, zeros, totals, bad, nothing, nothing, nothing, False,
+        )  # fmt: skip
+        if bad.any():
+            return None
+        owners = np.where(self._parents < 0, len(starts), totals[self._parents])
+        bases = np.concatenate(([0], np.cumsum(totals)[:-1]))
+        offset_bases = np.concatenate(([0], np.cumsum(owners + 1)[:-1]))
+        entry_positions = np.empty(totals.sum(), np.int64)
+        entry_lengths = np.empty(totals.sum(), np.int64)
+        list_offsets = np.zeros((owners + 1).sum(), np.int64)
+        again = np.zeros(nodes, np.int64)
+        _kernels.walk_parts(
+            buffer, starts, ends, self._code_table, self._parents, self._big_endian,
+            bases, offset_bases, again, bad, entry_positions, entry_lengths, list_offsets, True,
+        )  # fmt: skip
+        return entry_positions, entry_lengths, list_offsets, bases, offset_bases, totals
+
+    def _blame(
+        self,
+        wrong: npt.NDArray[np.bool_],
+        index: int,
+        list_offsets: Numbers,
+        offset_bases: Numbers,
+        totals: Numbers,
+        bad: npt.NDArray[np.bool_],
+    ) -> None:
+        """Mark the messages that own wrong entries of a group."""
+        while True:
+            parent = self._nodes[index].parent
+            owners = len(bad) if parent < 0 else totals[parent]
+            first = offset_bases[index]
+            offsets = list_offsets[first : first + owners + 1]
+            guilty = np.searchsorted(offsets, np.flatnonzero(wrong), side="right") - 1
+            if parent < 0:
+                bad[guilty] = True
+                return
+            wrong = np.zeros(owners, np.bool_)
+            wrong[guilty] = True
+            index = parent
+
+
+def _data_array(data: Data, buffer: Bytes, starts: Numbers, lengths: Numbers) -> Any:
+    """Variable-length data as a column; an empty piece is null."""
+    encoding = None if data.character_encoding is None else python_encoding(data.character_encoding)
+    return text_of(buffer, starts, lengths, encoding, stop_at_nul=False, empty_is_null=True)

@@ -1,0 +1,77 @@
+"""Kernels and codec agree on every template and version of every bundled schema, nulls included.
+
+The number of cases can be raised: PREGAO_FUZZ_CASES=10000 is what the fuzz target runs.
+"""
+
+import os
+import random
+
+import pytest
+
+from pregao.errors import DecodeError
+from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.schemas import bundled, bundled_versions
+from tests.sbe.support import compare_with_codec, plausible_body
+
+CASES = int(os.environ.get("PREGAO_FUZZ_CASES", "60"))
+VERSIONS = [
+    (protocol, known.number)
+    for protocol in ("umdf", "entrypoint")
+    for known in bundled_versions(protocol)
+]
+
+
+@pytest.mark.parametrize(("protocol", "version"), VERSIONS)
+def test_kernels_and_codec_agree(protocol, version):
+    schema = bundled(protocol, version)
+    rng = random.Random(f"{protocol} {version}")
+    for message in schema.messages:
+        calm = [plausible_body(rng, message, wild=0) for _ in range(CASES)]
+        wild = [plausible_body(rng, message, wild=0.05) for _ in range(CASES // 3)]
+        cut = [body[: rng.randrange(len(body) + 1)] for body in calm[: CASES // 3]]
+        long = [body + rng.randbytes(rng.randrange(9)) for body in calm[: CASES // 3]]
+        noise = [rng.randbytes(rng.randrange(400)) for _ in range(CASES // 3)]
+        decoded = compare_with_codec(schema, message, version, calm + wild + cut + long + noise)
+        assert decoded >= CASES // 3, message.name
+
+
+@pytest.mark.parametrize(("protocol", "version"), VERSIONS)
+def test_blocks_of_other_senders_are_read_the_same(protocol, version):
+    """Shorter and longer blocks, and older versions, message by message in one batch."""
+    schema = bundled(protocol, version)
+    rng = random.Random(f"short {protocol} {version}")
+    for message in schema.messages:
+        bodies, lengths = [], []
+        for _ in range(CASES // 3):
+            body = plausible_body(rng, message, wild=0)
+            length = rng.randrange(message.block_length + 12)
+            rest = body[message.block_length :]
+            block = body[: message.block_length][:length].ljust(length, b"\x7f")
+            bodies.append(block + rest)
+            lengths.append(length)
+        compare_with_codec(schema, message, version, bodies, lengths)
+        compare_with_codec(schema, message, max(0, version - 3), bodies, lengths)
+
+
+@pytest.mark.parametrize(("protocol", "version"), VERSIONS)
+def test_any_bytes_decode_or_raise_decode_error(protocol, version):
+    """Random bytes, every prefix of a sound message, every number of its header at extremes."""
+    schema = bundled(protocol, version)
+    codec = SchemaCodec(schema)
+    rng = random.Random(f"any {protocol} {version}")
+    for message in schema.messages:
+        header = MessageCodec(schema, message).header
+        sound = header + plausible_body(rng, message, wild=0)
+        cases = [sound[:length] for length in range(len(sound) + 1)]
+        for offset in range(0, 8, 2):
+            for number in (0, 1, 0x7FFF, 0x8000, 0xFFFF):
+                changed = bytearray(sound)
+                changed[offset : offset + 2] = number.to_bytes(2, "little")
+                cases.append(bytes(changed))
+        cases += [header + rng.randbytes(rng.randrange(500)) for _ in range(CASES)]
+        for case in cases:
+            try:
+                decoded = codec.decode(case)
+            except DecodeError:
+                continue
+            assert decoded.end <= len(case)
