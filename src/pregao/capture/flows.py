@@ -1,0 +1,85 @@
+"""The flows of a capture, numbered as they appear, in a table that the kernels search."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import _kernels
+from pregao.capture.layers import Flow, address_text
+from pregao.errors import CaptureError
+
+_FIRST_ROOM = 256
+
+
+class FlowTable:
+    """Numbers flows; those over IPv4 stand in ``slots``, ``addresses`` and ``ports`` too.
+
+    The arrays are indexed by flow number, so flows over IPv6 leave unused places in them.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self.flows: list[Flow] = []
+        self.addresses: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
+        self.ports: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
+        self.slots: NDArray[np.int32] = np.full(2 * _FIRST_ROOM, -1, np.int32)
+        self._name = name
+        self._most = most
+        self._numbers: dict[Flow, int] = {}
+
+    @property
+    def count(self) -> int:
+        """How many flows there are."""
+        return len(self.flows)
+
+    def take_new(self, count: int) -> None:
+        """Name the flows that a kernel put into the table: it has this many now."""
+        for index in range(len(self.flows), count):
+            # As they stand in the packet: four bytes and four bytes, two bytes and two bytes.
+            addresses = int(self.addresses[index]).to_bytes(8, "little")
+            src_port, dst_port = struct.unpack(">HH", int(self.ports[index]).to_bytes(4, "little"))
+            src, dst = address_text(addresses[:4]), address_text(addresses[4:])
+            self._add(Flow(src, src_port, dst, dst_port))
+
+    def index(self, flow: Flow) -> int:
+        """The number of a flow, which is new or known."""
+        known = self._numbers.get(flow)
+        if known is not None:
+            return known
+        index = len(self.flows)
+        while index >= self.addresses.size:
+            self.grow()
+        if ":" not in flow.src:
+            addresses = socket.inet_aton(flow.src) + socket.inet_aton(flow.dst)
+            ports = struct.pack(">HH", flow.src_port, flow.dst_port)
+            _kernels.find_flow(
+                np.uint64(int.from_bytes(addresses, "little")),
+                np.uint64(int.from_bytes(ports, "little")),
+                self.slots,
+                self.addresses,
+                self.ports,
+                index,
+            )
+        self._add(flow)
+        return index
+
+    def grow(self) -> None:
+        """Make room for as many flows again; the indices stay as they are."""
+        room = 2 * self.addresses.size
+        self.addresses = np.concatenate((self.addresses, np.zeros_like(self.addresses)))
+        self.ports = np.concatenate((self.ports, np.zeros_like(self.ports)))
+        self.slots = np.full(2 * room, -1, np.int32)
+        over_ipv4 = np.array([":" not in flow.src for flow in self.flows], np.bool_)
+        _kernels.fill_slots(self.slots, self.addresses, self.ports, over_ipv4)
+
+    def _add(self, flow: Flow) -> None:
+        if len(self.flows) >= self._most:
+            raise CaptureError(
+                f"{self._name}: more than {self._most} UDP flows; this is not a market-data "
+                "capture. Filter it by address first, or raise the limit (most_flows)."
+            )
+        self._numbers[flow] = len(self.flows)
+        self.flows.append(flow)

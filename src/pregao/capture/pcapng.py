@@ -1,0 +1,250 @@
+"""The pcapng file format: sections, interfaces with their clocks, and packet blocks."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from pregao.capture.pcap import longest_record
+from pregao.capture.source import fault
+
+SECTION = 0x0A0D0D0A
+INTERFACE = 1
+OBSOLETE_PACKET = 2
+SIMPLE_PACKET = 3
+ENHANCED_PACKET = 6
+
+BLOCK_HEAD_BYTES = 12
+"""Type, length and, in a section header, the byte-order magic; also the shortest block."""
+
+MOST_BLOCK = 64 * 1024 * 1024
+"""A longer block is refused: it would be a packet of absurd size or a damaged length."""
+
+MOST_INTERFACES = 65536
+"""More interfaces in a section are refused: packets of the oldest kind could not name them."""
+
+_ORDER_MAGIC = 0x1A2B3C4D
+_OPTION_TIME_RESOLUTION = 9
+_OPTION_TIME_OFFSET = 14
+_INT64 = 1 << 63
+_SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """An interface packets were captured on, and how its clock ticks.
+
+    A tick is ``10**-exponent`` seconds, or ``2**-exponent`` if ``binary``.
+    """
+
+    link_type: int
+    snap_length: int
+    exponent: int = 6
+    binary: bool = False
+    offset_s: int = 0
+
+    def time_ns(self, ticks: int) -> int:
+        """The time in nanoseconds since 1970, exact; a finer tick is rounded down."""
+        if self.binary:
+            fine = ticks * _SECOND >> self.exponent
+        elif self.exponent <= 9:
+            fine = ticks * 10 ** (9 - self.exponent)
+        else:
+            fine = ticks // 10 ** (self.exponent - 9)
+        return fine + self.offset_s * _SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class PacketPlace:
+    """A packet inside a block: its time, where its bytes stand and on which interface.
+
+    The interface is counted over all sections of the file.
+    """
+
+    time_ns: int
+    at: int
+    captured: int
+    original: int
+    link_type: int
+    interface: int
+
+
+class BlockParser:
+    """Reads blocks one after the other, keeping what the section and its interfaces said.
+
+    ``interfaces`` lists those of the current section; ``interfaces_before`` counts those of the
+    sections before it. Blocks come as bytes that hold them whole.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.big_endian = False
+        self.interfaces: list[Interface] = []
+        self.interfaces_before = 0
+        self._order = "<"
+
+    def block_length(self, data: bytes | memoryview, at: int, position: int) -> int:
+        """The length of the block that starts at ``at``, from its first twelve bytes."""
+        if data[at : at + 4] == b"\n\r\r\n":
+            magic = bytes(data[at + 8 : at + 12])
+            if magic == _ORDER_MAGIC.to_bytes(4, "little"):
+                order = "<"
+            elif magic == _ORDER_MAGIC.to_bytes(4, "big"):
+                order = ">"
+            else:
+                raise fault(
+                    self.name, position, f"the section header has no byte-order magic: {magic!r}"
+                )
+        else:
+            order = self._order
+        length: int = struct.unpack_from(f"{order}I", data, at + 4)[0]
+        if length < BLOCK_HEAD_BYTES or length % 4 or length > MOST_BLOCK:
+            raise fault(
+                self.name,
+                position,
+                f"a block claims {length} bytes, which is not a multiple of 4 from 12 to "
+                f"{MOST_BLOCK}; the file is damaged here",
+            )
+        return length
+
+    def block(
+        self, data: bytes | memoryview, at: int, length: int, position: int
+    ) -> PacketPlace | None:
+        """Take in a whole block; give the packet in it, if it is a packet block."""
+        section = data[at : at + 4] == b"\n\r\r\n"
+        if section:
+            big_endian = bytes(data[at + 8 : at + 12]) == _ORDER_MAGIC.to_bytes(4, "big")
+            order = ">" if big_endian else "<"
+        else:
+            order = self._order
+        kind, _ = struct.unpack_from(f"{order}II", data, at)
+        closing: int = struct.unpack_from(f"{order}I", data, at + length - 4)[0]
+        if closing != length:
+            raise fault(
+                self.name,
+                position,
+                f"the block's length is {length} at its start and {closing} at its end; "
+                "the file is damaged here",
+            )
+        if section:
+            self._section(data, at, length, position, order)
+        elif kind == INTERFACE:
+            self._interface(data, at, length, position)
+        elif kind == ENHANCED_PACKET:
+            self._room(length, 32, position, "an enhanced packet block")
+            interface, high, low, captured, original = struct.unpack_from(
+                f"{order}IIIII", data, at + 8
+            )
+            ticks = high << 32 | low
+            return self._packet(interface, ticks, at + 28, captured, original, length, position)
+        elif kind == OBSOLETE_PACKET:
+            self._room(length, 32, position, "an obsolete packet block")
+            interface, _, high, low, captured, original = struct.unpack_from(
+                f"{order}HHIIII", data, at + 8
+            )
+            ticks = high << 32 | low
+            return self._packet(interface, ticks, at + 28, captured, original, length, position)
+        elif kind == SIMPLE_PACKET:
+            self._room(length, 16, position, "a simple packet block")
+            (original,) = struct.unpack_from(f"{order}I", data, at + 8)
+            return self._simple(at + 12, original, length, position)
+        return None
+
+    def _section(
+        self, data: bytes | memoryview, at: int, length: int, position: int, order: str
+    ) -> None:
+        self._room(length, 28, position, "a section header")
+        major, minor = struct.unpack_from(f"{order}HH", data, at + 12)
+        if major != 1:
+            raise fault(self.name, position, f"pcapng version {major}.{minor} is not known")
+        self._order = order
+        self.big_endian = order == ">"
+        self.interfaces_before += len(self.interfaces)
+        self.interfaces = []
+
+    def _interface(self, data: bytes | memoryview, at: int, length: int, position: int) -> None:
+        self._room(length, 20, position, "an interface block")
+        link_type, _, snap_length = struct.unpack_from(f"{self._order}HHI", data, at + 8)
+        exponent, binary, offset_s = 6, False, 0
+        where, end = at + 16, at + length - 4
+        while where + 4 <= end:
+            code, size = struct.unpack_from(f"{self._order}HH", data, where)
+            where += 4
+            if code == 0:
+                break
+            if where + size > end:
+                raise fault(self.name, position, "an option runs past its interface block")
+            if code == _OPTION_TIME_RESOLUTION:
+                if size != 1:
+                    raise fault(self.name, position, f"if_tsresol has {size} bytes instead of 1")
+                exponent, binary = data[where] & 0x7F, data[where] >= 0x80
+            elif code == _OPTION_TIME_OFFSET:
+                if size != 8:
+                    raise fault(self.name, position, f"if_tsoffset has {size} bytes instead of 8")
+                (offset_s,) = struct.unpack_from(f"{self._order}q", data, where)
+            where += size + -size % 4
+        if len(self.interfaces) == MOST_INTERFACES:
+            raise fault(self.name, position, f"more than {MOST_INTERFACES} interfaces in a section")
+        self.interfaces.append(Interface(link_type, snap_length, exponent, binary, offset_s))
+
+    def _packet(
+        self,
+        interface: int,
+        ticks: int,
+        at: int,
+        captured: int,
+        original: int,
+        length: int,
+        position: int,
+    ) -> PacketPlace:
+        known = self._known(interface, position)
+        if captured > length - 32:
+            raise fault(
+                self.name,
+                position,
+                f"the packet claims {captured} captured bytes in a block of {length}",
+            )
+        self._check_captured(captured, known, position)
+        time_ns = known.time_ns(ticks)
+        if not -_INT64 <= time_ns < _INT64:
+            raise fault(
+                self.name,
+                position,
+                f"the packet's time, {time_ns} ns, is beyond what 64 bits of nanoseconds hold; "
+                "the packet or its interface's clock is damaged",
+            )
+        number = self.interfaces_before + interface
+        return PacketPlace(time_ns, at, captured, original, known.link_type, number)
+
+    def _simple(self, at: int, original: int, length: int, position: int) -> PacketPlace:
+        """A simple packet block has neither a time (0 stands for it) nor a captured length."""
+        known = self._known(0, position)
+        captured = min(original, known.snap_length or original)
+        if captured > length - 16:
+            raise fault(
+                self.name, position, f"the packet needs {captured} bytes in a block of {length}"
+            )
+        self._check_captured(captured, known, position)
+        return PacketPlace(0, at, captured, original, known.link_type, self.interfaces_before)
+
+    def _known(self, interface: int, position: int) -> Interface:
+        if interface >= len(self.interfaces):
+            raise fault(
+                self.name, position, f"the packet names interface {interface}, not described so far"
+            )
+        return self.interfaces[interface]
+
+    def _check_captured(self, captured: int, interface: Interface, position: int) -> None:
+        most = longest_record(interface.snap_length)
+        if captured > most:
+            raise fault(
+                self.name,
+                position,
+                f"the packet claims {captured} captured bytes, above the limit of {most}",
+            )
+
+    def _room(self, length: int, needed: int, position: int, what: str) -> None:
+        if length < needed:
+            raise fault(
+                self.name, position, f"{what} of {length} bytes is shorter than its {needed} bytes"
+            )

@@ -1,0 +1,204 @@
+"""Cutting a pcap into ranges: packet boundaries found near any byte, without walking the file.
+
+A pcap has no marks between its records, and a payload may hold bytes that look like records. So
+nothing is guessed here. Every position some way before the wanted one is taken as a possible
+boundary, and the chains of records that start there are followed. The true chain is among them,
+because a record is at most so long; the false ones meet an impossible length or fall in with the
+true one. If all chains that are left pass the wanted position at the same boundary, it is the true
+one. If not, more bytes before it are looked at; and if that does not help (payloads made to look
+like records, or endless zeros), the records are walked from the last boundary that is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from pregao.capture import _kernels, pcap
+from pregao.capture.reader import open_format
+from pregao.capture.source import ByteSource, Source, open_source
+from pregao.errors import UsageError
+
+_WALK_BYTES = 8 * 1024 * 1024
+# How far before the wanted position to begin, in longest records: first try, second try.
+_REACHES = (4, 24)
+_RECORD = pcap.RECORD_HEADER_BYTES
+
+
+class BoundaryFinder:
+    """Finds packet boundaries of one uncompressed pcap that is open for random access.
+
+    ``walked`` counts the times that no certain answer was found nearby; ``bytes_read`` all bytes
+    that were looked at. ``most_captured`` is the longest captured length in the file, if that is
+    known to be below what its header allows: fewer bytes have to be looked at then.
+    """
+
+    def __init__(
+        self,
+        source: ByteSource,
+        header: pcap.PcapHeader,
+        most_captured: int | None = None,
+    ) -> None:
+        self.size = source.size()
+        self.walked = 0
+        self.bytes_read = 0
+        self._source = source
+        self._header = header
+        self._most_captured = header.most_captured if most_captured is None else most_captured
+        self._longest = _RECORD + self._most_captured
+
+    def first_boundary(self, offset: int, known: int = pcap.HEADER_BYTES) -> int:
+        """The first boundary at or after ``offset``; the size if there is none.
+
+        ``known`` is a boundary that was found before; it helps if it is near.
+        """
+        if offset <= pcap.HEADER_BYTES:
+            return min(pcap.HEADER_BYTES, self.size)
+        if offset >= self.size:
+            return self.size
+        if known > offset:
+            known = pcap.HEADER_BYTES
+        for records in _REACHES:
+            reach = records * self._longest
+            if offset - reach <= known:
+                break
+            candidates = self._candidates(offset - reach, offset)
+            if len(candidates) == 1:
+                return candidates[0]
+        else:
+            self.walked += 1
+        return self._walk(known, offset)
+
+    def time_at(self, boundary: int) -> int | None:
+        """The time of the packet at a boundary; None at the end."""
+        head = self._read(boundary, _RECORD)
+        if len(head) < _RECORD:
+            return None
+        seconds, fraction, _, _ = self._header.record.unpack(head.tobytes())
+        return int(seconds) * 1_000_000_000 + int(fraction) * self._header.time_unit_ns
+
+    def _candidates(self, begin: int, offset: int) -> list[int]:
+        """Every position that can be the first boundary at or after ``offset``: at most two."""
+        finish = min(self.size, offset + 2 * self._longest + _RECORD)
+        buffer = self._read(begin, finish - begin)
+        end = len(buffer)
+        found = np.empty(2, np.int64)
+        count = _kernels.surviving_boundaries(
+            buffer,
+            end,
+            self._longest,
+            min(offset - begin, end),
+            self._header.big_endian,
+            self._most_captured,
+            finish == self.size,
+            np.zeros(end + 1, np.uint8),
+            found,
+        )
+        return [begin + int(at) for at in found[: min(count, 2)]]
+
+    def _walk(self, known: int, offset: int) -> int:
+        """Follow the records from a known boundary."""
+        at = known
+        while at < offset:
+            buffer = self._read(at, _WALK_BYTES)
+            got = int(
+                _kernels.next_boundary(
+                    buffer,
+                    0,
+                    len(buffer),
+                    offset - at,
+                    self._header.big_endian,
+                    self._header.most_captured,
+                )
+            )
+            if got < 0:
+                position = at + ~got
+                captured = self._header.record.unpack_from(buffer.data, ~got)[2]
+                self._header.check_captured(captured, self._source.name, position)
+            if got == 0:
+                return self.size  # the last record is not whole: nothing starts behind it
+            at += got
+        return at
+
+    def _read(self, position: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+        data = self._source.read_at(position, max(0, min(count, self.size - position)))
+        self.bytes_read += len(data)
+        return np.frombuffer(data, np.uint8)
+
+
+@contextmanager
+def boundary_finder(
+    source: Source, most_captured: int | None = None
+) -> Iterator[BoundaryFinder | None]:
+    """Open a capture for the search; None if it cannot be cut (compressed, pcapng, a pipe)."""
+    with open_source(source) as opened:
+        header, _, _ = open_format(opened)
+        if header is None or not opened.random_access:
+            yield None
+        else:
+            yield BoundaryFinder(opened, header, most_captured)
+
+
+def first_boundary(source: Source, offset: int) -> int:
+    """The first packet boundary at or after a byte position; the file's size if there is none."""
+    with boundary_finder(source) as finder:
+        return _cuttable(finder).first_boundary(offset)
+
+
+def split_points(source: Source, target_bytes: int) -> list[int]:
+    """Where to cut a capture into ranges of about ``target_bytes``.
+
+    Each point is the start of a range that ends where the next one starts, the last at the end of
+    the file: ``read_packets(source, start=point, end=next_point_or_None)``. A capture that cannot
+    be cut (compressed, pcapng, a pipe) is one range, ``[0]``.
+    """
+    if target_bytes < 1:
+        raise UsageError(f"Ranges must have at least one byte, not {target_bytes}.")
+    with boundary_finder(source) as finder:
+        if finder is None:
+            return [0]
+        points = [pcap.HEADER_BYTES]
+        offset = pcap.HEADER_BYTES + target_bytes
+        while offset < finder.size:
+            point = finder.first_boundary(offset, points[-1])
+            if point >= finder.size:
+                break
+            points.append(point)
+            offset = max(offset, point) + target_bytes
+        return points
+
+
+def boundary_at_time(source: Source, time_ns: int) -> int:
+    """The first boundary whose packet is not before a time; the file's size if there is none.
+
+    Found by halving, so the packets must be in the order of their times; where they are not, the
+    result is still a boundary, near that time.
+    """
+    with boundary_finder(source) as finder:
+        search = _cuttable(finder)
+        low = pcap.HEADER_BYTES  # a boundary; packets before it are earlier
+        high = search.size  # packets from here on are not earlier
+        while low < high:
+            middle = search.first_boundary((low + high) // 2, low)
+            if middle >= high:
+                # No boundary in the upper half: what is left is decided packet by packet.
+                middle = low
+            when = search.time_at(middle)
+            if when is None or when >= time_ns:
+                if middle == low:
+                    return low
+                high = middle
+            else:
+                low = search.first_boundary(middle + 1, middle)
+        return low
+
+
+def _cuttable(finder: BoundaryFinder | None) -> BoundaryFinder:
+    if finder is None:
+        raise UsageError(
+            "Only an uncompressed pcap on storage that seeks has boundaries to find; "
+            "read this capture whole."
+        )
+    return finder

@@ -1,0 +1,296 @@
+"""TCP streams: segments of a capture back into the bytes each side sent, in order."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from pregao.capture.layers import Flow, Segment
+
+_FIN, _SYN, _RST = 1, 2, 4
+_WRAP = 1 << 32
+# What holding a segment costs beside its bytes.
+_COST_OF_SEGMENT = 100
+# A repeated segment lies within the receiver's window; what is further back is something else.
+_FURTHEST_BACK = 1 << 26
+_STRAYS_TO_RESTART = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TcpLimits:
+    """How much may be held while waiting for a missing segment, and for how many flows.
+
+    ``bytes`` and ``segments`` count per direction, ``total_bytes`` over all of them.
+    """
+
+    flows: int = 4096
+    bytes: int = 1024 * 1024
+    segments: int = 1024
+    total_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Bytes of a stream, next in order; the time is of the segment that made them available."""
+
+    kind: ClassVar[str] = "chunk"
+
+    flow: Flow
+    time_ns: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamGap:
+    """Bytes of a stream that were never captured: how many, if that can be known."""
+
+    kind: ClassVar[str] = "gap"
+
+    flow: Flow
+    time_ns: int
+    missing: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStart:
+    """A stream begins: with its SYN, or somewhere in its middle."""
+
+    kind: ClassVar[str] = "start"
+
+    flow: Flow
+    time_ns: int
+    from_syn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """A stream ends: ``fin``, ``reset``, ``restart``, ``evicted`` or ``capture end``."""
+
+    kind: ClassVar[str] = "end"
+
+    flow: Flow
+    time_ns: int
+    reason: str
+
+
+StreamEvent = Chunk | StreamGap | StreamStart | StreamEnd
+
+
+@dataclass(slots=True)
+class _Direction:
+    """One direction of a connection; positions count the stream's bytes without wrapping."""
+
+    flow: Flow
+    first: int
+    next: int
+    time_ns: int = 0
+    starts: list[int] = field(default_factory=list)
+    parts: list[bytes] = field(default_factory=list)
+    held: int = 0
+    end: int | None = None
+    over: bool = False
+    strays: int = 0
+
+
+class TcpReassembler:
+    """Takes segments in capture order and gives each direction's bytes in stream order.
+
+    Repeated bytes are dropped and the first copy of a byte wins. A hole is waited for until more
+    than the limits is held behind it; then it is reported as a gap and the stream goes on.
+    """
+
+    def __init__(self, limits: TcpLimits | None = None) -> None:
+        self._limits = limits or TcpLimits()
+        self._directions: OrderedDict[Flow, _Direction] = OrderedDict()
+        self._held = 0
+
+    def segment(self, segment: Segment) -> list[StreamEvent]:
+        """Take a segment in and tell what it made of the streams."""
+        events: list[StreamEvent] = []
+        flow, time_ns = segment.flow, segment.time_ns
+        direction = self._directions.get(flow)
+        if segment.flags & _SYN:
+            direction = self._begin(direction, flow, segment, events)
+        elif direction is None:
+            if not segment.payload:
+                return events
+            direction = self._open(flow, segment.sequence, time_ns, False, events)
+        self._directions.move_to_end(flow)
+        direction.time_ns = time_ns
+        data_sequence = segment.sequence + (1 if segment.flags & _SYN else 0)
+        at = _unwrapped(data_sequence, direction.next)
+        if direction.over and self._is_reused(direction, at, segment):
+            del self._directions[flow]
+            direction = self._open(flow, data_sequence % _WRAP, time_ns, False, events)
+            at = direction.next
+        if segment.payload and not direction.over:
+            at = self._take(direction, at, segment, events)
+        finish = at + len(segment.payload)
+        if segment.flags & _FIN and finish >= direction.next:
+            direction.end = finish if direction.end is None else min(direction.end, finish)
+        if segment.flags & _RST:
+            self._close(direction, time_ns, "reset", events)
+        elif direction.end is not None and direction.next >= direction.end:
+            self._close(direction, time_ns, "fin", events)
+        return events
+
+    def finish(self) -> list[StreamEvent]:
+        """The capture is over: give what was still held behind holes, and end every stream."""
+        events: list[StreamEvent] = []
+        for direction in self._directions.values():
+            self._close(direction, direction.time_ns, "capture end", events)
+        self._directions.clear()
+        return events
+
+    def _begin(
+        self,
+        direction: _Direction | None,
+        flow: Flow,
+        segment: Segment,
+        events: list[StreamEvent],
+    ) -> _Direction:
+        """A SYN: of a new connection, or the repetition of the one that is known."""
+        first = (segment.sequence + 1) % _WRAP
+        if direction is not None:
+            if not direction.over and direction.first % _WRAP == first:
+                return direction
+            self._close(direction, segment.time_ns, "restart", events)
+            del self._directions[flow]
+        return self._open(flow, first, segment.time_ns, True, events)
+
+    def _open(
+        self, flow: Flow, first: int, time_ns: int, from_syn: bool, events: list[StreamEvent]
+    ) -> _Direction:
+        while len(self._directions) >= self._limits.flows:
+            _, oldest = self._directions.popitem(last=False)
+            self._close(oldest, oldest.time_ns, "evicted", events)
+        # Starting one turn up keeps positions positive for bytes that come before the first.
+        direction = _Direction(flow, first + _WRAP, first + _WRAP, time_ns)
+        self._directions[flow] = direction
+        events.append(StreamStart(flow, time_ns, from_syn))
+        return direction
+
+    @staticmethod
+    def _is_reused(direction: _Direction, at: int, segment: Segment) -> bool:
+        """Are new bytes coming on a stream that is over? Then its ports serve a new connection."""
+        behind = at + len(segment.payload) <= direction.next
+        if not segment.payload or (behind and at >= direction.next - _FURTHEST_BACK):
+            return False
+        direction.strays += 1
+        return direction.strays >= _STRAYS_TO_RESTART
+
+    def _take(
+        self, direction: _Direction, at: int, segment: Segment, events: list[StreamEvent]
+    ) -> int:
+        """Deliver, hold or drop a segment's bytes; give where they stand in the stream."""
+        data = segment.payload
+        if at < direction.next - _FURTHEST_BACK:
+            # One such segment is noise; several in a row are a new connection whose SYN is lost.
+            direction.strays += 1
+            if direction.strays < _STRAYS_TO_RESTART:
+                return at
+            self._flush(direction, segment.time_ns, events)
+            events.append(StreamGap(direction.flow, segment.time_ns, None))
+            direction.next = direction.first = at = segment.sequence + _WRAP
+            direction.end = None
+        direction.strays = 0
+        start = at
+        if direction.end is not None and start + len(data) > direction.end:
+            data = data[: max(0, direction.end - start)]
+        if start < direction.next:
+            data = data[direction.next - start :]
+            start = direction.next
+        if not data:
+            return at
+        if start == direction.next and not direction.starts:
+            direction.next += len(data)
+            events.append(Chunk(direction.flow, segment.time_ns, data))
+            return at
+        self._hold(direction, start, data)
+        self._deliver(direction, segment.time_ns, events)
+        limits = self._limits
+        while direction.starts and (
+            direction.held > limits.bytes
+            or len(direction.starts) > limits.segments
+            or self._held > limits.total_bytes
+        ):
+            self._skip(direction, segment.time_ns, events)
+        return at
+
+    def _hold(self, direction: _Direction, start: int, data: bytes) -> None:
+        """Keep what of these bytes is not held already."""
+        end = start + len(data)
+        place = bisect_right(direction.starts, start)
+        at = start
+        if place:
+            at = max(at, direction.starts[place - 1] + len(direction.parts[place - 1]))
+        while at < end:
+            free_to = end
+            if place < len(direction.starts):
+                free_to = min(end, direction.starts[place])
+            if at < free_to:
+                part = data[at - start : free_to - start]
+                direction.starts.insert(place, at)
+                direction.parts.insert(place, part)
+                self._account(direction, len(part) + _COST_OF_SEGMENT)
+                place += 1
+            if place >= len(direction.starts):
+                break
+            at = max(free_to, direction.starts[place] + len(direction.parts[place]))
+            place += 1
+
+    def _deliver(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
+        """Give what is held directly behind the delivered bytes, in one chunk."""
+        count, at = 0, direction.next
+        while count < len(direction.starts) and direction.starts[count] == at:
+            at += len(direction.parts[count])
+            count += 1
+        if count:
+            data = b"".join(direction.parts[:count])
+            del direction.starts[:count], direction.parts[:count]
+            self._account(direction, -len(data) - count * _COST_OF_SEGMENT)
+            direction.next = at
+            events.append(Chunk(direction.flow, time_ns, data))
+
+    def _skip(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
+        """Give the first hole up."""
+        missing = direction.starts[0] - direction.next
+        events.append(StreamGap(direction.flow, time_ns, missing))
+        direction.next = direction.starts[0]
+        self._deliver(direction, time_ns, events)
+
+    def _flush(self, direction: _Direction, time_ns: int, events: list[StreamEvent]) -> None:
+        while direction.starts:
+            self._skip(direction, time_ns, events)
+
+    def _close(
+        self, direction: _Direction, time_ns: int, reason: str, events: list[StreamEvent]
+    ) -> None:
+        """End a stream once; it stays known so that late repetitions do not open it again."""
+        if direction.over:
+            return
+        self._flush(direction, time_ns, events)
+        direction.over = True
+        direction.strays = 0
+        events.append(StreamEnd(direction.flow, time_ns, reason))
+
+    def _account(self, direction: _Direction, cost: int) -> None:
+        direction.held += cost
+        self._held += cost
+
+
+def _unwrapped(sequence: int, near: int) -> int:
+    """The position that a 32-bit sequence number means, the one closest to ``near``."""
+    ahead = (sequence - near) % _WRAP
+    return near + (ahead if ahead < _WRAP // 2 else ahead - _WRAP)
+
+
+def streams(segments: Iterable[Segment], limits: TcpLimits | None = None) -> Iterator[StreamEvent]:
+    """The events of all streams in a capture, through to its end."""
+    reassembler = TcpReassembler(limits)
+    for segment in segments:
+        yield from reassembler.segment(segment)
+    yield from reassembler.finish()
