@@ -1,0 +1,1 @@
+"""Binary UMDF: packets, streams, sequencing; bytes in, messages with their keys out."""

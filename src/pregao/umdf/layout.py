@@ -1,0 +1,66 @@
+"""Where the numbers of the packet, framing and message headers stand, as the schema states it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from pregao.errors import SchemaError
+from pregao.sbe.model import Composite, EncodedType
+from pregao.schemas import bundled
+
+ENCODING_TYPE: Final = 0xEB50
+"""What a framing header says of a message in little-endian SBE 1.0."""
+MAX_PACKET: Final = 1400
+"""The largest packet that the exchange sends, in bytes."""
+
+_TYPES = bundled("umdf").types
+
+
+def _composite(name: str) -> Composite:
+    found = _TYPES.get(name)
+    if not isinstance(found, Composite):
+        raise SchemaError(f"the bundled UMDF schema has no composite {name}")
+    return found
+
+
+def _structure(composite: Composite) -> struct.Struct:
+    """The ``struct`` of a composite of plain numbers, which leave no gap."""
+    codes = []
+    for member in composite.members:
+        if not isinstance(member.type, EncodedType):
+            raise SchemaError(f"{composite.name}.{member.name} is not a number")
+        codes.append(member.type.primitive.code)
+    return struct.Struct("<" + "".join(codes))
+
+
+def _offset(composite: Composite, name: str) -> int:
+    member = composite.member(name)
+    if member is None:
+        raise SchemaError(f"the bundled UMDF schema has no {composite.name}.{name}")
+    return member.offset
+
+
+_PACKET = _composite("PacketHeader")
+_FRAMING = _composite("FramingHeader")
+_MESSAGE = _composite("messageHeader")
+
+PACKET_HEADER: Final = _structure(_PACKET)
+FRAMING_HEADER: Final = _structure(_FRAMING)
+MESSAGE_HEADER: Final = _structure(_MESSAGE)
+PACKET_HEADER_SIZE: Final[int] = PACKET_HEADER.size
+FRAMING_SIZE: Final[int] = FRAMING_HEADER.size
+MESSAGE_HEADER_SIZE: Final[int] = MESSAGE_HEADER.size
+SMALLEST_MESSAGE: Final[int] = FRAMING_SIZE + MESSAGE_HEADER_SIZE
+
+# For kernels, which take them as constants.
+CHANNEL_AT: Final[int] = _offset(_PACKET, "channelNumber")
+SEQUENCE_VERSION_AT: Final[int] = _offset(_PACKET, "sequenceVersion")
+SEQUENCE_NUMBER_AT: Final[int] = _offset(_PACKET, "sequenceNumber")
+SENDING_TIME_AT: Final[int] = _offset(_PACKET, "sendingTime")
+MESSAGE_LENGTH_AT: Final[int] = _offset(_FRAMING, "messageLength")
+ENCODING_TYPE_AT: Final[int] = _offset(_FRAMING, "encodingType")
+BLOCK_LENGTH_AT: Final[int] = FRAMING_SIZE + _offset(_MESSAGE, "blockLength")
+TEMPLATE_ID_AT: Final[int] = FRAMING_SIZE + _offset(_MESSAGE, "templateId")
+SCHEMA_ID_AT: Final[int] = FRAMING_SIZE + _offset(_MESSAGE, "schemaId")
+VERSION_AT: Final[int] = FRAMING_SIZE + _offset(_MESSAGE, "version")

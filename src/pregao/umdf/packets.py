@@ -1,0 +1,209 @@
+"""Packets: the header, the walk over framed messages, and decoding them one at a time.
+
+A packet is a packet header and one or more messages, each behind a framing header and a message
+header. What is malformed gives a reason and a position; the messages before it stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from pregao.errors import DecodeError, EncodeError
+from pregao.sbe.codec import Decoded, SchemaCodec
+from pregao.sbe.model import Message, Schema
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.layout import (
+    ENCODING_TYPE,
+    FRAMING_HEADER,
+    FRAMING_SIZE,
+    MAX_PACKET,
+    MESSAGE_HEADER,
+    PACKET_HEADER,
+    PACKET_HEADER_SIZE,
+    SMALLEST_MESSAGE,
+)
+
+__all__ = [
+    "FRAMING_SIZE",
+    "MAX_PACKET",
+    "PACKET_HEADER_SIZE",
+    "DecodedPacket",
+    "Frame",
+    "Outcome",
+    "PacketDecoder",
+    "PacketHeader",
+    "decode_header",
+    "encode_packet",
+    "frame",
+    "frames",
+]
+
+
+class PacketHeader(NamedTuple):
+    """The header of a packet."""
+
+    channel: int
+    sequence_version: int
+    sequence_number: int
+    sending_time_ns: int
+
+    @property
+    def sequenced(self) -> bool:
+        """Has the packet a place in its stream? A heartbeat (number 0) has none."""
+        return self.sequence_number != 0
+
+
+class Frame(NamedTuple):
+    """A message in its packet: which one, where, and what its headers say."""
+
+    index: int
+    position: int
+    """Where the framing header begins."""
+    end: int
+    block_length: int
+    template_id: int
+    schema_id: int
+    version: int
+
+    @property
+    def body(self) -> int:
+        """Where the block begins."""
+        return self.position + SMALLEST_MESSAGE
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of one message: decoded, of an unknown template, or rejected."""
+
+    frame: Frame | None
+    """None where the walk itself could not go on."""
+    position: int
+    end: int
+    decoded: Decoded | None = None
+    schema: Schema | None = None
+    reason: str = ""
+    """Why it was rejected; empty if it was not."""
+
+    @property
+    def message(self) -> Message | None:
+        """The template, if it is known."""
+        return None if self.decoded is None else self.decoded.message
+
+
+@dataclass(slots=True)
+class DecodedPacket:
+    """A packet: its header and what became of each of its messages."""
+
+    header: PacketHeader
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    @property
+    def messages(self) -> list[Decoded]:
+        """The messages that were decoded."""
+        return [outcome.decoded for outcome in self.outcomes if outcome.decoded is not None]
+
+
+def decode_header(payload: Any, position: int = 0, end: int | None = None) -> PacketHeader:
+    """The packet header at a position."""
+    end = len(payload) if end is None else end
+    if end - position < PACKET_HEADER_SIZE:
+        raise DecodeError(f"a packet of {end - position} bytes is too short", position)
+    channel, _reserved, version, number, time = PACKET_HEADER.unpack_from(payload, position)
+    if time >> 63:
+        raise DecodeError("a sending time beyond the year 2262", position)
+    return PacketHeader(channel, version, number, time)
+
+
+def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[Frame]:
+    """The messages of the packet at a position, in order; DecodeError where the walk breaks."""
+    end = len(payload) if end is None else end
+    start = position
+    position += PACKET_HEADER_SIZE
+    if position >= end:
+        raise DecodeError("a packet without messages", start)
+    index = 0
+    while position < end:
+        if end - position < SMALLEST_MESSAGE:
+            raise DecodeError(f"{end - position} bytes after the last message", position)
+        length, encoding = FRAMING_HEADER.unpack_from(payload, position)
+        if encoding != ENCODING_TYPE:
+            raise DecodeError(
+                f"encoding type {encoding:#06x} is not {ENCODING_TYPE:#06x}", position
+            )
+        if length < SMALLEST_MESSAGE:
+            raise DecodeError(f"a message length of {length} bytes is too small", position)
+        if length > end - position:
+            raise DecodeError(f"a message of {length} bytes runs past the packet", position)
+        block, template, schema, version = MESSAGE_HEADER.unpack_from(
+            payload, position + FRAMING_SIZE
+        )
+        yield Frame(index, position, position + length, block, template, schema, version)
+        index += 1
+        position += length
+
+
+class PacketDecoder:
+    """Decodes packets message by message, each with the schema of its own version."""
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self.registry = Registry.bundled() if registry is None else registry
+        self._codecs: dict[tuple[int, int], SchemaCodec] = {}
+
+    def codec(self, schema_id: int, version: int) -> SchemaCodec:
+        """The codec for a message's schema id and version."""
+        codec = self._codecs.get((schema_id, version))
+        if codec is None:
+            if schema_id != UMDF_SCHEMA_ID and schema_id not in self.registry.named():
+                raise DecodeError(f"schema id {schema_id} is not {UMDF_SCHEMA_ID}")
+            codec = SchemaCodec(self.registry.find(schema_id, version))
+            if len(self._codecs) < 1024:  # both numbers come from the wire
+                self._codecs[schema_id, version] = codec
+        return codec
+
+    def decode(self, payload: Any, position: int = 0, end: int | None = None) -> DecodedPacket:
+        """Decode a packet; only one without a whole header raises DecodeError."""
+        end = len(payload) if end is None else end
+        packet = DecodedPacket(decode_header(payload, position, end))
+        walk = frames(payload, position, end)
+        while True:
+            try:
+                part = next(walk, None)
+            except DecodeError as error:
+                where = position if error.position is None else error.position
+                packet.outcomes.append(Outcome(None, where, end, reason=error.reason))
+                return packet
+            if part is None:
+                return packet
+            packet.outcomes.append(self._outcome(payload, part))
+
+    def _outcome(self, payload: Any, part: Frame) -> Outcome:
+        outcome = Outcome(part, part.position, part.end)
+        try:
+            codec = self.codec(part.schema_id, part.version)
+            outcome.schema = codec.schema
+            message = codec.codec(part.template_id)
+            if message is not None:
+                outcome.decoded = message.decode_body(
+                    payload, part.body, part.block_length, part.version, part.end
+                )
+        except DecodeError as error:
+            outcome.reason = error.reason
+        return outcome
+
+
+def frame(message: bytes) -> bytes:
+    """A message (header and body) behind its framing header."""
+    length = FRAMING_SIZE + len(message)
+    if length > 0xFFFF:
+        raise EncodeError(f"a message of {length} bytes does not fit a frame")
+    return FRAMING_HEADER.pack(length, ENCODING_TYPE) + message
+
+
+def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
+    """A packet of messages (header and body each, without framing)."""
+    parts = [PACKET_HEADER.pack(header.channel, 0, *header[1:])]
+    for message in messages:
+        parts.append(frame(message))
+    return b"".join(parts)
