@@ -1,0 +1,54 @@
+"""Why a request is refused: the exchange's numeric codes, each with a sentence.
+
+The documents print two codes (2600 market protection, 7153 auction synchronism) and refer to a
+list for the others; the numbers here follow the matching platform's family of codes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Reject(NamedTuple):
+    """A refusal: its code and its text."""
+
+    code: int
+    text: str
+
+    def because(self, detail: str) -> Reject:
+        """The same refusal with what was wrong in this request."""
+        return Reject(self.code, f"{self.text}: {detail}")
+
+
+MARKET_CLOSED = Reject(1003, "The instrument is closed and takes no requests")
+MARKET_PAUSED = Reject(1003, "The instrument is halted and takes no orders")
+MARKET_FORBIDDEN = Reject(7029, "The instrument is not available for trading")
+TYPE_NOT_IN_AUCTION = Reject(7027, "The order type or validity is not taken during an auction")
+ONLY_IN_AUCTION = Reject(7027, "The validity is taken only during an auction")
+AUCTION_SYNCHRONISM = Reject(7153, "The instrument has an auction synchronism in progress")
+PRICE_REQUIRED = Reject(1012, "The order type needs a price")
+PRICE_NOT_TAKEN = Reject(1012, "The order type takes no price")
+PRICE_NOT_POSITIVE = Reject(1012, "The price must be greater than zero")
+PRICE_OFF_TICK = Reject(2014, "The price is not a multiple of the tick size")
+PRICE_OUTSIDE_LIMITS = Reject(2137, "The price is outside the instrument's limits")
+PRICE_OUTSIDE_BAND = Reject(2179, "The price is outside the rejection band")
+NO_REFERENCE_PRICE = Reject(2013, "There is no reference price to protect a market order with")
+NO_OPPOSITE_SIDE = Reject(2013, "There is no order on the opposite side to trade with")
+QUANTITY_OUTSIDE_RANGE = Reject(2115, "The quantity is outside the allowed range")
+QUANTITY_OFF_LOT = Reject(5006, "The quantity is not a multiple of the lot")
+QUANTITY_ABOVE_BAND = Reject(2115, "The quantity is above the instrument's quantity limit")
+DISCLOSED_TOO_LARGE = Reject(2046, "The disclosed quantity is greater than the order's quantity")
+DISCLOSED_INVALID = Reject(2046, "The disclosed quantity is not valid for this instrument")
+MINIMUM_INVALID = Reject(1013, "The minimum quantity is not valid for this order")
+UNKNOWN_INSTRUMENT = Reject(2047, "The instrument is unknown")
+NOT_TRADED_IN_BOOK = Reject(2047, "The instrument is not traded in an order book")
+TYPE_NOT_SUPPORTED = Reject(2311, "The order type is not permitted for this instrument")
+VALIDITY_NOT_SUPPORTED = Reject(7018, "The validity is not permitted for this instrument")
+VALIDITY_INVALID = Reject(7047, "The order type and the validity do not go together")
+EXPIRE_DATE_INVALID = Reject(2019, "The expiry date is missing or already past")
+DUPLICATE_ORDER = Reject(6, "A standing order of this session has the same ClOrdID")
+UNKNOWN_ORDER = Reject(5, "The order is unknown or no longer standing")
+CROSS_NOT_ELIGIBLE = Reject(2311, "Cross orders are not permitted for this instrument")
+CROSS_TOO_SMALL = Reject(2501, "The quantity is below the instrument's minimum for crosses")
+CROSS_NOT_OPEN = Reject(1003, "Cross orders are taken only during continuous trading")
+CROSS_THROUGH_BOOK = Reject(2137, "The book holds a better price than the cross")
