@@ -34,6 +34,7 @@ __all__ = [
     "Outcome",
     "PacketDecoder",
     "PacketHeader",
+    "check_schema_id",
     "decode_header",
     "encode_packet",
     "frame",
@@ -58,7 +59,7 @@ class PacketHeader(NamedTuple):
 class Frame(NamedTuple):
     """A message in its packet: which one, where, and what its headers say."""
 
-    index: int
+    index_in_packet: int
     position: int
     """Where the framing header begins."""
     end: int
@@ -144,6 +145,12 @@ def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[
         position += length
 
 
+def check_schema_id(registry: Registry, schema_id: int) -> None:
+    """Refuse messages of another protocol, unless the user named a schema of that id."""
+    if schema_id != UMDF_SCHEMA_ID and all(s.id != schema_id for s in registry.named()):
+        raise DecodeError(f"schema id {schema_id} is not {UMDF_SCHEMA_ID}")
+
+
 class PacketDecoder:
     """Decodes packets message by message, each with the schema of its own version."""
 
@@ -155,8 +162,7 @@ class PacketDecoder:
         """The codec for a message's schema id and version."""
         codec = self._codecs.get((schema_id, version))
         if codec is None:
-            if schema_id != UMDF_SCHEMA_ID and schema_id not in self.registry.named():
-                raise DecodeError(f"schema id {schema_id} is not {UMDF_SCHEMA_ID}")
+            check_schema_id(self.registry, schema_id)
             codec = SchemaCodec(self.registry.find(schema_id, version))
             if len(self._codecs) < 1024:  # both numbers come from the wire
                 self._codecs[schema_id, version] = codec
@@ -176,9 +182,10 @@ class PacketDecoder:
                 return packet
             if part is None:
                 return packet
-            packet.outcomes.append(self._outcome(payload, part))
+            packet.outcomes.append(self.outcome(payload, part))
 
-    def _outcome(self, payload: Any, part: Frame) -> Outcome:
+    def outcome(self, payload: Any, part: Frame) -> Outcome:
+        """Decode one message of a payload."""
         outcome = Outcome(part, part.position, part.end)
         try:
             codec = self.codec(part.schema_id, part.version)

@@ -1,0 +1,146 @@
+"""Kernels over packets: the walk from packets to messages, and sorting messages by template."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit
+from pregao.umdf.layout import (
+    BLOCK_LENGTH_AT,
+    CHANNEL_AT,
+    ENCODING_TYPE,
+    ENCODING_TYPE_AT,
+    MESSAGE_LENGTH_AT,
+    PACKET_HEADER_SIZE,
+    SCHEMA_ID_AT,
+    SENDING_TIME_AT,
+    SEQUENCE_NUMBER_AT,
+    SEQUENCE_VERSION_AT,
+    SMALLEST_MESSAGE,
+    TEMPLATE_ID_AT,
+    VERSION_AT,
+)
+
+# What is wrong with a packet, if anything.
+SOUND = 0
+SHORT_PACKET = 1
+LATE_TIME = 2
+NO_MESSAGES = 3
+TRAILING_BYTES = 4
+WRONG_ENCODING = 5
+SMALL_LENGTH = 6
+LONG_LENGTH = 7
+
+_TIME_LIMIT = np.uint64(1 << 63)
+_SLOTS = 4096
+
+
+@njit
+def walk_packets(
+    buffer, offsets, lengths, channels, versions, numbers, times, counts, faults, fault_positions,
+    packet_of, index_of, bodies, ends, blocks, kinds,
+):  # fmt: skip
+    """Walk packets; give each one's header and fault, and each message's place and headers.
+
+    ``kinds`` holds schema id, template id and version as one number. Returns the messages' count.
+    """
+    total = np.uint64(0)
+    for p in range(np.uint64(len(offsets))):
+        start = offsets[p]
+        end = start + lengths[p]
+        counts[p] = 0
+        faults[p] = SOUND
+        fault_positions[p] = start
+        if lengths[p] < PACKET_HEADER_SIZE:
+            faults[p] = SHORT_PACKET
+            channels[p] = 0
+            versions[p] = 0
+            numbers[p] = 0
+            times[p] = 0
+            continue
+        channels[p] = load_u8(buffer, start + CHANNEL_AT)
+        versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
+        numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
+        time = load_u64(buffer, start + SENDING_TIME_AT)
+        if time >= _TIME_LIMIT:
+            faults[p] = LATE_TIME
+            times[p] = 0
+            continue
+        times[p] = time
+        position = start + PACKET_HEADER_SIZE
+        if position >= end:
+            faults[p] = NO_MESSAGES
+            continue
+        index = 0
+        while position < end:
+            room = end - position
+            if room < SMALLEST_MESSAGE:
+                faults[p] = TRAILING_BYTES
+                break
+            length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
+            if load_u16(buffer, position + ENCODING_TYPE_AT) != ENCODING_TYPE:
+                faults[p] = WRONG_ENCODING
+                break
+            if length < SMALLEST_MESSAGE:
+                faults[p] = SMALL_LENGTH
+                break
+            if length > room:
+                faults[p] = LONG_LENGTH
+                break
+            packet_of[total] = p
+            index_of[total] = index
+            bodies[total] = position + SMALLEST_MESSAGE
+            ends[total] = position + length
+            blocks[total] = load_u16(buffer, position + BLOCK_LENGTH_AT)
+            kinds[total] = (
+                (np.int64(load_u16(buffer, position + SCHEMA_ID_AT)) << 32)
+                | (np.int64(load_u16(buffer, position + TEMPLATE_ID_AT)) << 16)
+                | np.int64(load_u16(buffer, position + VERSION_AT))
+            )
+            total += np.uint64(1)
+            index += 1
+            position += length
+        counts[p] = index
+        fault_positions[p] = position
+    return np.int64(total)
+
+
+@njit
+def count_kinds(kinds, labels, known, tallies):
+    """Give every message the number of its kind, first seen first; returns how many there are.
+
+    ``known`` and ``tallies`` bound how many kinds can be told apart; -1 says they were too many.
+    """
+    slots = np.full(_SLOTS, -1, np.int32)
+    found = 0
+    last = np.int64(-1)
+    label = -1
+    for m in range(np.uint64(len(kinds))):
+        kind = kinds[m]
+        if kind != last:
+            last = kind
+            slot = ((kind * 2654435761) >> 8) & (_SLOTS - 1)
+            while slots[slot] >= 0 and known[slots[slot]] != kind:
+                slot = (slot + 1) & (_SLOTS - 1)
+            label = slots[slot]
+            if label < 0:
+                if found == len(known):
+                    return -1
+                label = found
+                slots[slot] = label
+                known[label] = kind
+                tallies[label] = 0
+                found += 1
+        labels[m] = label
+        tallies[label] += 1
+    return found
+
+
+@njit
+def sort_by_label(labels, starts, order):
+    """The messages' indexes, label by label, each label's in the order they came."""
+    places = starts.copy()
+    for m in range(np.uint64(len(labels))):
+        label = labels[m]
+        order[places[label]] = m
+        places[label] += 1

@@ -1,0 +1,242 @@
+"""Many packets at once: walk them, sort their messages by template, decode them to columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.errors import DecodeError
+from pregao.sbe.columns import ColumnDecoder
+from pregao.sbe.model import Message, Schema
+from pregao.schemas import Registry
+from pregao.umdf import _kernels
+from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.umdf.packets import Frame, PacketDecoder, check_schema_id
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+_MAX_KINDS = 2048
+
+
+@dataclass(slots=True)
+class Kind:
+    """Messages of one schema id, template and version: which of the walked ones they are."""
+
+    schema_id: int
+    template_id: int
+    version: int
+    rows: Numbers
+
+
+@dataclass(slots=True)
+class Walked:
+    """The packets of a buffer and the messages in them, as flat arrays."""
+
+    buffer: Bytes
+    offset: Numbers
+    length: npt.NDArray[np.int32]
+    channel: npt.NDArray[np.uint8]
+    sequence_version: npt.NDArray[np.uint16]
+    sequence_number: npt.NDArray[np.uint32]
+    sending_time_ns: Numbers
+    message_count: npt.NDArray[np.int32]
+    fault: npt.NDArray[np.uint8]
+    """What broke the walk of a packet; 0 where nothing did."""
+    fault_position: Numbers
+    packet: npt.NDArray[np.int32]
+    """Of each message: the index of its packet, here and below."""
+    index_in_packet: npt.NDArray[np.int32]
+    body: Numbers
+    end: Numbers
+    block_length: Numbers
+    kind: Numbers
+
+    def __len__(self) -> int:
+        """How many messages there are."""
+        return len(self.packet)
+
+    def kinds(self) -> list[Kind]:
+        """The messages by schema id, template and version."""
+        labels = np.empty(len(self), np.int32)
+        known = np.empty(_MAX_KINDS, np.int64)
+        tallies = np.empty(_MAX_KINDS, np.int64)
+        found = _kernels.count_kinds(self.kind, labels, known, tallies)
+        if found < 0:  # headers full of noise: slower, but right
+            unique, labels, tallies = np.unique(self.kind, return_inverse=True, return_counts=True)
+            known, found = unique, len(unique)
+        ends = np.cumsum(tallies[:found])
+        starts = ends - tallies[:found]
+        order = np.empty(len(self), np.int64)
+        _kernels.sort_by_label(labels, starts, order)
+        return [
+            Kind(
+                int(known[k] >> 32),
+                int(known[k] >> 16) & 0xFFFF,
+                int(known[k]) & 0xFFFF,
+                order[starts[k] : ends[k]],
+            )
+            for k in range(found)
+        ]
+
+
+def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
+    """Walk the packets that stand at those offsets of a buffer."""
+    packets = len(offset)
+    room = int(np.maximum(length - PACKET_HEADER_SIZE, 0).sum()) // SMALLEST_MESSAGE
+    walked = Walked(
+        buffer=buffer,
+        offset=offset,
+        length=length,
+        channel=np.empty(packets, np.uint8),
+        sequence_version=np.empty(packets, np.uint16),
+        sequence_number=np.empty(packets, np.uint32),
+        sending_time_ns=np.empty(packets, np.int64),
+        message_count=np.empty(packets, np.int32),
+        fault=np.empty(packets, np.uint8),
+        fault_position=np.empty(packets, np.int64),
+        packet=np.empty(room, np.int32),
+        index_in_packet=np.empty(room, np.int32),
+        body=np.empty(room, np.int64),
+        end=np.empty(room, np.int64),
+        block_length=np.empty(room, np.int64),
+        kind=np.empty(room, np.int64),
+    )
+    total = _kernels.walk_packets(
+        buffer, offset, length, walked.channel, walked.sequence_version, walked.sequence_number,
+        walked.sending_time_ns, walked.message_count, walked.fault, walked.fault_position,
+        walked.packet, walked.index_in_packet, walked.body, walked.end, walked.block_length,
+        walked.kind,
+    )  # fmt: skip
+    for name in ("packet", "index_in_packet", "body", "end", "block_length", "kind"):
+        setattr(walked, name, getattr(walked, name)[:total])
+    return walked
+
+
+@dataclass(slots=True)
+class Batch:
+    """Decoded messages of one template and version, with which of the walked ones they are."""
+
+    schema: Schema
+    message: Message
+    version: int
+    rows: Numbers
+    columns: Any
+    """A ``pyarrow.RecordBatch``; it may have no columns, so count by ``rows``."""
+
+
+@dataclass(slots=True)
+class Reject:
+    """Bytes that could not be decoded: where they are in the buffer, and why."""
+
+    packet: int
+    index_in_packet: int | None
+    """None where the walk itself could not go on."""
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Unknown:
+    """Messages whose template the schema does not have: skipped by their length."""
+
+    schema: Schema
+    template_id: int
+    version: int
+    rows: Numbers
+
+
+class BulkDecoder:
+    """Decodes walked packets to columns, template by template."""
+
+    def __init__(self, registry: Registry | None = None) -> None:
+        self.registry = Registry.bundled() if registry is None else registry
+        self._packets = PacketDecoder(self.registry)
+        self._decoders: dict[tuple[int, int, int], ColumnDecoder] = {}
+
+    def schema(self, schema_id: int, version: int) -> Schema:
+        """The schema of messages of that id and version; DecodeError if there is none."""
+        check_schema_id(self.registry, schema_id)
+        return self.registry.find(schema_id, version)
+
+    def decode(self, walked: Walked) -> Iterator[Batch | Unknown | Reject]:
+        """Every message once: in a batch, as unknown, or as a reject; and the broken packets."""
+        yield from self.faults(walked)
+        for kind in walked.kinds():
+            yield from self.decode_kind(walked, kind)
+
+    def decode_kind(self, walked: Walked, kind: Kind) -> Iterator[Batch | Unknown | Reject]:
+        """The messages of one kind."""
+        try:
+            schema = self.schema(kind.schema_id, kind.version)
+        except DecodeError as error:
+            for row in kind.rows.tolist():
+                yield self._reject(walked, row, error.reason)
+            return
+        message = schema.by_id.get(kind.template_id)
+        if message is None:
+            yield Unknown(schema, kind.template_id, kind.version, kind.rows)
+            return
+        decoder = self._decoder(schema, message, kind)
+        rows = kind.rows
+        result = decoder.decode(
+            walked.buffer, walked.body[rows], walked.block_length[rows], walked.end[rows]
+        )
+        for row in rows[result.rejected].tolist():
+            yield self._reject(walked, row, self._reason(walked, row))
+        kept = rows if result.kept is None else rows[result.kept]
+        if len(kept):
+            yield Batch(schema, message, kind.version, kept, result.batch)
+
+    def _decoder(self, schema: Schema, message: Message, kind: Kind) -> ColumnDecoder:
+        key = (kind.schema_id, kind.template_id, kind.version)
+        decoder = self._decoders.get(key)
+        if decoder is None:
+            decoder = ColumnDecoder(schema, message, kind.version)
+            if len(self._decoders) < 1024:  # the version comes from the wire
+                self._decoders[key] = decoder
+        return decoder
+
+    def faults(self, walked: Walked) -> Iterator[Reject]:
+        """The packets whose walk broke, with the reason that the packet decoder gives."""
+        for packet in np.flatnonzero(walked.fault).tolist():
+            start = int(walked.offset[packet])
+            end = start + int(walked.length[packet])
+            position = int(walked.fault_position[packet])
+            payload = walked.buffer[start:end].tobytes()
+            try:
+                reason = self._packets.decode(payload).outcomes[-1].reason
+            except DecodeError as error:
+                reason = error.reason
+            yield Reject(packet, None, position, end, reason)
+
+    def _reject(self, walked: Walked, row: int, reason: str) -> Reject:
+        start = int(walked.body[row]) - SMALLEST_MESSAGE
+        return Reject(
+            int(walked.packet[row]),
+            int(walked.index_in_packet[row]),
+            start,
+            int(walked.end[row]),
+            reason,
+        )
+
+    def _reason(self, walked: Walked, row: int) -> str:
+        """Why the message codec refuses a message that the kernels refused."""
+        start = int(walked.body[row]) - SMALLEST_MESSAGE
+        end = int(walked.end[row])
+        kind = int(walked.kind[row])
+        part = Frame(
+            int(walked.index_in_packet[row]),
+            0,
+            end - start,
+            int(walked.block_length[row]),
+            kind >> 16 & 0xFFFF,
+            kind >> 32,
+            kind & 0xFFFF,
+        )
+        return self._packets.outcome(walked.buffer[start:end].tobytes(), part).reason
