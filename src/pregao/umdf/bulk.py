@@ -67,8 +67,8 @@ class Walked:
         tallies = np.empty(_MAX_KINDS, np.int64)
         found = _kernels.count_kinds(self.kind, labels, known, tallies)
         if found < 0:  # headers full of noise: slower, but right
-            unique, labels, tallies = np.unique(self.kind, return_inverse=True, return_counts=True)
-            known, found = unique, len(unique)
+            known, inverse, tallies = np.unique(self.kind, return_inverse=True, return_counts=True)
+            labels, found = inverse.astype(np.int32).reshape(-1), len(known)
         ends = np.cumsum(tallies[:found])
         starts = ends - tallies[:found]
         order = np.empty(len(self), np.int64)
