@@ -1,0 +1,249 @@
+"""The message codec: what encoding refuses, how other versions are read, how values appear."""
+
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from pregao.errors import DecodeError, EncodeError
+from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
+from pregao.sbe.names import snake_case
+from pregao.sbe.xml import schema_from_bytes
+from pregao.schemas import bundled
+from tests.sbe.support import TYPES
+
+SCHEMA = schema_from_bytes(
+    f"""<messageSchema id="7" version="2"><types>{TYPES.format(n="uint8")}
+    <type name="Tight" primitiveType="int16" minValue="-5" maxValue="5"/></types>
+    <message name="M" id="1" blockLength="120">
+      <field name="small" id="1" type="uint8"/>
+      <field name="tight" id="2" type="Tight" presence="optional"/>
+      <field name="big" id="3" type="uint64" presence="optional"/>
+      <field name="price" id="4" type="Decimal4"/>
+      <field name="sure" id="5" type="Decimal8Required" presence="optional"/>
+      <field name="text" id="6" type="Text5" presence="optional"/>
+      <field name="day" id="7" type="Day32"/>
+      <field name="letter" id="8" type="Letter" presence="optional"/>
+      <field name="flags" id="9" type="Flags"/>
+      <field name="record" id="10" type="Record" presence="optional"/>
+      <field name="blob" id="11" type="Blob4" presence="optional"/>
+      <field name="version" id="13" type="Version"/>
+      <field name="late" id="14" type="uint16" sinceVersion="2" presence="optional"/>
+      <group name="entries" id="20"><field name="n" id="21" type="uint8"/></group>
+      <data name="memo" id="22" type="Text8"/>
+    </message></messageSchema>""".encode()
+)
+CODEC = SchemaCodec(SCHEMA)
+SOUND = {"small": 1, "flags": 0}
+
+REFUSED = [
+    ({"nope": 1}, "nope: no such field in M"),
+    ({"small": None}, "small: cannot be null"),
+    ({"small": 256}, "small: 256 is not from 0 to 255"),
+    ({"small": -1}, "small: -1 is not from 0 to 255"),
+    ({"small": "1"}, "small: '1' is not a whole number"),
+    ({"small": True}, "small: True is not a whole number"),
+    ({"tight": 6}, "tight: 6 is not from -5 to 5"),
+    ({"big": 2**63}, "big: 9223372036854775808 is not from 0 to 9223372036854775807"),
+    ({"price": Decimal("0.00001")}, "price: 0.00001 has more than 4 decimal places"),
+    ({"price": Decimal(10) ** 15}, "price: 1000000000000000 is out of range"),
+    ({"price": Decimal("NaN")}, "price: Decimal('NaN') is not a decimal"),
+    ({"price": Decimal("Infinity")}, "price: Decimal('Infinity') is not a decimal"),
+    ({"price": 1.5}, "price: 1.5 is not a decimal"),
+    ({"price": "abc"}, "price: 'abc' is not a decimal"),
+    ({"text": "sixsix"}, "text: 'sixsix' is longer than 5 bytes"),
+    ({"text": "a\0b"}, "text: a NUL character would end the text"),
+    ({"text": "é"}, "text: 'é' has characters that cannot be written"),
+    ({"text": b"abc"}, "text: b'abc' is not text"),
+    ({"day": date(1970, 1, 1)}, "day: 1970-01-01 stands for null here"),
+    ({"day": "2020-01-01"}, "day: '2020-01-01' is not a date"),
+    ({"letter": "B"}, "letter: 'B' is none of A_LETTER, ZERO_SIGN"),
+    ({"letter": 0}, "letter: 0 stands for null here"),
+    ({"letter": 300}, "letter: 300 is not a value of this enumeration"),
+    ({"flags": ["Nope"]}, "flags: 'Nope' is none of First, Last"),
+    ({"flags": 65536}, "flags: 65536 is not from 0 to 65535"),
+    ({"flags": "First"}, "flags: 'First' is neither a number nor names of flags"),
+    ({"record": {"nope": 1}}, "record.nope: no such member"),
+    ({"record": {"document": -1}}, "record.document: -1 is not from"),
+    ({"record": 5}, "record: 5 is not a record of"),
+    ({"blob": b"abc"}, "blob: b'abc' is not 4 bytes"),
+    ({"version": "v2.0"}, "version: always 'v1.0' here, not 'v2.0'"),
+    ({"entries": [{"n": 1}] * 256}, "entries: 256 entries, 255 at most"),
+    ({"entries": [{}]}, "entries[0].n: a value is required"),
+    ({"entries": [{"n": 1}, {"n": 1, "m": 2}]}, "entries[1].m: no such field in entries"),
+    ({"entries": {"n": 1}}, "is not a list of entries"),
+    ({"entries": [5]}, "entries[0]: 5 is not named values"),
+    ({"memo": "x" * 41}, "memo: 41 bytes, 40 at most"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "reason"), REFUSED)
+def test_encoding_refuses_and_names_the_field(wrong, reason):
+    with pytest.raises(EncodeError) as caught:
+        CODEC.encode("M", SOUND | wrong)
+    assert reason in str(caught.value)
+
+
+def test_encoding_refuses_a_missing_value_and_an_unknown_message():
+    with pytest.raises(EncodeError, match="small: a value is required"):
+        CODEC.encode("M", {"flags": 0})
+    with pytest.raises(EncodeError, match="N: no such message in version 2"):
+        CODEC.encode("N", {})
+
+
+def test_a_constant_may_be_given_if_it_is_right():
+    encoded = CODEC.encode("M", SOUND | {"version": "v1.0"})
+    assert encoded == CODEC.encode("M", SOUND)
+
+
+def test_values_can_be_given_in_the_ways_people_write_them():
+    plain = CODEC.encode("M", SOUND | {"price": Decimal("12.5"), "flags": 0x8001})
+    assert CODEC.encode("M", SOUND | {"price": "12.5", "flags": {"First", "Last"}}) == plain
+    assert CODEC.decode(plain)["flags"] == 0x8001
+    assert CODEC.encode("M", SOUND | {"price": 12}) == CODEC.encode("M", SOUND | {"price": "12.0"})
+
+
+def test_unknown_enum_values_and_bits_are_kept():
+    values = SOUND | {"letter": ord("Z"), "flags": 0x0FF0}
+    decoded = CODEC.decode(CODEC.encode("M", values))
+    assert decoded["letter"] == ord("Z")
+    assert decoded["flags"] == 0x0FF0
+    assert SCHEMA.types["Flags"].names(0x8003) == ["First", "1", "Last"]
+
+
+def test_a_shorter_block_leaves_later_fields_null():
+    message = SCHEMA.by_name["M"]
+    encoded = CODEC.encode("M", SOUND | {"price": 1, "late": 7, "entries": [{"n": 9}]})
+    body = encoded[8:]
+    short = body[:11] + body[message.block_length :]
+    decoded = CODEC.codec(1).decode_body(short, 0, 11, 2, len(short))
+    assert decoded["small"] == 1
+    assert decoded["price"] is None
+    assert decoded["late"] is None
+    assert decoded["entries"] == [{"n": 9}]
+
+
+def test_a_longer_block_and_unknown_parts_at_the_end_are_skipped():
+    encoded = CODEC.encode("M", SOUND | {"memo": "hi", "entries": [{"n": 9}]})
+    length = SCHEMA.by_name["M"].block_length
+    body = encoded[8 : 8 + length] + b"\xff" * 5 + encoded[8 + length :] + b"later parts"
+    decoded = CODEC.codec(1).decode_body(body, 0, length + 5, 9, len(body))
+    assert decoded["memo"] == "hi"
+    assert decoded["entries"] == [{"n": 9}]
+    assert decoded.end == len(body) - len(b"later parts")
+
+
+def test_a_field_that_came_later_is_null_for_an_older_sender():
+    body = CODEC.encode("M", SOUND | {"late": 7})[8:]
+    codec = CODEC.codec(1)
+    assert codec.decode_body(body, 0, 120, 2, len(body))["late"] == 7
+    assert codec.decode_body(body, 0, 120, 1, len(body))["late"] is None
+
+
+@pytest.mark.parametrize(
+    ("field", "raw", "reason"),
+    [
+        ("big", (2**63).to_bytes(8, "little"), "big: a number above"),
+        ("price", (10**18).to_bytes(8, "little"), "price: a mantissa of more than 18 digits"),
+        ("day", (2932897).to_bytes(4, "little"), "day: a day outside the years 1 to 9999"),
+    ],
+)
+def test_values_beyond_what_tables_hold_are_decode_errors(field, raw, reason):
+    offset = next(f.offset for f in SCHEMA.by_name["M"].fields if f.name == field)
+    encoded = bytearray(CODEC.encode("M", SOUND))
+    encoded[8 + offset : 8 + offset + len(raw)] = raw
+    with pytest.raises(DecodeError, match=reason):
+        CODEC.decode(bytes(encoded))
+
+
+def test_boundary_values_are_values():
+    values = SOUND | {
+        "big": 2**63 - 1,
+        "price": Decimal(10**18 - 1).scaleb(-4),
+        "day": date(9999, 12, 31),
+    }
+    decoded = CODEC.decode(CODEC.encode("M", values))
+    assert {name: decoded[name] for name in values} == values
+    assert CODEC.decode(CODEC.encode("M", SOUND))["big"] is None
+
+
+def test_decode_errors_of_headers():
+    encoded = CODEC.encode("M", SOUND)
+    with pytest.raises(DecodeError, match="too short for a message header"):
+        CODEC.decode(encoded[:7])
+    with pytest.raises(DecodeError, match="schema id 2 is not 7"):
+        CODEC.decode(encoded[:4] + b"\x02\0" + encoded[6:])
+    with pytest.raises(DecodeError, match="template 9 is not known"):
+        CODEC.decode(encoded[:2] + b"\x09\0" + encoded[4:])
+
+
+def test_a_group_of_many_empty_entries_is_refused():
+    """A few bytes must not make millions of entries."""
+    schema = schema_from_bytes(
+        f"""<messageSchema id="7" version="2"><types>{TYPES.format(n="uint32")}</types>
+        <message name="M" id="1"><group name="g" id="1"/></message></messageSchema>""".encode()
+    )
+    codec = SchemaCodec(schema)
+    header = codec.codec(1).header
+    with pytest.raises(DecodeError, match="4294967295 entries of 0 bytes run past the end"):
+        codec.decode(header + b"\0\0\xff\xff\xff\xff")
+
+
+def test_a_header_of_another_order_and_size():
+    schema = schema_from_bytes(
+        b"""<messageSchema id="9" version="4" headerType="head" byteOrder="bigEndian"><types>
+        <composite name="head"><type name="version" primitiveType="uint8"/>
+        <type name="schemaId" primitiveType="uint16" offset="2"/>
+        <type name="templateId" primitiveType="uint32"/>
+        <type name="blockLength" primitiveType="uint16"/></composite></types>
+        <message name="M" id="300"><field name="a" id="1" type="int16"/></message>
+        </messageSchema>"""
+    )
+    encoded = SchemaCodec(schema).encode("M", {"a": -2})
+    assert encoded == bytes.fromhex("04 00 0009 0000012c 0002 fffe")
+    assert SchemaCodec(schema).decode(encoded).values == {"a": -2}
+    assert HeaderCodec(schema).decode(encoded) == MessageHeader(2, 300, 9, 4)
+
+
+def test_packers_write_what_the_codec_writes():
+    schema = bundled("umdf", 16)
+    codec = SchemaCodec(schema).codec(51)
+    pack = codec.packer(
+        "securityID", "matchEventIndicator", "mDEntryType", "mDEntrySize", "secondaryOrderID",
+        "transactTime", "rptSeq", "mDEntryPx",
+    )  # fmt: skip
+    values = {
+        "securityID": 5,
+        "matchEventIndicator": 0x80,
+        "mDEntryType": "OFFER",
+        "mDEntrySize": 300,
+        "secondaryOrderID": 77,
+        "transactTime": 123,
+        "rptSeq": 9,
+        "mDEntryPx": None,
+    }
+    assert pack(5, 0x80, ord("1"), 300, 77, 123, 9, None) == codec.encode(values)
+    with pytest.raises(EncodeError, match="price: no such field"):
+        codec.packer("price")
+    with pytest.raises(EncodeError, match="securityID"):
+        pack(-5, 0, 0, 0, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("mDEntryPx", "md_entry_px"),
+        ("securityID", "security_id"),
+        ("uRLLink", "url_link"),
+        ("noMDEntries", "no_md_entries"),
+        ("rptSeq", "rpt_seq"),
+        ("mMProtectionReset", "mm_protection_reset"),
+        ("clOrdID", "cl_ord_id"),
+        ("isinNumber", "isin_number"),
+        ("mDUpdateAction", "md_update_action"),
+        ("Order_MBO_50", "order_mbo_50"),
+        ("tradSesOpenTime", "trad_ses_open_time"),
+    ],
+)
+def test_column_names(name, column):
+    assert snake_case(name) == column
