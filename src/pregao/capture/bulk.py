@@ -28,7 +28,7 @@ from pregao.capture.source import ByteSource, Source, open_source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
 
-BLOCK_BYTES = 8 * 1024 * 1024
+BLOCK_BYTES = 4 * 1024 * 1024
 """The usual size of a block: it stays in the processor's cache while it is decoded."""
 
 PADDING = 64

@@ -7,6 +7,10 @@ because a record is at most so long; the false ones meet an impossible length or
 true one. If all chains that are left pass the wanted position at the same boundary, it is the true
 one. If not, more bytes before it are looked at; and if that does not help (payloads made to look
 like records, or endless zeros), the records are walked from the last boundary that is known.
+
+One false chain is always there: four bytes behind the true one, where each packet's original length
+stands for its captured length and is the same. These two are told apart by their times, which
+on the true chain are near that of the file's first packet.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pregao.capture import _kernels, pcap
 from pregao.capture.reader import open_format
@@ -25,6 +30,10 @@ _WALK_BYTES = 8 * 1024 * 1024
 # How far before the wanted position to begin, in longest records: first try, second try.
 _REACHES = (4, 24)
 _RECORD = pcap.RECORD_HEADER_BYTES
+# Where a record's original length would be read as the captured length.
+_SHADOW = 4
+_RECORDS_TO_COMPARE = 64
+_NEAR_SECONDS = 366 * 86_400
 
 
 class BoundaryFinder:
@@ -48,6 +57,7 @@ class BoundaryFinder:
         self._header = header
         self._most_captured = header.most_captured if most_captured is None else most_captured
         self._longest = _RECORD + self._most_captured
+        self._first_second = (self.time_at(pcap.HEADER_BYTES) or 0) // 1_000_000_000
 
     def first_boundary(self, offset: int, known: int = pcap.HEADER_BYTES) -> int:
         """The first boundary at or after ``offset``; the size if there is none.
@@ -64,9 +74,9 @@ class BoundaryFinder:
             reach = records * self._longest
             if offset - reach <= known:
                 break
-            candidates = self._candidates(offset - reach, offset)
-            if len(candidates) == 1:
-                return candidates[0]
+            boundary = self._nearby(offset - reach, offset)
+            if boundary is not None:
+                return boundary
         else:
             self.walked += 1
         return self._walk(known, offset)
@@ -79,12 +89,12 @@ class BoundaryFinder:
         seconds, fraction, _, _ = self._header.record.unpack(head.tobytes())
         return int(seconds) * 1_000_000_000 + int(fraction) * self._header.time_unit_ns
 
-    def _candidates(self, begin: int, offset: int) -> list[int]:
-        """Every position that can be the first boundary at or after ``offset``: at most two."""
+    def _nearby(self, begin: int, offset: int) -> int | None:
+        """The first boundary at or after ``offset``, if the bytes from ``begin`` on are proof."""
         finish = min(self.size, offset + 2 * self._longest + _RECORD)
         buffer = self._read(begin, finish - begin)
         end = len(buffer)
-        found = np.empty(2, np.int64)
+        found = np.empty(3, np.int64)
         count = _kernels.surviving_boundaries(
             buffer,
             end,
@@ -96,7 +106,32 @@ class BoundaryFinder:
             np.zeros(end + 1, np.uint8),
             found,
         )
-        return [begin + int(at) for at in found[: min(count, 2)]]
+        first = int(found[0])
+        if count == 1:
+            return begin + first
+        if (
+            count == 2
+            and int(found[1]) == first + _SHADOW
+            and self._in_time(buffer, first)
+            and not self._in_time(buffer, first + _SHADOW)
+        ):
+            return begin + first
+        return None
+
+    def _in_time(self, buffer: NDArray[np.uint8], at: int) -> bool:
+        """Are the next records all from about the time of the file's first packet?"""
+        view, end, unpack = buffer.data, len(buffer), self._header.record.unpack_from
+        for _ in range(_RECORDS_TO_COMPARE):
+            if at + _RECORD > end:
+                break
+            seconds, fraction, captured, _ = unpack(view, at)
+            if (
+                abs(seconds - self._first_second) > _NEAR_SECONDS
+                or fraction * self._header.time_unit_ns >= 1_000_000_000
+            ):
+                return False
+            at += _RECORD + captured
+        return True
 
     def _walk(self, known: int, offset: int) -> int:
         """Follow the records from a known boundary."""
@@ -122,7 +157,7 @@ class BoundaryFinder:
             at += got
         return at
 
-    def _read(self, position: int, count: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    def _read(self, position: int, count: int) -> NDArray[np.uint8]:
         data = self._source.read_at(position, max(0, min(count, self.size - position)))
         self.bytes_read += len(data)
         return np.frombuffer(data, np.uint8)
