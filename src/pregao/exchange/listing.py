@@ -30,6 +30,8 @@ _DERIVATIVES = frozenset(
     }
 )
 
+_WITHOUT_A_BOOK = frozenset({SecurityType.INDEX, SecurityType.OPTEXER, SecurityType.SECLOAN})
+
 
 class Party(NamedTuple):
     """Whose order took part in a trade: what a later bust has to tell its owner."""
@@ -174,7 +176,9 @@ class Listing:
         self.min_qty = instrument.min_order_qty or 1
         self.max_qty = instrument.max_order_qty or NO_LIMIT
         self.derivative = instrument.security_type in _DERIVATIVES
-        self.takes_orders = not instrument.is_forward
+        self.takes_orders = not (
+            instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
+        )
         self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
 
     def side(self, side: Side) -> BookSide:

@@ -1,0 +1,375 @@
+"""Auctions: the theoretical price against a search over all prices, and what uncrossing does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.exchange.commands import RejoinGroup, SetClosingPrice, SetGroupPhase, SetSecurityStatus
+from pregao.exchange.events import (
+    AuctionImbalance,
+    ExecutionStatistics,
+    ExecutionSummary,
+    LastTradePrice,
+    OpeningPrice,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    SecurityGroupPhase,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.orders import Level
+from pregao.exchange.reports import OrderAccepted, OrderCancelled, OrderFilled
+from pregao.exchange.terms import (
+    ImbalanceCondition,
+    OpenCloseSettlFlag,
+    OrdStatus,
+    OrdType,
+    Side,
+    TimeInForce,
+    TradeCondition,
+    TradingStatus,
+)
+from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
+
+MOA, MOC = TimeInForce.GOOD_FOR_AUCTION, TimeInForce.AT_THE_CLOSE
+OPEN, RESERVED, CLOSE = TradingStatus.OPEN, TradingStatus.RESERVED, TradingStatus.CLOSE
+FINAL = TradingStatus.FINAL_CLOSING_CALL
+PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
+
+_ORDERS = st.lists(
+    st.tuples(
+        st.sampled_from((BUY, SELL)),
+        st.integers(1, 12),
+        st.one_of(st.none(), st.integers(90, 110), st.integers(98, 102)),
+        st.sampled_from((0, 0, 2)),
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+def auction(orders, reference: int | None) -> Floor:
+    """An auction with these orders; prices are in ticks of 0.01, None is a market order."""
+    floor = Floor(phase=RESERVED)
+    if reference is not None:
+        floor.do(SetClosingPrice(SHARE, reference * 1_000_000, PREVIOUS))
+    for number, (side, quantity, ticks, max_floor) in enumerate(orders):
+        floor.order(
+            side,
+            quantity,
+            None if ticks is None else ticks / 100,
+            ord_type=OrdType.MARKET if ticks is None else OrdType.LIMIT,
+            time_in_force=MOA if ticks is None else TimeInForce.DAY,
+            max_floor=max_floor if max_floor <= quantity else 0,
+            firm=number + 1,
+        )
+        assert floor.reject_code() is None
+    return floor
+
+
+def search(orders, reference: int | None) -> tuple[int, int, int] | None:
+    """The price in ticks, the quantity and the imbalance, found by trying every price."""
+    limits = [ticks for _, _, ticks, _ in orders if ticks is not None]
+    if limits:
+        prices = range(min(limits), max(limits) + 1)
+    elif reference is not None:
+        prices = range(reference, reference + 1)
+    else:
+        return None
+
+    def demand(price: int) -> int:
+        return sum(q for s, q, t, _ in orders if s == BUY and (t is None or t >= price))
+
+    def supply(price: int) -> int:
+        return sum(q for s, q, t, _ in orders if s == SELL and (t is None or t <= price))
+
+    def rank(price: int) -> tuple[int, int, int, int]:
+        bought, sold = demand(price), supply(price)
+        away = 0 if reference is None else abs(price - reference)
+        return (-min(bought, sold), abs(bought - sold), away, price)
+
+    best = min(prices, key=rank)
+    quantity = min(demand(best), supply(best))
+    return (best, quantity, demand(best) - supply(best)) if quantity else None
+
+
+@settings(max_examples=400, deadline=None)
+@given(orders=_ORDERS, reference=st.one_of(st.none(), st.integers(85, 115)))
+def test_theoretical_price_is_what_a_search_over_all_prices_finds(orders, reference):
+    floor = auction(orders, reference)
+    found = floor.engine._market.listings[SHARE].theoretical
+    expected = search(orders, reference)
+    if expected is None:
+        assert found is None
+    else:
+        price, quantity, imbalance = expected
+        assert found == (price * 100, quantity, imbalance)
+
+
+@settings(max_examples=150, deadline=None)
+@given(orders=_ORDERS, reference=st.one_of(st.none(), st.integers(85, 115)))
+def test_uncrossing_trades_the_theoretical_quantity_at_one_price_by_priority(orders, reference):
+    floor = auction(orders, reference)
+    expected = search(orders, reference)
+    floor.do(SetGroupPhase("XX", OPEN))
+    trades = floor.items(Trade)
+    floor.check_feed()
+    assert not floor.items(ExecutionSummary)
+    bids, offers = floor.book(BUY), floor.book(SELL)
+    assert all(price is not None for price, _ in bids + offers)
+    if bids and offers:
+        assert bids[0][0] < offers[0][0]
+    if expected is None:
+        assert not trades
+        return
+    price, quantity, _ = expected
+    assert {trade.price for trade in trades} == {price * 100}
+    assert sum(trade.size for trade in trades) == quantity
+    filled: dict[tuple[Side, int], int] = {}
+    for trade in trades:
+        for key in ((BUY, trade.buyer), (SELL, trade.seller)):
+            filled[key] = filled.get(key, 0) + trade.size
+    for side in (BUY, SELL):
+        # Whoever is ahead by price is filled before anybody behind gets anything.
+        sign = -1 if side == BUY else 1
+        ranks: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        for number, (own, entered, ticks, _) in enumerate(orders):
+            if own == side:
+                rank = (0, 0) if ticks is None else (1, sign * ticks)
+                ranks.setdefault(rank, []).append((entered, filled.get((side, number + 1), 0)))
+        short = False
+        for rank in sorted(ranks):
+            assert not short or all(done == 0 for _, done in ranks[rank])
+            short = short or any(done < entered for entered, done in ranks[rank])
+
+
+def test_orders_of_one_price_are_filled_by_time_in_an_auction():
+    floor = Floor(phase=RESERVED)
+    first, second, third = (floor.order(BUY, 10, 10) for _ in range(3))
+    floor.order(SELL, 15, 10)
+    floor.do(SetGroupPhase("XX", OPEN))
+    fills = [(fill.cl_ord_id, fill.last_qty) for fill in floor.reports(OrderFilled)]
+    assert [fill for fill in fills if fill[0] in (first, second, third)] == [
+        (first, 10),
+        (second, 5),
+    ]
+    assert floor.book(BUY) == [(px(10), 5), (px(10), 10)]
+
+
+def test_theoretical_price_and_imbalance_follow_every_change_and_are_withdrawn():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    assert not floor.items(TheoreticalOpeningPrice, AuctionImbalance)
+    offer = floor.order(SELL, 4, 10)
+    unit = floor.unit()
+    assert unit.event
+    assert [type(item) for item in unit.items] == [
+        OrderAdded,
+        TheoreticalOpeningPrice,
+        AuctionImbalance,
+    ]
+    _, price, imbalance = unit.items
+    assert (price.price, price.size) == (px(10), 4)
+    assert (imbalance.condition, imbalance.size) == (ImbalanceCondition.MORE_BUYERS, 6)
+    floor.order(SELL, 6, 10)
+    assert [(i.condition, i.size) for i in floor.items(AuctionImbalance)] == [
+        (ImbalanceCondition.BALANCED, 0)
+    ]
+    floor.order(SELL, 5, 11)
+    assert not floor.items(TheoreticalOpeningPrice, AuctionImbalance)
+    floor.order(SELL, 3, 9)
+    assert [(i.condition, i.size) for i in floor.items(AuctionImbalance)] == [
+        (ImbalanceCondition.MORE_SELLERS, 3)
+    ]
+    floor.cancel(offer)
+    assert floor.items(OrderDeleted, TheoreticalOpeningPrice, AuctionImbalance)
+    for number in list(floor.engine._market.by_client):
+        floor.cancel(number[2])
+    assert not any(floor.book(side) for side in (BUY, SELL))
+    assert floor.engine.book(SHARE).statistics == []
+
+
+def test_withdrawn_theoretical_price_is_a_delete_of_price_and_imbalance():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    offer = floor.order(SELL, 4, 10)
+    floor.cancel(offer)
+    assert [type(item) for item in floor.items()] == [
+        OrderDeleted,
+        TheoreticalOpeningPrice,
+        AuctionImbalance,
+    ]
+    assert all(item.deleted for item in floor.items(TheoreticalOpeningPrice, AuctionImbalance))
+
+
+def test_auction_end_is_one_event_with_the_phase_last():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 4, 9)
+    floor.do(SetGroupPhase("XX", OPEN))
+    unit = floor.unit()
+    assert unit.event
+    kinds = [type(item).__name__ for item in unit.items]
+    assert kinds == [
+        "Trade",
+        "OpeningPrice",
+        "HighPrice",
+        "LowPrice",
+        "OrderChanged",
+        "OrderDeleted",
+        "ExecutionStatistics",
+        "SecurityGroupPhase",
+    ]
+    trade = unit.items[0]
+    assert trade.trade_condition == TradeCondition.REGULAR_TRADE | TradeCondition.OPENING_PRICE
+    # No deletion of the theoretical price: clients drop it with the phase.
+    assert not floor.items(TheoreticalOpeningPrice)
+    assert [item.price for item in floor.shown(LastTradePrice)] == [trade.price]
+
+
+def test_one_book_update_per_order_however_many_trades_it_made():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    for _ in range(4):
+        floor.order(SELL, 2, 10)
+    floor.do(SetGroupPhase("XX", OPEN))
+    assert len(floor.items(Trade)) == 4
+    (change,) = floor.items(OrderChanged)
+    assert (change.size, change.prev_size) == (2, 10)
+    assert len(floor.items(OrderDeleted)) == 4
+
+
+def test_003_7_1_14_moa_is_taken_only_in_an_auction_and_ends_with_it():
+    floor = Floor()
+    floor.order(BUY, 10, ord_type=OrdType.MARKET, time_in_force=MOA)
+    assert floor.reject_code() == 7027
+    floor.do(SetGroupPhase("XX", RESERVED))
+    floor.order(BUY, 10, 9)
+    market = floor.order(BUY, 10, ord_type=OrdType.MARKET, time_in_force=MOA)
+    # An order without a price stands ahead of every price.
+    assert floor.book(BUY) == [(None, 10), (px(9), 10)]
+    floor.do(SetGroupPhase("XX", OPEN))
+    (gone,) = floor.reports(OrderCancelled)
+    assert (gone.cl_ord_id, gone.status) == (market, OrdStatus.EXPIRED)
+    assert floor.book(BUY) == [(px(9), 10)]
+    floor.check_feed()
+
+
+def test_003_7_1_13_moc_waits_for_the_closing_call_and_ends_with_it():
+    floor = Floor()
+    floor.order(SELL, 5, 10)
+    closing = floor.order(BUY, 10, ord_type=OrdType.MARKET, time_in_force=MOC)
+    (accepted,) = floor.reports(OrderAccepted)
+    assert not accepted.working
+    assert not floor.last.market
+    floor.do(SetGroupPhase("XX", FINAL))
+    (active,) = floor.reports(OrderAccepted)
+    assert active.working
+    assert active.cl_ord_id == closing
+    unit = floor.unit()
+    assert unit.event
+    assert [type(item) for item in unit.items] == [
+        SecurityGroupPhase,
+        OrderAdded,
+        TheoreticalOpeningPrice,
+        AuctionImbalance,
+    ]
+    assert unit.items[1].price is None
+    floor.do(SetGroupPhase("XX", CLOSE))
+    assert [(trade.price, trade.size) for trade in floor.items(Trade)] == [(px(10), 5)]
+    (gone,) = floor.reports(OrderCancelled)
+    assert (gone.status, gone.cum_qty) == (OrdStatus.EXPIRED, 5)
+    assert not floor.book(BUY)
+
+
+def test_waiting_moc_orders_join_by_time_of_entry_and_can_be_cancelled():
+    floor = Floor()
+    first = floor.order(BUY, 1, 10, time_in_force=MOC)
+    second = floor.order(BUY, 2, 10, time_in_force=MOC)
+    third = floor.order(BUY, 3, 10, time_in_force=MOC)
+    floor.cancel(second)
+    assert not floor.last.market
+    third = floor.modify(third, 4)
+    assert not floor.last.market
+    floor.do(SetGroupPhase("XX", FINAL))
+    assert [report.cl_ord_id for report in floor.reports(OrderAccepted)] == [first, third]
+    assert floor.book(BUY) == [(px(10), 1), (px(10), 4)]
+    floor.check_feed()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"time_in_force": TimeInForce.IMMEDIATE_OR_CANCEL},
+        {"time_in_force": TimeInForce.FILL_OR_KILL},
+        {"ord_type": OrdType.MARKET, "price": None},
+        {"ord_type": OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT, "price": None},
+    ],
+)
+def test_orders_that_want_to_trade_at_once_are_refused_in_an_auction(fields):
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, **{"price": 10, **fields})
+    assert floor.reject_code() == 7027
+
+
+def test_an_auction_that_is_halted_does_not_trade_until_it_opens():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 10, 9)
+    floor.do(SetSecurityStatus(SHARE, TradingStatus.PAUSE))
+    assert not floor.items(Trade)
+    floor.do(SetGroupPhase("XX", OPEN))
+    assert not floor.items(Trade)
+    floor.do(RejoinGroup(SHARE))
+    assert [trade.size for trade in floor.items(Trade)] == [10]
+    assert isinstance(floor.items()[-1], SecurityStatus)
+
+
+def test_iceberg_takes_part_with_all_it_has_and_comes_back_for_each_slice():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10, max_floor=3)
+    floor.order(SELL, 8, 10)
+    (price,) = floor.items(TheoreticalOpeningPrice)
+    assert price.size == 8
+    floor.do(SetGroupPhase("XX", OPEN))
+    assert [trade.size for trade in floor.items(Trade)] == [3, 3, 2]
+    assert floor.book(BUY) == [(px(10), 1)]
+    floor.check_feed()
+
+
+def test_statistics_of_an_uncrossing_are_told_once():
+    floor = Floor(phase=RESERVED)
+    for _ in range(3):
+        floor.order(BUY, 1, 10)
+        floor.order(SELL, 1, 10)
+    floor.do(SetGroupPhase("XX", OPEN))
+    assert len(floor.items(Trade)) == 3
+    (figures,) = floor.items(ExecutionStatistics)
+    assert (figures.trade_volume, figures.number_of_trades, figures.vwap_px) == (3, 3, px(10))
+    assert len(floor.items(OpeningPrice)) == 1
+
+
+def test_theoretical_price_leaves_the_depth_of_the_book_alone():
+    """What stands behind the crossing prices is not looked at."""
+    floor = Floor(share(), phase=RESERVED)
+    for ticks in range(1, 400):
+        floor.order(BUY, 1, ticks / 100)
+        floor.order(SELL, 1, (ticks + 500) / 100)
+    bids = floor.engine._market.listings[SHARE].bids
+
+    class Watched(dict[int, Level]):
+        touched = 0
+
+        def __getitem__(self, key):
+            Watched.touched += 1
+            return super().__getitem__(key)
+
+    bids.levels = Watched(bids.levels)
+    floor.engine._market.track_positions = False
+    floor.order(SELL, 3, 3.98)
+    assert floor.items(TheoreticalOpeningPrice)[0].size == 2
+    assert Watched.touched <= 4
