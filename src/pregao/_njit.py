@@ -81,6 +81,7 @@ def _loader(width: int, result: Any) -> Any:
     return load
 
 
+load_u8 = _loader(1, types.uint8)
 load_u16 = _loader(2, types.uint16)
 load_u32 = _loader(4, types.uint32)
 load_i32 = _loader(4, types.int32)

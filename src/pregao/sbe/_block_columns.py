@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from pregao.sbe import _kernels
 from pregao.sbe._from_wire import decode_text
-from pregao.sbe.arrow import block_schema, column_type, enum_index_type
-from pregao.sbe.model import Block, Group, Nature
+from pregao.sbe.arrow import column_type, enum_index_type
+from pregao.sbe.model import Block, Nature
 from pregao.sbe.values import (
     MAX_DAY,
     MAX_MANTISSA,
@@ -54,13 +54,34 @@ class BlockColumns:
         self._order = ">" if big_endian else "<"
         self._big_endian = big_endian
         self._leaves = [leaf for reading in self.readings for leaf in reading.leaves]
-        self._names: list[npt.NDArray[np.int16]] = []
+        self._types = [column_type(leaf) for leaf in self._leaves]
+        self._spans: list[tuple[Reading, Any, range]] = []
+        first = 0
+        for reading in self.readings:
+            leaves = range(first, first + len(reading.leaves))
+            self._spans.append((reading, column_type(reading), leaves))
+            first = leaves.stop
+        names: list[npt.NDArray[np.int16]] = []
         self._dictionaries: dict[str, Any] = {}
-        self._table: dict[int, list[int]] = {}
+        rows = []
+        self._by_kernels: list[int] = []
         for index, leaf in enumerate(self._leaves):
             operation = self._operation(leaf)
-            if operation is not None:
-                self._table[index] = self._row(leaf, operation)
+            if operation is not None and leaf.since_version <= version:
+                self._by_kernels.append(index)
+                rows.append(_row(leaf, operation, names))
+        self._table = np.array(rows, np.int64).reshape(-1, _kernels.TABLE_WIDTH)
+        self._names = np.array(names, np.int16).reshape(-1, 256)
+        self._kernel_ends = np.array([self._leaves[i].end for i in self._by_kernels], np.int64)
+        self._kernel_reach = int(self._kernel_ends.max(initial=0))
+        self._widths = np.array([_WIDTHS[row[_kernels.OPERATION]] for row in rows], np.int64)
+        self._nullable = np.array(
+            [
+                self._leaves[i].null is not None or self._leaves[i].kind is Kind.ENUM
+                for i in self._by_kernels
+            ],
+            np.bool_,
+        )
 
     def _operation(self, leaf: Reading) -> int | None:
         """The kernel that reads a part, or None where numpy does it."""
@@ -76,49 +97,36 @@ class BlockColumns:
             return _KERNELS.get(leaf.primitive.name) if leaf.primitive.size in (2, 4) else None
         return None
 
-    def _row(self, leaf: Reading, operation: int) -> list[int]:
-        low, high = _range(leaf)
-        row = [0] * _kernels.TABLE_WIDTH
-        row[_kernels.OPERATION] = operation
-        row[_kernels.OFFSET] = leaf.offset
-        row[_kernels.NULL] = 0 if leaf.null is None else _signed(int(leaf.null))
-        row[_kernels.LOW] = low
-        row[_kernels.SPAN] = _signed(high - low)
-        if leaf.kind is Kind.ENUM:
-            row[_kernels.NAMES] = len(self._names)
-            self._names.append(_name_table(leaf))
-        return row
-
     def decode(
         self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, bad: Flags
     ) -> list[Any]:
         """A column for each reading; blocks with a value out of range are marked bad."""
         count = len(positions)
         if count == 0:
-            return [pa.array([], column_type(reading)) for reading in self.readings]
+            return [pa.array([], kind) for _, kind, _ in self._spans]
         reach = int(block_lengths.min())
         arrays = self._by_kernel(buffer, positions, reach, bad)
         columns = []
-        first = 0
-        for reading in self.readings:
-            leaves = range(first, first + len(reading.leaves))
-            first += len(reading.leaves)
+        for reading, kind, leaves in self._spans:
             if reading.since_version > self._version:
-                columns.append(pa.nulls(count, column_type(reading)))
+                columns.append(pa.nulls(count, kind))
             elif reading.end > reach:
                 columns.append(self._short(reading, buffer, positions, block_lengths, bad))
+            elif reading.kind is not Kind.RECORD and leaves.start in arrays:
+                columns.append(arrays[leaves.start])
             else:
-                parts = []
-                for index in leaves:
-                    leaf = self._leaves[index]
-                    if leaf.since_version > self._version:
-                        parts.append(pa.nulls(count, column_type(leaf)))
-                    elif index in arrays:
-                        parts.append(arrays[index])
-                    else:
-                        parts.append(self._by_numpy(leaf, buffer, positions, bad))
+                parts = [self._part(i, arrays, buffer, positions, bad) for i in leaves]
                 columns.append(_assembled(reading, iter(parts)))
         return columns
+
+    def _part(
+        self, index: int, arrays: dict[int, Any], buffer: Bytes, positions: Numbers, bad: Flags
+    ) -> Any:
+        leaf = self._leaves[index]
+        if leaf.since_version > self._version:
+            return pa.nulls(len(positions), self._types[index])
+        found = arrays.get(index)
+        return self._by_numpy(leaf, buffer, positions, bad) if found is None else found
 
     def _short(
         self,
@@ -148,53 +156,45 @@ class BlockColumns:
     ) -> dict[int, Any]:
         """The columns that the kernel fills, all in one arena."""
         count = len(positions)
-        chosen = [
-            index
-            for index in self._table
-            if self._leaves[index].end <= reach
-            and self._leaves[index].since_version <= self._version
-        ]
-        table = np.array([self._table[index] for index in chosen], np.int64)
-        table = table.reshape(-1, _kernels.TABLE_WIDTH)
-        place = 0
-        extents: list[tuple[int, int]] = []
-        for row, index in enumerate(chosen):
-            width = _WIDTHS[int(table[row, _kernels.OPERATION])]
-            table[row, _kernels.PLACE] = place // width
-            start, place = place, _aligned(place + width * count)
-            table[row, _kernels.VALIDITY] = -1
-            if self._leaves[index].null is not None or self._leaves[index].kind is Kind.ENUM:
-                table[row, _kernels.VALIDITY] = place
-                place = _aligned(place + (count + 7) // 8)
-            extents.append((start, width * count))
-        arena = np.empty(_aligned(place), np.uint8)
-        null_counts = np.zeros(len(chosen), np.int64)
-        wrong = np.zeros(len(chosen), np.bool_)
-        names = np.array(self._names, np.int16).reshape(-1, 256)
+        table, widths, nullable = self._table.copy(), self._widths, self._nullable
+        indexes = self._by_kernels
+        if reach < self._kernel_reach:
+            within = self._kernel_ends <= reach
+            table, widths, nullable = table[within], widths[within], nullable[within]
+            indexes = [index for index, inside in zip(indexes, within, strict=True) if inside]
+        # Column after column, each followed by its validity bits where it has any.
+        sizes = np.empty((len(indexes), 2), np.int64)
+        bits = (count + 7) // 8
+        sizes[:, 0] = _aligned(widths * count)
+        sizes[:, 1] = np.where(nullable, _aligned(bits), 0)
+        ends = np.cumsum(sizes.reshape(-1)).reshape(-1, 2)
+        starts = ends - sizes
+        table[:, _kernels.PLACE] = starts[:, 0] // widths
+        table[:, _kernels.VALIDITY] = np.where(nullable, starts[:, 1], -1)
+        arena = np.empty(int(sizes.sum()), np.uint8)
+        null_counts = np.zeros(len(indexes), np.int64)
+        wrong = np.zeros(len(indexes), np.bool_)
         _kernels.fill_columns(
-            buffer, positions, table, names, arena.view(np.int16), arena.view(np.int32),
+            buffer, positions, table, self._names, arena.view(np.int16), arena.view(np.int32),
             arena.view(np.int64), arena, null_counts, wrong,
         )  # fmt: skip
-        arrays = {}
-        for row, index in enumerate(chosen):
-            leaf = self._leaves[index]
-            if wrong[row]:  # a name or a value that is out of the ordinary: look at each
-                arrays[index] = self._by_numpy(leaf, buffer, positions, bad)
+        memory = pa.py_buffer(arena)
+        arrays: dict[int, Any] = {}
+        for index, (start, place), nulls, odd in zip(
+            indexes, starts.tolist(), null_counts.tolist(), wrong.tolist(), strict=True
+        ):
+            if odd:  # a name or a value that is out of the ordinary: look at each
+                arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, bad)
                 continue
-            start, size = extents[row]
-            bits = int(table[row, _kernels.VALIDITY])
-            validity = None
-            if null_counts[row]:
-                validity = pa.py_buffer(arena[bits : bits + (count + 7) // 8])
-            values = pa.py_buffer(arena[start : start + size])
-            arrays[index] = self._array(leaf, count, validity, values, int(null_counts[row]))
+            buffers = [memory.slice(place, bits) if nulls else None, memory.slice(start)]
+            arrays[index] = self._array(index, count, buffers, nulls)
         return arrays
 
-    def _array(self, leaf: Reading, count: int, validity: Any, values: Any, nulls: int) -> Any:
-        if leaf.kind is not Kind.ENUM:
-            return pa.Array.from_buffers(column_type(leaf), count, [validity, values], nulls)
-        indexes = pa.Array.from_buffers(enum_index_type(leaf), count, [validity, values], nulls)
-        assert leaf.enum is not None
+    def _array(self, index: int, count: int, buffers: list[Any], nulls: int) -> Any:
+        leaf, kind = self._leaves[index], self._types[index]
+        if leaf.enum is None:
+            return pa.Array.from_buffers(kind, count, buffers, nulls)
+        indexes = pa.Array.from_buffers(kind.index_type, count, buffers, nulls)
         dictionary = self._dictionaries.get(leaf.enum.name)
         if dictionary is None:
             names = [member.name for member in leaf.enum.members]
@@ -256,6 +256,21 @@ class BlockColumns:
         return pa.array(values, column_type(leaf), mask=mask)
 
 
+def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> list[int]:
+    """A part's row in the table of operations; an enumeration's names are put into the list."""
+    low, high = _range(leaf)
+    row = [0] * _kernels.TABLE_WIDTH
+    row[_kernels.OPERATION] = operation
+    row[_kernels.OFFSET] = leaf.offset
+    row[_kernels.NULL] = 0 if leaf.null is None else _signed(int(leaf.null))
+    row[_kernels.LOW] = low
+    row[_kernels.SPAN] = _signed(high - low)
+    if leaf.kind is Kind.ENUM:
+        row[_kernels.NAMES] = len(names)
+        names.append(_name_table(leaf))
+    return row
+
+
 def _native(numbers: npt.NDArray[Any], leaf: Reading) -> npt.NDArray[Any]:
     """Numbers as this machine has them, signed unless they are floats."""
     if leaf.primitive.nature is Nature.FLOAT:
@@ -280,7 +295,8 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _aligned(size: int) -> int:
+def _aligned(size: Any) -> Any:
+    """A size, or an array of sizes, up to the next boundary."""
     return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 
@@ -328,9 +344,8 @@ def _assembled(reading: Reading, parts: Any) -> Any:
     return pa.StructArray.from_arrays(members, names=names, mask=mask)
 
 
-def list_of(group: Group, offsets: Numbers, columns: list[Any] | None, count: int) -> Any:
-    """The column of a group: lists of its entries."""
-    fields = list(block_schema(group))
+def list_of(fields: list[Any], offsets: Numbers, columns: list[Any] | None, count: int) -> Any:
+    """The column of a group of those fields: lists of its entries."""
     if columns is None:
         columns = [pa.array([], field.type) for field in fields]
     if fields:

@@ -260,8 +260,8 @@ def _record_encoder(reading: Reading) -> Converter:
     known = {member.name for member in reading.members}
 
     def encode(value: Any) -> list[Any]:
-        if value is None:
-            value = {}
+        if value is None:  # all of its members are null
+            value = dict.fromkeys(known)
         elif not isinstance(value, Mapping):
             raise RefusedError(f"{value!r} is not a record of {', '.join(sorted(known))}")
         unknown = [key for key in value if key not in known]

@@ -58,6 +58,10 @@ class ColumnDecoder:
         self._nodes: list[_Node] = []
         self._code: list[list[int]] = []
         self._compile(message, -1)
+        self._fields = [
+            list(block_schema(node.part)) if isinstance(node.part, Group) else []
+            for node in self._nodes
+        ]
         self._code_table = np.array(self._code, np.int64).reshape(-1, _kernels.CODE_WIDTH)
         self._parents = np.array([node.parent for node in self._nodes], np.int64)
 
@@ -160,7 +164,7 @@ class ColumnDecoder:
                 first = offset_bases[index]
                 offsets = list_offsets[first : first + owners + 1]
                 parts = self._parts(node.part, index, arrays, int(total))
-                arrays[index] = list_of(node.part, offsets, fields + parts, int(total))
+                arrays[index] = list_of(self._fields[index], offsets, fields + parts, int(total))
         fields = self._root.decode(buffer, positions, block_lengths, bad)
         if bad.any():
             return None
@@ -178,7 +182,8 @@ class ColumnDecoder:
         for group in block.groups:
             array = known.get(group.name)
             if array is None:
-                array = list_of(group, np.zeros(count + 1, np.int64), None, 0)
+                nothing = np.zeros(count + 1, np.int64)
+                array = list_of(list(block_schema(group)), nothing, None, 0)
             result.append(array)
         for data in block.data:
             array = known.get(data.name)

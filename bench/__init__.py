@@ -1,0 +1,1 @@
+"""Measurements: rates and ratios, side by side in one run."""
