@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -26,19 +27,41 @@ class Raw:
         return len(self.data) if self.original is None else self.original
 
 
-def pcap_header(link_type=ETHERNET, *, order="<", nanos=True, snaplen=65535, magic=None):
+def pcap_header(
+    link_type: int = ETHERNET,
+    *,
+    order: str = "<",
+    nanos: bool = True,
+    snaplen: int = 65535,
+    magic: int | None = None,
+) -> bytes:
     if magic is None:
         magic = 0xA1B23C4D if nanos else 0xA1B2C3D4
     return struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, snaplen, link_type)
 
 
-def pcap_record(seconds, fraction, data, original=None, *, captured=None, order="<"):
+def pcap_record(
+    seconds: int,
+    fraction: int,
+    data: bytes,
+    original: int | None = None,
+    *,
+    captured: int | None = None,
+    order: str = "<",
+) -> bytes:
     captured = len(data) if captured is None else captured
     original = len(data) if original is None else original
     return struct.pack(f"{order}IIII", seconds, fraction, captured, original) + data
 
 
-def pcap_file(packets, link_type=ETHERNET, *, order="<", nanos=True, snaplen=65535):
+def pcap_file(
+    packets: Iterable[Raw],
+    link_type: int = ETHERNET,
+    *,
+    order: str = "<",
+    nanos: bool = True,
+    snaplen: int = 65535,
+) -> bytes:
     unit = 1 if nanos else 1000
     out = [pcap_header(link_type, order=order, nanos=nanos, snaplen=snaplen)]
     for packet in packets:
@@ -49,22 +72,29 @@ def pcap_file(packets, link_type=ETHERNET, *, order="<", nanos=True, snaplen=655
     return b"".join(out)
 
 
-def block(kind, body, *, order="<"):
+def block(kind: int, body: bytes, *, order: str = "<") -> bytes:
     body += bytes(-len(body) % 4)
     length = struct.pack(f"{order}I", len(body) + 12)
     return struct.pack(f"{order}I", kind) + length + body + length
 
 
-def option(code, value, *, order="<"):
+def option(code: int, value: bytes, *, order: str = "<") -> bytes:
     return struct.pack(f"{order}HH", code, len(value)) + value + bytes(-len(value) % 4)
 
 
-def section(*, order="<", major=1, minor=0, options=b""):
+def section(*, order: str = "<", major: int = 1, minor: int = 0, options: bytes = b"") -> bytes:
     body = struct.pack(f"{order}IHHq", 0x1A2B3C4D, major, minor, -1) + options
     return block(0x0A0D0D0A, body, order=order)
 
 
-def interface(link_type=ETHERNET, *, order="<", snaplen=0, tsresol=None, tsoffset=None):
+def interface(
+    link_type: int = ETHERNET,
+    *,
+    order: str = "<",
+    snaplen: int = 0,
+    tsresol: int | None = None,
+    tsoffset: int | None = None,
+) -> bytes:
     body = struct.pack(f"{order}HHI", link_type, 0, snaplen)
     body += option(2, b"eth0", order=order)
     if tsresol is not None:
@@ -74,7 +104,15 @@ def interface(link_type=ETHERNET, *, order="<", snaplen=0, tsresol=None, tsoffse
     return block(1, body + option(0, b"", order=order), order=order)
 
 
-def enhanced(ticks, data, original=None, *, interface=0, order="<", options=b""):
+def enhanced(
+    ticks: int,
+    data: bytes,
+    original: int | None = None,
+    *,
+    interface: int = 0,
+    order: str = "<",
+    options: bytes = b"",
+) -> bytes:
     head = struct.pack(
         f"{order}IIIII",
         interface,
@@ -86,7 +124,14 @@ def enhanced(ticks, data, original=None, *, interface=0, order="<", options=b"")
     return block(6, head + data + bytes(-len(data) % 4) + options, order=order)
 
 
-def obsolete(ticks, data, original=None, *, interface=0, order="<"):
+def obsolete(
+    ticks: int,
+    data: bytes,
+    original: int | None = None,
+    *,
+    interface: int = 0,
+    order: str = "<",
+) -> bytes:
     head = struct.pack(
         f"{order}HHIIII",
         interface,
@@ -99,34 +144,43 @@ def obsolete(ticks, data, original=None, *, interface=0, order="<"):
     return block(2, head + data, order=order)
 
 
-def simple(data, original=None, *, order="<"):
+def simple(data: bytes, original: int | None = None, *, order: str = "<") -> bytes:
     length = len(data) if original is None else original
     return block(3, struct.pack(f"{order}I", length) + data, order=order)
 
 
-def udp(payload, src_port=5000, dst_port=6000, *, length=None):
+def udp(
+    payload: bytes, src_port: int = 5000, dst_port: int = 6000, *, length: int | None = None
+) -> bytes:
     length = 8 + len(payload) if length is None else length
     return struct.pack(">HHHH", src_port, dst_port, length, 0) + payload
 
 
-def tcp(payload=b"", *, sequence=0, flags=0x10, offset=5, options=b""):
+def tcp(
+    payload: bytes = b"",
+    *,
+    sequence: int = 0,
+    flags: int = 0x10,
+    offset: int = 5,
+    options: bytes = b"",
+) -> bytes:
     head = struct.pack(">HHIIBBHHH", 1000, 2000, sequence, 0, offset << 4, flags, 1024, 0, 0)
     return head + options + payload
 
 
 def ipv4(
-    body,
-    protocol=17,
+    body: bytes,
+    protocol: int = 17,
     *,
-    src=b"\x0a\x00\x00\x01",
-    dst=b"\xe9\x01\x02\x03",
-    ident=0,
-    fragment=0,
-    options=b"",
-    total=None,
-    words=None,
-    version=4,
-):
+    src: bytes = b"\x0a\x00\x00\x01",
+    dst: bytes = b"\xe9\x01\x02\x03",
+    ident: int = 0,
+    fragment: int = 0,
+    options: bytes = b"",
+    total: int | None = None,
+    words: int | None = None,
+    version: int = 4,
+) -> bytes:
     words = 5 + len(options) // 4 if words is None else words
     total = 20 + len(options) + len(body) if total is None else total
     head = struct.pack(
@@ -135,17 +189,30 @@ def ipv4(
     return head + options + body
 
 
-def ipv6(body, protocol=17, *, src=b"\xfd" + bytes(14) + b"\x01", dst=b"\xff" * 16, length=None):
+def ipv6(
+    body: bytes,
+    protocol: int = 17,
+    *,
+    src: bytes = b"\xfd" + bytes(14) + b"\x01",
+    dst: bytes = b"\xff" * 16,
+    length: int | None = None,
+) -> bytes:
     length = len(body) if length is None else length
     return struct.pack(">IHBB", 6 << 28, length & 0xFFFF, protocol, 64) + src + dst + body
 
 
-def ipv6_fragment(part, offset, more, ident=7, protocol=17):
+def ipv6_fragment(part: bytes, offset: int, more: int, ident: int = 7, protocol: int = 17) -> bytes:
     head = struct.pack(">BBHI", protocol, 0, offset | more, ident)
     return ipv6(head + part, 44)
 
 
-def framed(packet, link_type=ETHERNET, *, tags=(), version=4):
+def framed(
+    packet: bytes,
+    link_type: int = ETHERNET,
+    *,
+    tags: Sequence[int] = (),
+    version: int = 4,
+) -> bytes:
     """An IP packet in a frame of the given kind."""
     kind = b"\x86\xdd" if version == 6 else b"\x08\x00"
     chain = b""
@@ -173,7 +240,7 @@ ports = st.sampled_from([0, 6000, 6001, 65535])
 
 
 @st.composite
-def fragments_of(draw, body, ident):
+def fragments_of(draw: st.DrawFn, body: bytes, ident: int) -> list[bytes]:
     """IPv4 fragments of a body: cut at multiples of eight, some lost, repeated or out of order."""
     cuts = sorted(draw(st.sets(st.integers(1, max(1, (len(body) - 1) // 8)), max_size=4)))
     edges = [0, *[8 * cut for cut in cuts if 8 * cut < len(body)], len(body)]
@@ -193,31 +260,16 @@ def fragments_of(draw, body, ident):
     return list(out)
 
 
+IP_KINDS = [
+    *("udp", "udp", "udp", "options", "udp6", "extended", "tcp", "icmp", "icmp6"),
+    *("fragments", "fragments", "fragments6", "atomic", "udp_length", "ip_length", "version"),
+]
+
+
 @st.composite
-def ip_packets(draw):
+def ip_packets(draw: st.DrawFn) -> list[tuple[int, bytes]]:
     """One or several IP packets of any kind, as (version, bytes) pairs."""
-    kind = draw(
-        st.sampled_from(
-            [
-                "udp",
-                "udp",
-                "udp",
-                "options",
-                "udp6",
-                "extended",
-                "tcp",
-                "icmp",
-                "icmp6",
-                "fragments",
-                "fragments",
-                "fragments6",
-                "atomic",
-                "udp_length",
-                "ip_length",
-                "version",
-            ]
-        )
-    )
+    kind = draw(st.sampled_from(IP_KINDS))
     payload = draw(payloads)
     body = udp(payload, draw(ports), draw(ports))
     if kind == "udp":
@@ -257,7 +309,7 @@ def ip_packets(draw):
 
 
 @st.composite
-def frames(draw, link_type):
+def frames(draw: st.DrawFn, link_type: int) -> list[tuple[bytes, int]]:
     """Frames of one kind of link: usual ones, padded, cut, tagged, flipped and plain noise."""
     kind = draw(st.sampled_from(["ip"] * 8 + ["noise", "other"]))
     if kind == "noise":
@@ -289,7 +341,7 @@ def frames(draw, link_type):
 
 
 @st.composite
-def raw_packets(draw, link_type, max_size=12):
+def raw_packets(draw: st.DrawFn, link_type: int, max_size: int = 12) -> list[Raw]:
     """Packets in order of time, now and then far apart."""
     now = draw(st.sampled_from([0, 1_700_000_000 * 10**9, (2**32 - 1000) * 10**9]))
     out = []
@@ -301,7 +353,7 @@ def raw_packets(draw, link_type, max_size=12):
 
 
 @st.composite
-def pcap_files(draw):
+def pcap_files(draw: st.DrawFn) -> bytes:
     """A pcap of any kind: link type, byte order, time unit."""
     link_type = draw(st.sampled_from(LINK_TYPES + [ETHERNET] * 8 + [147]))
     packets = draw(raw_packets(link_type))
@@ -310,7 +362,7 @@ def pcap_files(draw):
 
 
 @st.composite
-def pcapng_files(draw):
+def pcapng_files(draw: st.DrawFn) -> bytes:
     """A pcapng with several sections, interfaces, clocks, byte orders and kinds of block."""
     out = []
     for _ in range(draw(st.integers(1, 3))):

@@ -6,6 +6,7 @@ import gzip
 import io
 import itertools
 import random
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from pregao.capture import (
     CaptureStatistics,
+    Flow,
+    TruncatedTail,
     datagrams,
     read_blocks,
     read_packets,
@@ -38,9 +41,11 @@ from tests.capture.building import (
     udp,
 )
 
+# Datagrams, statistics, truncated tail and error.
+Outcome = tuple[list[tuple[Any, ...]], CaptureStatistics, TruncatedTail | None, str | None]
 
-def one_by_one(content, **options):
-    """Datagrams, statistics, tail and error of the packet-by-packet path."""
+
+def one_by_one(content: bytes, **options: Any) -> Outcome:
     found = []
     reader = read_packets(io.BytesIO(content), **options)
     items = datagrams(reader)
@@ -54,7 +59,7 @@ def one_by_one(content, **options):
     return found, items.statistics, reader.truncated_tail, error
 
 
-def in_bulk(content, **options):
+def in_bulk(content: bytes, **options: Any) -> Outcome:
     found = []
     reader = read_blocks(io.BytesIO(content), **options)
     error = None
@@ -93,9 +98,9 @@ def test_bulk_and_packet_by_packet_agree_on_damaged_captures(content, data):
         if broken:
             broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
 
-    def outcome(path, **options):
+    def outcome(path: Any, **options: int) -> Outcome | str:
         try:
-            return path(bytes(broken), **options)
+            return cast(Outcome, path(bytes(broken), **options))
         except CaptureError as error:
             return str(error)
 
@@ -107,7 +112,7 @@ def test_the_generated_captures_have_everything_in_them():
 
     @settings(max_examples=150, deadline=None, derandomize=True, database=None)
     @given(capture_files)
-    def collect(content):
+    def collect(content: bytes) -> None:
         nonlocal errors
         _, statistics, _, error = one_by_one(content)
         total.add(statistics)
@@ -225,8 +230,8 @@ def test_a_flood_of_flows_is_refused_with_advice():
 def test_the_flow_table_finds_what_was_put_in_after_growing(monkeypatch):
     monkeypatch.setattr(flows_module, "_FIRST_ROOM", 2)
     table = flows_module.FlowTable("x", 1000)
-    flows = [flows_module.Flow("10.0.0.1", k, "10.0.0.2", 1) for k in range(40)]
-    flows[7] = flows_module.Flow("fd00::1", 7, "fd00::2", 1)
+    flows = [Flow("10.0.0.1", k, "10.0.0.2", 1) for k in range(40)]
+    flows[7] = Flow("fd00::1", 7, "fd00::2", 1)
     assert [table.index(flow) for flow in flows] == list(range(40))
     assert [table.index(flow) for flow in flows] == list(range(40))
     assert table.flows == flows
@@ -283,7 +288,7 @@ def test_simple_packet_blocks_and_enhanced_ones_mix():
 
 @pytest.mark.parametrize("link_type", [1, 113, 276, 101, 12, 14, 228])
 def test_the_kernel_takes_the_ordinary_case_without_the_plain_code(monkeypatch, link_type):
-    def refuse(*_):
+    def refuse(*_: Any) -> None:
         raise AssertionError("the plain code was asked for an ordinary packet")
 
     monkeypatch.setattr("pregao.capture.layers.Layers.item", refuse)

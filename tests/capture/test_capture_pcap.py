@@ -6,12 +6,13 @@ import io
 import os
 import random
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.capture import TruncatedTail, read_packets
+from pregao.capture import Packet, TruncatedTail, read_packets
 from pregao.errors import CaptureError, UsageError
 from tests.capture.building import Raw, pcap_file, pcap_header, pcap_record
 
@@ -28,7 +29,7 @@ records = st.lists(
 )
 
 
-def read(content, **options):
+def read(content: bytes, **options: Any) -> list[Packet]:
     return list(read_packets(io.BytesIO(content), **options))
 
 
@@ -36,7 +37,7 @@ def read(content, **options):
 @given(records, st.sampled_from("<>"), st.booleans(), st.integers(0, 2**16 - 1))
 def test_every_record_comes_back_with_its_fields(content, order, nanos, link_type):
     out = pcap_header(link_type, order=order, nanos=nanos)
-    expected = []
+    expected: list[tuple[Any, ...]] = []
     for seconds, fraction, data, original in content:
         # The fraction may be a second or more: the arithmetic says what that means.
         time_ns = seconds * 10**9 + fraction * (1 if nanos else 1000)
@@ -180,15 +181,15 @@ def test_memory_does_not_depend_on_the_size_of_the_file():
     class Endless(io.RawIOBase):
         """64 MiB of packets that are nowhere stored."""
 
-        def __init__(self):
+        def __init__(self) -> None:
             self.record = pcap_record(1, 1, bytes(262_128))
             self.left = 256
             self.waiting = pcap_header()
 
-        def readable(self):
+        def readable(self) -> bool:
             return True
 
-        def readinto(self, view):
+        def readinto(self, view: Any) -> int:
             if not self.waiting and self.left:
                 self.left -= 1
                 self.waiting = self.record
@@ -198,7 +199,7 @@ def test_memory_does_not_depend_on_the_size_of_the_file():
             return count
 
     tracemalloc.start()
-    count = sum(1 for _ in read_packets(Endless()))
+    count = len([packet.number for packet in read_packets(Endless())])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert count == 256
@@ -217,7 +218,7 @@ def test_a_range_has_the_packets_whose_records_begin_in_it():
 
 def test_a_range_of_what_cannot_seek_is_refused():
     class Pipe(io.BytesIO):
-        def seekable(self):
+        def seekable(self) -> bool:
             return False
 
     with pytest.raises(UsageError, match="cannot be read in ranges"):

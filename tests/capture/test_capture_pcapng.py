@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.capture import TruncatedTail, read_packets
+from pregao.capture import Packet, TruncatedTail, read_packets
 from pregao.errors import CaptureError
 from tests.capture.building import (
     block,
@@ -26,7 +26,7 @@ from tests.capture.building import (
 )
 
 
-def read(content):
+def read(content: bytes) -> list[Packet]:
     return list(read_packets(io.BytesIO(content)))
 
 
@@ -119,7 +119,7 @@ def test_a_file_cut_at_any_byte_gives_its_whole_packets_and_says_what_is_left():
         assert reader.truncated_tail == (TruncatedTail(ends[whole], left) if left else None)
 
 
-def damaged(piece, at, value):
+def damaged(piece: bytes, at: int, value: int) -> bytes:
     return piece[:at] + struct.pack("<I", value) + piece[at + 4 :]
 
 
@@ -181,7 +181,7 @@ def test_any_damage_gives_packets_or_a_capture_error(content, rng):
     broken = bytearray(content)
     for _ in range(rng.randint(0, 4)):
         broken[rng.randrange(len(broken))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
-    numbers = []
+    numbers: list[int] = []
     with contextlib.suppress(CaptureError):
         numbers.extend(p.number for p in read(bytes(broken)))
     assert numbers == list(range(1, len(numbers) + 1))

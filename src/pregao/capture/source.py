@@ -10,14 +10,22 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.fs
 
 from pregao.errors import CaptureError, UsageError
 
-Source = str | os.PathLike[str] | BinaryIO | tuple[Any, str]
+
+class BinaryFile(Protocol):
+    """Anything that gives bytes when it is read."""
+
+    def read(self, count: int, /) -> bytes | None:
+        """Give at most this many bytes; none at the end."""
+
+
+Source = str | os.PathLike[str] | BinaryFile | tuple[Any, str]
 """A path, a URI (``s3://…``), an open binary file, or ``(pyarrow filesystem, path)``."""
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")

@@ -74,17 +74,24 @@ class PcapWriter:
         self._waiting.append(captured)
         self._waiting_bytes += len(captured) + 16
         if self._waiting_bytes >= _FLUSH_BYTES:
-            self.flush()
+            self._hand_over()
 
     def flush(self) -> None:
-        """Hand what was written so far to the file."""
-        if self._waiting:
-            try:
-                self._file.write(b"".join(self._waiting))
-            except OSError as error:
-                raise CaptureError(f"{self.name}: cannot be written: {error.strerror}") from error
-            self._waiting.clear()
-            self._waiting_bytes = 0
+        """Make everything written so far visible to whoever reads the file."""
+        self._hand_over()
+        try:
+            for opened in reversed(self._opened):
+                opened.flush()
+        except OSError as error:
+            raise CaptureError(f"{self.name}: cannot be written: {error.strerror}") from error
+
+    def _hand_over(self) -> None:
+        try:
+            self._file.write(b"".join(self._waiting))
+        except OSError as error:
+            raise CaptureError(f"{self.name}: cannot be written: {error.strerror}") from error
+        self._waiting.clear()
+        self._waiting_bytes = 0
 
     def close(self) -> None:
         """Write what is waiting and close what was opened here."""
@@ -92,7 +99,7 @@ class PcapWriter:
             return
         self._closed = True
         try:
-            self.flush()
+            self._hand_over()
         finally:
             for opened in reversed(self._opened):
                 opened.close()
