@@ -155,6 +155,8 @@ class Floor:
         self.next_id = 0
         self.books = {instrument.security_id: FeedBook() for instrument in instruments}
         self.last = Outcome([], [])
+        self.named: dict[int, int] = {}
+        """ClOrdIDs by the numbers that a document prints."""
         for group in sorted({instrument.security_group for instrument in instruments}):
             self.do(SetGroupPhase(group, TradingStatus(phase)))
 
