@@ -18,7 +18,7 @@ from pregao.capture import PacketBlock, read_blocks
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.schemas import bundled
-from pregao.umdf.bulk import Batch, BulkDecoder, walk
+from pregao.umdf.bulk import Batch, BulkDecoder, Walker, keys
 
 SECTION = "decoding"
 BLOCK = 32 * 1024 * 1024
@@ -87,20 +87,13 @@ def codec() -> Iterator[Row]:
 def decode_blocks(blocks: Iterable[PacketBlock]) -> int:
     """Every packet's key and every message's columns, block by block."""
     decoder = BulkDecoder()
+    walker = Walker()
     total = 0
     for block in blocks:
-        walked = walk(block.buffer, block.offset, block.length)
+        walked = walker.walk(block.buffer, block.offset, block.length)
         for item in decoder.decode(walked):
             assert isinstance(item, Batch)
-            packet = walked.packet[item.rows]
-            keys = (
-                walked.channel[packet],
-                walked.sequence_version[packet],
-                walked.sequence_number[packet],
-                walked.index_in_packet[item.rows],
-                block.time_ns[packet],
-            )
-            total += len(keys[0])
+            total += len(keys(walked, item.rows, block.time_ns).sequence_number)
     return total
 
 

@@ -72,16 +72,12 @@ class BlockColumns:
                 rows.append(_row(leaf, operation, names))
         self._table = np.array(rows, np.int64).reshape(-1, _kernels.TABLE_WIDTH)
         self._names = np.array(names, np.int16).reshape(-1, 256)
-        self._kernel_ends = np.array([self._leaves[i].end for i in self._by_kernels], np.int64)
-        self._kernel_reach = int(self._kernel_ends.max(initial=0))
-        self._widths = np.array([_WIDTHS[row[_kernels.OPERATION]] for row in rows], np.int64)
-        self._nullable = np.array(
-            [
-                self._leaves[i].null is not None or self._leaves[i].kind is Kind.ENUM
-                for i in self._by_kernels
-            ],
-            np.bool_,
-        )
+        self._kernel_ends = [self._leaves[i].end for i in self._by_kernels]
+        self._kernel_reach = max(self._kernel_ends, default=0)
+        self._widths = [
+            (row[_kernels.PLACE], leaf.null is not None or leaf.kind is Kind.ENUM)
+            for row, leaf in zip(rows, (self._leaves[i] for i in self._by_kernels), strict=True)
+        ]
 
     def _operation(self, leaf: Reading) -> int | None:
         """The kernel that reads a part, or None where numpy does it."""
@@ -98,13 +94,15 @@ class BlockColumns:
         return None
 
     def decode(
-        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, bad: Flags
+        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, bad: Flags, reach: int
     ) -> list[Any]:
-        """A column for each reading; blocks with a value out of range are marked bad."""
+        """A column for each reading; blocks with a value out of range are marked bad.
+
+        ``reach`` is the length of the shortest block.
+        """
         count = len(positions)
         if count == 0:
             return [pa.array([], kind) for _, kind, _ in self._spans]
-        reach = int(block_lengths.min())
         arrays = self._by_kernel(buffer, positions, reach, bad)
         columns = []
         for reading, kind, leaves in self._spans:
@@ -156,22 +154,24 @@ class BlockColumns:
     ) -> dict[int, Any]:
         """The columns that the kernel fills, all in one arena."""
         count = len(positions)
-        table, widths, nullable = self._table.copy(), self._widths, self._nullable
-        indexes = self._by_kernels
+        table, widths, indexes = self._table.copy(), self._widths, self._by_kernels
         if reach < self._kernel_reach:
-            within = self._kernel_ends <= reach
-            table, widths, nullable = table[within], widths[within], nullable[within]
-            indexes = [index for index, inside in zip(indexes, within, strict=True) if inside]
+            within = [index for index, end in enumerate(self._kernel_ends) if end <= reach]
+            table = table[within]
+            widths = [widths[index] for index in within]
+            indexes = [indexes[index] for index in within]
         # Column after column, each followed by its validity bits where it has any.
-        sizes = np.empty((len(indexes), 2), np.int64)
         bits = (count + 7) // 8
-        sizes[:, 0] = _aligned(widths * count)
-        sizes[:, 1] = np.where(nullable, _aligned(bits), 0)
-        ends = np.cumsum(sizes.reshape(-1)).reshape(-1, 2)
-        starts = ends - sizes
-        table[:, _kernels.PLACE] = starts[:, 0] // widths
-        table[:, _kernels.VALIDITY] = np.where(nullable, starts[:, 1], -1)
-        arena = np.empty(int(sizes.sum()), np.uint8)
+        places = np.empty((len(indexes), 2), np.int64)
+        place = 0
+        for row, (width, nullable) in enumerate(widths):
+            places[row, 0] = place
+            place += _aligned(width * count)
+            places[row, 1] = place if nullable else -1
+            place += _aligned(bits) if nullable else 0
+        np.floor_divide(places[:, 0], table[:, _kernels.PLACE], out=table[:, _kernels.PLACE])
+        table[:, _kernels.VALIDITY] = places[:, 1]
+        arena = np.empty(place, np.uint8)
         null_counts = np.zeros(len(indexes), np.int64)
         wrong = np.zeros(len(indexes), np.bool_)
         _kernels.fill_columns(
@@ -181,7 +181,7 @@ class BlockColumns:
         memory = pa.py_buffer(arena)
         arrays: dict[int, Any] = {}
         for index, (start, place), nulls, odd in zip(
-            indexes, starts.tolist(), null_counts.tolist(), wrong.tolist(), strict=True
+            indexes, places.tolist(), null_counts.tolist(), wrong.tolist(), strict=True
         ):
             if odd:  # a name or a value that is out of the ordinary: look at each
                 arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, bad)
@@ -262,6 +262,7 @@ def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> l
     row = [0] * _kernels.TABLE_WIDTH
     row[_kernels.OPERATION] = operation
     row[_kernels.OFFSET] = leaf.offset
+    row[_kernels.PLACE] = _WIDTHS[operation]  # until the column has its place
     row[_kernels.NULL] = 0 if leaf.null is None else _signed(int(leaf.null))
     row[_kernels.LOW] = low
     row[_kernels.SPAN] = _signed(high - low)
@@ -295,8 +296,7 @@ def _signed(number: int) -> int:
     return number - (1 << 64) if number >> 63 else number
 
 
-def _aligned(size: Any) -> Any:
-    """A size, or an array of sizes, up to the next boundary."""
+def _aligned(size: int) -> int:
     return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 

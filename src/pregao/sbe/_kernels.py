@@ -148,6 +148,18 @@ def _enum8(buffer, positions, offset, names, out, validity):
 
 
 @njit
+def check_blocks(positions, block_lengths, ends):
+    """The shortest block, and whether any block runs past the end of its message."""
+    shortest = np.int64(1 << 62)
+    bad = False
+    for i in range(np.uint64(len(positions))):
+        length = block_lengths[i]
+        shortest = min(shortest, length)
+        bad |= length > ends[i] - positions[i]
+    return shortest, bad
+
+
+@njit
 def fill_columns(buffer, positions, table, names, out16, out32, out64, validity, null_counts, bad):
     """Fill every column of a table of operations; all blocks must reach all of its fields."""
     count = len(positions)

@@ -114,10 +114,10 @@ class ColumnDecoder:
     ) -> Columns:
         """Decode the messages whose blocks begin at the positions and whose frames end there."""
         count = len(positions)
-        bad = np.zeros(count, np.bool_)
-        np.greater(positions + block_lengths, ends, out=bad)
-        if not bad.any():
-            batch = self._decode(buffer, positions, block_lengths, ends, bad)
+        shortest, past_end = _kernels.check_blocks(positions, block_lengths, ends)
+        bad = positions + block_lengths > ends if past_end else np.zeros(count, np.bool_)
+        if not past_end:
+            batch = self._decode(buffer, positions, block_lengths, ends, bad, int(shortest))
             if batch is not None:
                 return Columns(batch, count, None, np.empty(0, np.int64))
         # Something is wrong with some: leave them out until the rest is sound.
@@ -126,7 +126,9 @@ class ColumnDecoder:
         while batch is None:
             kept = kept[~bad]
             bad = np.zeros(len(kept), np.bool_)
-            batch = self._decode(buffer, positions[kept], block_lengths[kept], ends[kept], bad)
+            lengths = block_lengths[kept]
+            shortest = lengths.min(initial=1 << 62)
+            batch = self._decode(buffer, positions[kept], lengths, ends[kept], bad, int(shortest))
         rejected = np.ones(count, np.bool_)
         rejected[kept] = False
         return Columns(batch, len(kept), kept, np.flatnonzero(rejected))
@@ -138,6 +140,7 @@ class ColumnDecoder:
         block_lengths: Numbers,
         ends: Numbers,
         bad: npt.NDArray[np.bool_],
+        shortest: int,
     ) -> Any:
         """The batch; or None, with the bad ones marked."""
         count = len(positions)
@@ -157,7 +160,8 @@ class ColumnDecoder:
                     continue
                 assert node.columns is not None
                 wrong = np.zeros(total, np.bool_)
-                fields = node.columns.decode(buffer, starts, lengths, wrong)
+                shortest_entry = int(lengths.min(initial=1 << 62))
+                fields = node.columns.decode(buffer, starts, lengths, wrong, shortest_entry)
                 if wrong.any():
                     self._blame(wrong, index, list_offsets, offset_bases, totals, bad)
                 owners = count if node.parent < 0 else totals[node.parent]
@@ -165,7 +169,7 @@ class ColumnDecoder:
                 offsets = list_offsets[first : first + owners + 1]
                 parts = self._parts(node.part, index, arrays, int(total))
                 arrays[index] = list_of(self._fields[index], offsets, fields + parts, int(total))
-        fields = self._root.decode(buffer, positions, block_lengths, bad)
+        fields = self._root.decode(buffer, positions, block_lengths, bad, shortest)
         if bad.any():
             return None
         columns = fields + self._parts(self.message, -1, arrays, count)

@@ -144,3 +144,30 @@ def sort_by_label(labels, starts, order):
         label = labels[m]
         order[places[label]] = m
         places[label] += 1
+
+
+@njit
+def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
+    """Where the chosen messages' blocks begin, how long they are and where the frames end."""
+    for r in range(np.uint64(len(rows))):
+        m = np.uint64(rows[r])
+        positions[r] = bodies[m]
+        stops[r] = ends[m]
+        lengths[r] = blocks[m]
+
+
+@njit
+def gather_keys(
+    rows, packet_of, index_of, channels, versions, numbers, times, captured,
+    channel, version, number, index, time, capture,
+):  # fmt: skip
+    """The keys and times of the chosen messages, from those of their packets."""
+    for r in range(np.uint64(len(rows))):
+        m = np.uint64(rows[r])
+        p = np.uint64(packet_of[m])
+        channel[r] = channels[p]
+        version[r] = versions[p]
+        number[r] = numbers[p]
+        index[r] = index_of[m]
+        time[r] = times[p]
+        capture[r] = captured[p]

@@ -84,37 +84,65 @@ class Walked:
         ]
 
 
+class Walker:
+    """Walks packets into arrays that it uses again: a result stands until the next walk."""
+
+    def __init__(self) -> None:
+        self._packets: list[npt.NDArray[Any]] = []
+        self._messages: list[npt.NDArray[Any]] = []
+
+    def walk(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
+        """Walk the packets that stand at those offsets of a buffer."""
+        packets = len(offset)
+        if not self._packets or len(self._packets[0]) < packets:
+            self._packets = [np.empty(packets, kind) for kind in _PACKET_ARRAYS]
+        room = int(np.maximum(length - PACKET_HEADER_SIZE, 0).sum()) // SMALLEST_MESSAGE
+        if not self._messages or len(self._messages[0]) < room:
+            self._messages = [np.empty(room, kind) for kind in _MESSAGE_ARRAYS]
+        headers = [array[:packets] for array in self._packets]
+        total = _kernels.walk_packets(buffer, offset, length, *headers, *self._messages)
+        return Walked(buffer, offset, length, *headers, *[a[:total] for a in self._messages])
+
+
+_PACKET_ARRAYS = (np.uint8, np.uint16, np.uint32, np.int64, np.int32, np.uint8, np.int64)
+_MESSAGE_ARRAYS = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int64)
+
+
 def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
-    """Walk the packets that stand at those offsets of a buffer."""
-    packets = len(offset)
-    room = int(np.maximum(length - PACKET_HEADER_SIZE, 0).sum()) // SMALLEST_MESSAGE
-    walked = Walked(
-        buffer=buffer,
-        offset=offset,
-        length=length,
-        channel=np.empty(packets, np.uint8),
-        sequence_version=np.empty(packets, np.uint16),
-        sequence_number=np.empty(packets, np.uint32),
-        sending_time_ns=np.empty(packets, np.int64),
-        message_count=np.empty(packets, np.int32),
-        fault=np.empty(packets, np.uint8),
-        fault_position=np.empty(packets, np.int64),
-        packet=np.empty(room, np.int32),
-        index_in_packet=np.empty(room, np.int32),
-        body=np.empty(room, np.int64),
-        end=np.empty(room, np.int64),
-        block_length=np.empty(room, np.int64),
-        kind=np.empty(room, np.int64),
+    """Walk the packets that stand at those offsets of a buffer, into arrays of their own."""
+    return Walker().walk(buffer, offset, length)
+
+
+@dataclass(slots=True)
+class Keys:
+    """The keys and times of messages, column by column."""
+
+    channel: npt.NDArray[np.int16]
+    sequence_version: npt.NDArray[np.int32]
+    sequence_number: Numbers
+    index_in_packet: npt.NDArray[np.int32]
+    sending_time_ns: Numbers
+    capture_time_ns: Numbers
+
+
+def keys(walked: Walked, rows: Numbers, capture_time_ns: Numbers) -> Keys:
+    """The keys of the chosen messages; capture times are given per packet."""
+    count = len(rows)
+    found = Keys(
+        np.empty(count, np.int16),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
     )
-    total = _kernels.walk_packets(
-        buffer, offset, length, walked.channel, walked.sequence_version, walked.sequence_number,
-        walked.sending_time_ns, walked.message_count, walked.fault, walked.fault_position,
-        walked.packet, walked.index_in_packet, walked.body, walked.end, walked.block_length,
-        walked.kind,
+    _kernels.gather_keys(
+        rows, walked.packet, walked.index_in_packet, walked.channel, walked.sequence_version,
+        walked.sequence_number, walked.sending_time_ns, capture_time_ns, found.channel,
+        found.sequence_version, found.sequence_number, found.index_in_packet,
+        found.sending_time_ns, found.capture_time_ns,
     )  # fmt: skip
-    for name in ("packet", "index_in_packet", "body", "end", "block_length", "kind"):
-        setattr(walked, name, getattr(walked, name)[:total])
-    return walked
+    return found
 
 
 @dataclass(slots=True)
@@ -184,9 +212,11 @@ class BulkDecoder:
             return
         decoder = self._decoder(schema, message, kind)
         rows = kind.rows
-        result = decoder.decode(
-            walked.buffer, walked.body[rows], walked.block_length[rows], walked.end[rows]
+        body, end, length = (np.empty(len(rows), np.int64) for _ in range(3))
+        _kernels.gather_messages(
+            rows, walked.body, walked.end, walked.block_length, body, end, length
         )
+        result = decoder.decode(walked.buffer, body, length, end)
         for row in rows[result.rejected].tolist():
             yield self._reject(walked, row, self._reason(walked, row))
         kept = rows if result.kept is None else rows[result.kept]
