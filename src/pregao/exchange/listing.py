@@ -78,10 +78,22 @@ class Group:
 class Statistics:
     """The figures of the session, all exact integers."""
 
-    __slots__ = ("count", "high", "last", "low", "notional", "opening", "prices", "volume")
+    __slots__ = (
+        "count",
+        "high",
+        "last",
+        "low",
+        "notional",
+        "opening",
+        "opening_id",
+        "prices",
+        "volume",
+    )
 
     def __init__(self) -> None:
         self.opening: int | None = None
+        self.opening_id = 0
+        """The trade that made the opening price."""
         self.high: int | None = None
         self.low: int | None = None
         self.last: int | None = None

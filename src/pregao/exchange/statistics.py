@@ -90,6 +90,7 @@ def matched(
     count_trade(statistics, price, quantity)
     if statistics.opening is None:
         statistics.opening = price
+        statistics.opening_id = trade.trade_id
     statistics.last = price
     listing.last_trade = trade
     market.filled(
@@ -205,5 +206,6 @@ def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
     if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
         listing.last_trade = in_sequence[-1] if in_sequence else None
         statistics.last = None if listing.last_trade is None else listing.last_trade.price
-    if touched.trade_condition & _OPENING:
+    if statistics.opening_id == touched.trade_id:
         statistics.opening = in_sequence[0].price if in_sequence else None
+        statistics.opening_id = in_sequence[0].trade_id if in_sequence else 0

@@ -208,6 +208,7 @@ def _count(listing: Listing, trade: TradeItem) -> None:
     count_trade(statistics, trade.price, trade.size)
     if trade.trade_condition & TradeCondition.OPENING_PRICE:
         statistics.opening = trade.price
+        statistics.opening_id = trade.trade_id
     if sets_last_price(trade):
         statistics.last = trade.price
         listing.last_trade = trade

@@ -1,0 +1,259 @@
+"""Price and quantity bands: what they refuse, and the auctions they call."""
+
+from __future__ import annotations
+
+import pytest
+
+from pregao.clock import MINUTE
+from pregao.errors import UsageError
+from pregao.exchange.commands import (
+    AdvanceTime,
+    CrossSide,
+    NewCross,
+    SetClosingPrice,
+    SetPriceBand,
+    SetQuantityBand,
+)
+from pregao.exchange.events import (
+    AuctionImbalance,
+    ExecutionSummary,
+    OrderAdded,
+    OrderDeleted,
+    PriceBand,
+    QuantityBand,
+    SecurityStatus,
+    TheoreticalOpeningPrice,
+    Trade,
+)
+from pregao.exchange.reports import OrderCancelled
+from pregao.exchange.terms import (
+    OpenCloseSettlFlag,
+    OrdType,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    TimeInForce,
+    TradingEvent,
+    TradingStatus,
+)
+from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
+
+HARD, REJECTION = PriceBandType.HARD_LIMIT, PriceBandType.REJECTION_BAND
+STATIC, AUCTION = PriceBandType.STATIC_LIMITS, PriceBandType.AUCTION_LIMITS
+PERCENT = PriceLimitType.PERCENTAGE
+PREVIOUS = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
+
+
+def band(kind: PriceBandType, low: float | None, high: float | None) -> SetPriceBand:
+    return SetPriceBand(
+        SHARE, kind, low=None if low is None else px(low), high=None if high is None else px(high)
+    )
+
+
+@pytest.mark.parametrize(("kind", "code"), [(HARD, 2137), (STATIC, 2137), (REJECTION, 2179)])
+def test_000_13_11_prices_outside_a_band_are_refused_on_both_sides(kind, code):
+    floor = Floor()
+    floor.do(band(kind, 9, 11))
+    for side in (BUY, SELL):
+        for price, expected in ((8.99, code), (9, None), (11, None), (11.01, code)):
+            order = floor.order(side, 1, price)
+            assert floor.reject_code() == expected
+            if expected is None:
+                floor.cancel(order)
+
+
+def test_a_refusal_says_the_limits():
+    floor = Floor()
+    floor.do(band(HARD, 9, None))
+    floor.order(BUY, 1, 8.5)
+    assert floor.reports()[0].text.endswith("8.5000 is not within 9.0000 to any")
+
+
+def test_000_13_11_bands_of_different_types_stand_side_by_side():
+    floor = Floor()
+    floor.do(band(HARD, 5, 15))
+    floor.do(band(REJECTION, 9, 11))
+    floor.order(BUY, 1, 8)
+    assert floor.reject_code() == 2179
+    floor.order(BUY, 1, 4)
+    assert floor.reject_code() == 2137
+    floor.do(band(REJECTION, 7, 11))
+    floor.order(BUY, 1, 8)
+    assert floor.reject_code() is None
+    kinds = [item.band_type for item in floor.shown(PriceBand)]
+    assert kinds == [HARD, REJECTION]
+
+
+def test_a_band_is_told_on_its_own():
+    floor = Floor()
+    floor.do(band(HARD, 9, 11))
+    unit = floor.unit()
+    assert not unit.event
+    assert unit.items == [
+        PriceBand(SHARE, HARD, PriceLimitType.PRICE_UNIT, None, px(9), px(11), None, floor.now)
+    ]
+
+
+def test_a_percentage_band_follows_the_last_trade():
+    floor = Floor(share(previous_close=10 * 10**8))
+    floor.do(
+        SetPriceBand(
+            SHARE, REJECTION, PERCENT, PriceBandMidpoint.LAST_TRADED_PRICE, -50_000, 50_000
+        )
+    )
+    floor.order(BUY, 1, 9.49)
+    assert floor.reject_code() == 2179
+    floor.order(BUY, 1, 10.50)
+    assert floor.reject_code() is None
+    floor.order(SELL, 1, 10.50, session=2)
+    assert floor.items(Trade)
+    # 5 % around 10.50 is 9.975 to 11.025.
+    floor.order(BUY, 1, 9.97)
+    assert floor.reject_code() == 2179
+    floor.order(BUY, 1, 9.98)
+    assert floor.reject_code() is None
+    floor.order(SELL, 1, 11.02)
+    assert floor.reject_code() is None
+    floor.order(SELL, 1, 11.03)
+    assert floor.reject_code() == 2179
+
+
+def test_a_band_in_ticks_is_measured_from_the_reference():
+    floor = Floor()
+    floor.do(SetPriceBand(SHARE, HARD, PriceLimitType.TICKS, None, -3 * 10_000, 3 * 10_000))
+    floor.order(BUY, 1, 99)  # nothing to measure from yet
+    assert floor.reject_code() is None
+    floor.do(SetPriceBand(SHARE, reference8=10 * 10**8))
+    for price, code in ((9.96, 2137), (9.97, None), (10.03, None), (10.04, 2137)):
+        order = floor.order(BUY, 1, price)
+        assert floor.reject_code() == code
+        floor.cancel(order)
+
+
+def test_a_percentage_band_can_follow_the_theoretical_price():
+    floor = Floor(share(previous_close=10 * 10**8), phase=TradingStatus.RESERVED)
+    floor.do(
+        SetPriceBand(
+            SHARE, REJECTION, PERCENT, PriceBandMidpoint.THEORETICAL_PRICE, -100_000, 100_000
+        )
+    )
+    floor.order(BUY, 10, 11)
+    floor.order(SELL, 10, 11, session=2)
+    assert floor.items(TheoreticalOpeningPrice)[0].price == px(11)
+    floor.order(SELL, 10, 12, session=2)
+    assert floor.reject_code() is None
+
+
+def test_the_reference_price_is_a_band_without_a_type():
+    floor = Floor()
+    floor.do(SetPriceBand(SHARE, reference8=123_456_789))
+    (item,) = floor.items()
+    assert item == PriceBand(SHARE, None, None, None, None, None, 123_456_789, floor.now)
+
+
+def test_a_quantity_band_limits_orders():
+    floor = Floor()
+    floor.do(SetQuantityBand(SHARE, 1000, 5000))
+    assert floor.unit().items == [QuantityBand(SHARE, 5000, 1000, floor.now)]
+    floor.order(BUY, 1001, 10)
+    assert floor.reject_code() == 2115
+    floor.order(BUY, 1000, 10)
+    assert floor.reject_code() is None
+
+
+def test_a_trade_that_would_leave_the_auction_band_calls_an_auction():
+    floor = Floor(auction_duration_ns=MINUTE)
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(SELL, 5, 10.50)
+    floor.order(SELL, 5, 10.60)
+    floor.order(BUY, 8, 10.60, session=2)
+    execution, frozen = floor.last.market
+    assert execution.event
+    assert [trade.price for trade in floor.items(Trade)] == [px(10.50)]
+    assert isinstance(execution.items[0], ExecutionSummary)
+    assert [type(item) for item in frozen.items] == [
+        SecurityStatus,
+        OrderAdded,
+        TheoreticalOpeningPrice,
+        AuctionImbalance,
+    ]
+    status: SecurityStatus = floor.items(SecurityStatus)[0]
+    assert status.status == TradingStatus.RESERVED
+    assert status.event == TradingEvent.SECURITY_STATUS_CHANGE
+    assert status.open_time_ns == floor.now + MINUTE
+    assert floor.book(BUY) == [(px(10.60), 3)]
+    floor.do(AdvanceTime(), after=MINUTE)
+    assert [(trade.price, trade.size) for trade in floor.items(Trade)] == [(px(10.60), 3)]
+    assert floor.items(SecurityStatus)[0].status == TradingStatus.OPEN
+    floor.check_feed()
+
+
+def test_an_auction_is_called_also_when_nothing_has_traded_yet():
+    floor = Floor()
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(BUY, 5, 9.4)
+    floor.order(SELL, 5, 9.4, session=2)
+    unit = floor.unit()
+    assert not floor.items(Trade)
+    assert isinstance(unit.items[0], SecurityStatus)
+    assert unit.event
+    floor.check_feed()
+
+
+@pytest.mark.parametrize("validity", [TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL])
+def test_an_order_that_may_not_wait_calls_no_auction(validity):
+    floor = Floor()
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(SELL, 5, 10.60)
+    floor.order(BUY, 5, 10.60, session=2, time_in_force=validity)
+    assert not floor.last.market
+    assert floor.reports(OrderCancelled)
+
+
+def test_a_changed_order_can_call_an_auction():
+    floor = Floor()
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(SELL, 5, 10.60)
+    order = floor.order(BUY, 5, 10)
+    floor.modify(order, 5, 10.60)
+    assert [type(item) for item in floor.unit().items][:3] == [
+        OrderDeleted,
+        SecurityStatus,
+        OrderAdded,
+    ]
+    floor.check_feed()
+
+
+def test_003_16_1_5_a_cross_outside_the_auction_band_goes_to_auction():
+    floor = Floor(auction_duration_ns=MINUTE)
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.do(NewCross(1, 7, SHARE, 100, px(11), CrossSide(11, 1), CrossSide(12, 2)))
+    assert not floor.items(Trade)
+    assert len(floor.items(OrderAdded)) == 2
+    floor.do(AdvanceTime(), after=MINUTE)
+    assert [(t.buyer, t.seller, t.size) for t in floor.items(Trade)] == [(11, 12, 100)]
+    floor.check_feed()
+
+
+def test_a_market_order_is_protected_by_the_bands_too():
+    floor = Floor(share(previous_close=10 * 10**8, protection_offset=px(5)))
+    floor.do(band(HARD, 9, 10.505))
+    floor.order(SELL, 1, 10.40)
+    floor.order(BUY, 5, ord_type=OrdType.MARKET, session=2)
+    assert floor.book(BUY) == [(px(10.50), 4)]
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (band(HARD, 11, 9), "HARD_LIMIT band of ACME1 has its low limit above"),
+        (SetPriceBand(SHARE), "needs a type, or a reference price"),
+        (SetPriceBand(5, HARD), "security id 5"),
+        (SetQuantityBand(5, 1), "security id 5"),
+        (SetClosingPrice(5, 1, PREVIOUS), "security id 5"),
+    ],
+)
+def test_a_band_that_makes_no_sense_is_refused(command, reason):
+    floor = Floor()
+    with pytest.raises(UsageError, match=reason):
+        floor.do(command)
