@@ -70,15 +70,16 @@ class BoundaryFinder:
             return self.size
         if known > offset:
             known = pcap.HEADER_BYTES
+        tried = False
         for records in _REACHES:
             reach = records * self._longest
             if offset - reach <= known:
                 break
+            tried = True
             boundary = self._nearby(offset - reach, offset)
             if boundary is not None:
                 return boundary
-        else:
-            self.walked += 1
+        self.walked += tried
         return self._walk(known, offset)
 
     def time_at(self, boundary: int) -> int | None:
@@ -106,16 +107,29 @@ class BoundaryFinder:
             np.zeros(end + 1, np.uint8),
             found,
         )
-        first = int(found[0])
         if count == 1:
-            return begin + first
-        if (
-            count == 2
-            and int(found[1]) == first + _SHADOW
-            and self._in_time(buffer, first)
-            and not self._in_time(buffer, first + _SHADOW)
-        ):
-            return begin + first
+            return begin + int(found[0])
+        if count == 2:
+            low, high = int(found[0]), int(found[1])
+            shadowed = self._shadowed(buffer, low, high)
+            if shadowed is not None:
+                return begin + shadowed
+        return None
+
+    def _shadowed(self, buffer: NDArray[np.uint8], low: int, high: int) -> int | None:
+        """Which of two chains is the true one, if the other is its shadow."""
+        true, shadow = low, high
+        if high + _RECORD > len(buffer):
+            return None  # nothing left to compare
+        if high != low + _SHADOW:
+            # The wanted position may lie between a boundary and its shadow: then the shadow of
+            # that one is met first, and its next step ends behind the next true boundary.
+            captured = int(self._header.record.unpack_from(buffer.data, low)[2])
+            if low + _RECORD + captured != high + _SHADOW:
+                return None
+            true, shadow = high, low
+        if self._in_time(buffer, true) and not self._in_time(buffer, shadow):
+            return true
         return None
 
     def _in_time(self, buffer: NDArray[np.uint8], at: int) -> bool:
