@@ -1,0 +1,165 @@
+"""The audit of sequence numbers: which packets of each line are missing, double or late.
+
+Every line and channel counts for itself, version by version. Heartbeats have no number. A version
+that follows another begins with 1; the first one may have been joined midway.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.umdf.bulk import Walked
+from pregao.umdf.streams import SEQUENCE_RESET
+from pregao.umdf.survey import _kernels
+
+MOST_RUNS = 1 << 17
+MOST_GAPS = 1 << 18
+
+_FIRST_ROOM = 256
+
+
+class Run(NamedTuple):
+    """The packets of one sequence version on one line and channel."""
+
+    line: int
+    channel: int
+    sequence_version: int
+    first: int
+    last: int
+    packets: int
+    missing: int
+    """Numbers between first and last that never came."""
+    gaps: int
+    duplicates: int
+    late: int
+    """Packets that came after a higher number, and were not there before."""
+    ended: bool
+    """Was the SequenceReset seen that ends it?"""
+    turns: int
+    """How many times the version was in use: more than once if it came round again."""
+    began_ns: int
+
+    @property
+    def whole(self) -> bool:
+        """Is nothing missing, from 1 to the SequenceReset?"""
+        return self.first == 1 and self.ended and not self.missing
+
+
+class Gap(NamedTuple):
+    """Numbers that never came, and when the packet behind them was captured."""
+
+    line: int
+    channel: int
+    sequence_version: int
+    first: int
+    last: int
+    time_ns: int
+
+
+class SequenceAudit:
+    """Follows the sequence numbers of packets, in memory that has a limit.
+
+    A packet later than 4,096 open gaps counts as a duplicate. What goes beyond ``most_runs``
+    versions is counted as ``untracked``; beyond ``most_gaps`` open gaps only their size is kept.
+    """
+
+    def __init__(self, most_runs: int = MOST_RUNS, most_gaps: int = MOST_GAPS) -> None:
+        self._most_runs = most_runs
+        self._most_gaps = most_gaps
+        self._slots = np.full(4 * _FIRST_ROOM, -1, np.int32)
+        self._runs = np.empty((min(_FIRST_ROOM, most_runs), _kernels.RUN_COLUMNS), np.int64)
+        self._gaps = np.empty((min(_FIRST_ROOM, most_gaps), 4), np.int64)
+        self._state = np.zeros(_kernels.AUDIT_STATE, np.int64)
+        self._state[_kernels.FREE_GAP] = -1
+
+    @property
+    def untracked(self) -> int:
+        """Packets whose version found no room."""
+        return int(self._state[_kernels.UNTRACKED])
+
+    def add(
+        self, lines: npt.NDArray[np.int32], times: npt.NDArray[np.int64], walked: Walked
+    ) -> None:
+        """Take in packets, in the order they were captured."""
+        resets = np.zeros(len(lines), np.bool_)
+        resets[walked.packet[(walked.kind >> 16 & 0xFFFF) == SEQUENCE_RESET]] = True
+        # In steps, so that the tables have grown before they could be full.
+        step = 1 << 14
+        for start in range(0, len(lines), step):
+            part = slice(start, start + step)
+            self._make_room(min(step, len(lines) - start))
+            _kernels.follow_sequences(
+                lines[part], walked.channel[part], walked.sequence_version[part],
+                walked.sequence_number[part], walked.message_count[part], resets[part],
+                times[part], self._slots, self._runs, self._gaps, self._state,
+            )  # fmt: skip
+
+    def _make_room(self, packets: int) -> None:
+        """Grow the tables, within their limits, by what these packets can bring at most."""
+        used = int(self._state[_kernels.RUNS_USED])
+        if used + 2 * packets > len(self._runs) and len(self._runs) < self._most_runs:
+            room = min(2 * len(self._runs) + 2 * packets, self._most_runs)
+            self._runs = _longer(self._runs, room)
+            self._slots = np.full(1 << (4 * room).bit_length(), -1, np.int32)
+            _kernels.fill_run_slots(self._slots, self._runs, used)
+        used = int(self._state[_kernels.GAPS_USED])
+        if used + packets > len(self._gaps) and len(self._gaps) < self._most_gaps:
+            self._gaps = _longer(self._gaps, min(2 * len(self._gaps) + packets, self._most_gaps))
+
+    def runs(self) -> list[Run]:
+        """The runs, in the order they began."""
+        rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
+        found = [row for row in rows if not row[_kernels.RUN_KEY] & _kernels.TRACK]
+        return [
+            Run(
+                *_key(row),
+                first=row[_kernels.RUN_FIRST],
+                last=row[_kernels.RUN_NEXT] - 1,
+                packets=row[_kernels.RUN_PACKETS],
+                missing=row[_kernels.RUN_MISSING],
+                gaps=row[_kernels.RUN_GAPS],
+                duplicates=row[_kernels.RUN_DUPLICATES],
+                late=row[_kernels.RUN_LATE],
+                ended=row[_kernels.RUN_ENDED] > 0,
+                turns=row[_kernels.RUN_TURNS],
+                began_ns=row[_kernels.RUN_BEGAN],
+            )
+            for row in found
+        ]
+
+    def heartbeats(self) -> dict[tuple[int, int], int]:
+        """How many packets without a number each line and channel had."""
+        rows = self._runs[: self._state[_kernels.RUNS_USED]].tolist()
+        return {
+            _key(row)[:2]: row[_kernels.TRACK_HEARTBEATS]
+            for row in rows
+            if row[_kernels.RUN_KEY] & _kernels.TRACK
+        }
+
+    def gaps(self, most: int = 20) -> list[Gap]:
+        """The earliest gaps that are still open."""
+        found: list[Gap] = []
+        for row in self._runs[: self._state[_kernels.RUNS_USED]].tolist():
+            if row[_kernels.RUN_KEY] & _kernels.TRACK or not row[_kernels.RUN_MISSING]:
+                continue
+            at = row[_kernels.RUN_HEAD]
+            while at >= 0:
+                start, end, after, time = self._gaps[at].tolist()
+                found.append(Gap(*_key(row), first=start, last=end, time_ns=time))
+                at = after
+        return sorted(found, key=lambda gap: (gap.time_ns, gap.line, gap.first))[:most]
+
+
+def _key(row: list[int]) -> tuple[int, int, int]:
+    """The line, channel and version of a row."""
+    key = row[_kernels.RUN_KEY]
+    return key >> 25, key >> 17 & 0xFF, key & 0xFFFF
+
+
+def _longer(table: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    longer = np.empty((rows, table.shape[1]), np.int64)
+    longer[: len(table)] = table
+    return longer

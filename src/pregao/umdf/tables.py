@@ -1,0 +1,227 @@
+"""The table of a template: its columns over all schema versions that its messages came in.
+
+The columns are those of the newest version, then what only older ones have. A field that an older
+version had with another type stands in a column of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from pregao.sbe.arrow import column_type, data_type
+from pregao.sbe.model import Block, Message, Schema
+from pregao.sbe.names import snake_case
+from pregao.sbe.values import Kind, Reading, readings
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: the field's own name, the column's name, its type, what it is made of."""
+
+    name: str
+    column: str
+    type: Any
+    reading: Reading | None = None
+    """None of a group and of variable-length data."""
+    children: tuple[Column, ...] = ()
+    """The members of a record, the fields of a group's entries."""
+    repeats: bool = False
+    """Is it a group?"""
+    names: tuple[str, ...] = ()
+    """The names of an enumeration's values."""
+
+    @property
+    def named(self) -> bool:
+        """Is it an enumeration?"""
+        return self.reading is not None and self.reading.kind is Kind.ENUM
+
+
+def columns_of(block: Block) -> tuple[Column, ...]:
+    """The columns of a message or group, in order."""
+    found = [_of_reading(reading) for reading in readings(block)]
+    for group in block.groups:
+        children = columns_of(group)
+        name = snake_case(group.name)
+        found.append(Column(group.name, name, _list_of(children), None, children, repeats=True))
+    for data in block.data:
+        found.append(Column(data.name, snake_case(data.name), data_type(data)))
+    return tuple(found)
+
+
+def _of_reading(reading: Reading) -> Column:
+    children = tuple(_of_reading(member) for member in reading.members)
+    members = () if reading.enum is None else reading.enum.members
+    names = tuple(member.name for member in members)
+    return Column(
+        reading.name, reading.column, column_type(reading), reading, children, names=names
+    )
+
+
+def _struct_of(children: Iterable[Column]) -> Any:
+    return pa.struct([pa.field(child.column, child.type) for child in children])
+
+
+def _list_of(children: Iterable[Column]) -> Any:
+    return pa.list_(pa.field("item", _struct_of(children), nullable=False))
+
+
+def _merged(newer: Column, older: Column, suffix: str) -> Column | None:
+    """One column for both, or None if their values do not go together."""
+    if newer.repeats != older.repeats or bool(newer.children) != bool(older.children):
+        return None
+    if newer.children:
+        children = merged_columns(newer.children, older.children, suffix)
+        kind = _list_of(children) if newer.repeats else _struct_of(children)
+        return replace(newer, type=kind, children=children)
+    if newer.named and older.named:
+        wide = max(newer.type, older.type, key=lambda kind: int(kind.index_type.bit_width))
+        more = tuple(name for name in older.names if name not in newer.names)
+        return replace(newer, type=wide, names=newer.names + more)
+    if newer.type == older.type:
+        return newer
+    if pa.types.is_integer(newer.type) and pa.types.is_integer(older.type):
+        wide = max(newer.type, older.type, key=lambda kind: int(kind.bit_width))
+        return replace(newer, type=wide)
+    return None
+
+
+def merged_columns(
+    newer: tuple[Column, ...], older: tuple[Column, ...], suffix: str
+) -> tuple[Column, ...]:
+    """The columns of both; an older one whose type does not go with the newer gets the suffix."""
+    result = {column.column: column for column in newer}
+    for column in older:
+        known = result.get(column.column)
+        both = column if known is None else _merged(known, column, suffix)
+        if both is None:
+            both = _renamed(column, suffix)
+        result[both.column] = both
+    return tuple(result.values())
+
+
+def _renamed(column: Column, suffix: str) -> Column:
+    return replace(column, name=f"{column.name}_{suffix}", column=f"{column.column}_{suffix}")
+
+
+class TemplateTable:
+    """The columns of a template's messages of several versions, and how each fits into them.
+
+    The dictionaries of enumerations only ever grow, so that files can be written batch by batch.
+    """
+
+    def __init__(self, versions: Iterable[tuple[Schema, Message]]) -> None:
+        ordered = sorted(versions, key=lambda pair: pair[0].version, reverse=True)
+        self.name = ordered[0][1].name
+        self.template_id = ordered[0][1].id
+        self.columns: tuple[Column, ...] = ()
+        for schema, message in ordered:
+            own = columns_of(message)
+            self.columns = merged_columns(self.columns, own, _suffix(schema))
+        names: dict[str, _Names] = {}
+        # By identity: two versions may state the same template alike.
+        self._fits = {
+            id(message): _fitters(columns_of(message), self.columns, _suffix(schema), "", names)
+            for schema, message in ordered
+        }
+        self._messages = [message for _, message in ordered]
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema of the table."""
+        return pa.schema([pa.field(column.column, column.type) for column in self.columns])
+
+    def fit(self, message: Message, batch: Any, count: int) -> list[Any]:
+        """The arrays of the table's columns for a batch of messages of one version."""
+        return [
+            pa.nulls(count, column.type) if place is None else fit(batch.column(place))
+            for column, (place, fit) in zip(self.columns, self._fits[id(message)], strict=True)
+        ]
+
+
+def _suffix(schema: Schema) -> str:
+    return f"v{schema.version}"
+
+
+_Fit = Callable[[Any], Any]
+
+
+def _fitters(
+    sources: tuple[Column, ...],
+    targets: tuple[Column, ...],
+    suffix: str,
+    path: str,
+    names: dict[str, _Names],
+) -> list[tuple[int | None, _Fit]]:
+    """For each target, which source goes there, and what makes its arrays fit."""
+    by_column = {target.column: target for target in targets}
+    places: dict[str, int] = {}
+    for place, source in enumerate(sources):
+        target = by_column[source.column]
+        fits = _merged(target, source, suffix) == target
+        places[source.column if fits else f"{source.column}_{suffix}"] = place
+    result: list[tuple[int | None, _Fit]] = []
+    for target in targets:
+        found = places.get(target.column)
+        if found is None:
+            result.append((None, _same))
+        else:
+            inner = f"{path}.{target.column}"
+            result.append((found, _fitter(sources[found], target, suffix, inner, names)))
+    return result
+
+
+def _fitter(
+    source: Column, target: Column, suffix: str, path: str, names: dict[str, _Names]
+) -> _Fit:
+    """What makes an array of one version's column an array of the table's column."""
+    if target.named:
+        return names.setdefault(path, _Names(target)).indexed
+    if not target.children:
+        return _same if source.type == target.type else lambda array: array.cast(target.type)
+    parts = _fitters(source.children, target.children, suffix, path, names)
+    fields = [pa.field(child.column, child.type) for child in target.children]
+
+    def struct(array: Any) -> Any:
+        members = [
+            pa.nulls(len(array), child.type) if place is None else fit(array.field(place))
+            for child, (place, fit) in zip(target.children, parts, strict=True)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(members, fields=fields, mask=mask)
+
+    if not target.repeats:
+        return struct
+    return lambda array: pa.ListArray.from_arrays(
+        array.offsets, struct(array.values), type=target.type
+    )
+
+
+def _same(array: Any) -> Any:
+    return array
+
+
+class _Names:
+    """The dictionary of one column: the names known, then unknown numbers as they appear."""
+
+    def __init__(self, column: Column) -> None:
+        self._type = column.type
+        self._places = {name: place for place, name in enumerate(dict.fromkeys(column.names))}
+        self._dictionary = pa.array(list(self._places), pa.string())
+
+    def indexed(self, array: Any) -> Any:
+        """The same values with this dictionary."""
+        if array.type == self._type and array.dictionary.equals(self._dictionary):
+            return array
+        before = len(self._places)
+        places = [
+            self._places.setdefault(name, len(self._places))
+            for name in array.dictionary.to_pylist()
+        ]
+        if len(self._places) > before:
+            self._dictionary = pa.array(list(self._places), pa.string())
+        indexes = pa.array(places, self._type.index_type).take(array.indices)
+        return pa.DictionaryArray.from_arrays(indexes, self._dictionary)

@@ -1,0 +1,175 @@
+"""Tables of a template over versions, and key columns, held against the message codec."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.sbe.arrow import block_schema
+from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.columns import ColumnDecoder
+from pregao.sbe.xml import schema_from_bytes
+from pregao.schemas import bundled, bundled_versions
+from pregao.umdf.bulk import walk
+from pregao.umdf.keys import KEY_SCHEMA, key_columns
+from pregao.umdf.tables import TemplateTable
+from tests.sbe.support import TYPES, compare_with_codec, plausible_body, shown
+from tests.umdf.survey_support import HEARTBEAT, ORDER, block_of, payload
+
+VERSIONS = [version.number for version in bundled_versions("umdf")]
+# Without the pseudo message 0, and 1, which has no fields.
+TEMPLATES = sorted({m.id for v in VERSIONS for m in bundled("umdf", v).messages} - {0, 1})
+
+
+def decoded(schema, message, bodies):
+    """The batch of the bodies that can be decoded, and the codec's values of those."""
+    codec = SchemaCodec(schema).codec(message.id)
+    joined = b"".join(bodies)
+    lengths = np.array([len(body) for body in bodies], np.int64)
+    ends = np.cumsum(lengths)
+    buffer = np.frombuffer(joined + bytes(64), np.uint8)
+    blocks = np.full(len(bodies), message.block_length, np.int64)
+    columns = ColumnDecoder(schema, message, schema.version).decode(
+        buffer, ends - lengths, blocks, ends
+    )
+    kept = range(len(bodies)) if columns.kept is None else columns.kept.tolist()
+    values = [
+        codec.decode_body(
+            joined, int(ends[n] - lengths[n]), message.block_length, schema.version, int(ends[n])
+        ).values
+        for n in kept
+    ]
+    return columns.batch, values
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_rows_of_every_version_stand_in_one_table(template):
+    rng = random.Random(template)
+    present = [v for v in VERSIONS if template in bundled("umdf", v).by_id]
+    versions = [(bundled("umdf", v), bundled("umdf", v).by_id[template]) for v in present]
+    table = TemplateTable(versions)
+    columns = [field.name for field in table.schema]
+    newest = [field.name for field in block_schema(versions[-1][1])]
+    assert columns[: len(newest)] == newest
+    for schema, message in versions:
+        bodies = [plausible_body(rng, message, wild=0.1) for _ in range(20)]
+        batch, values = decoded(schema, message, bodies)
+        arrays = table.fit(message, batch, len(values))
+        fitted = pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+        fitted.validate(full=True)
+        own = set(block_schema(message).names)
+        for row, expected in zip(fitted.to_pylist(), values, strict=True):
+            assert _lean({n: v for n, v in row.items() if n in own}) == _lean(
+                shown(message, expected)
+            )
+            assert all(row[name] is None for name in columns if name not in own)
+
+
+def _lean(value):
+    """Values without the columns that a version does not have."""
+    if isinstance(value, dict):
+        return {name: _lean(inner) for name, inner in value.items() if inner is not None}
+    return [_lean(inner) for inner in value] if isinstance(value, list) else value
+
+
+def test_dictionaries_only_grow():
+    schema = bundled("umdf", 16)
+    message = schema.by_id[50]
+    table = TemplateTable([(schema, message)])
+    body = bytearray(ORDER[8:])
+    before, _ = decoded(schema, message, [bytes(body)])
+    body[9] = 200  # mDUpdateAction
+    unknown, _ = decoded(schema, message, [bytes(body)])
+    place = table.schema.get_field_index("md_update_action")
+    first, second, third = (table.fit(message, b, 1)[place] for b in (before, unknown, before))
+    assert (first.to_pylist(), second.to_pylist(), third.to_pylist()) == (["NEW"], ["200"], ["NEW"])
+    names = second.dictionary.to_pylist()
+    assert names[:-1] == first.dictionary.to_pylist()
+    assert third.dictionary.equals(second.dictionary)
+
+
+def old_and_new(old, new, *, group=False):
+    """The same message in two versions whose field ``f`` differs in type."""
+    schemas = []
+    for version, kind in ((1, old), (2, new)):
+        field = f'<field name="f" id="1" type="{kind}"/>'
+        if group:
+            field = f'<group name="g" id="9" dimensionType="groupSizeEncoding">{field}</group>'
+        xml = (
+            '<sbe:messageSchema xmlns:sbe="http://fixprotocol.io/2016/sbe" package="p" id="9" '
+            f'version="{version}" byteOrder="littleEndian"><types>{TYPES.format(n="uint8")}'
+            f'</types><sbe:message name="M" id="1">{field}</sbe:message></sbe:messageSchema>'
+        )
+        schema = schema_from_bytes(xml.encode(), "test.xml")
+        schemas.append((schema, schema.by_id[1]))
+    return schemas
+
+
+@pytest.mark.parametrize("group", [False, True])
+@pytest.mark.parametrize(
+    ("old", "new", "apart"),
+    [
+        ("int32", "int64", False),
+        ("int64", "Decimal4", True),
+        ("Decimal4", "Decimal8Required", True),
+    ],
+)
+def test_a_field_of_another_type_in_an_older_version(old, new, apart, group):
+    versions = old_and_new(old, new, group=group)
+    table = TemplateTable(versions)
+    kind = table.schema.field(0).type.value_type if group else table.schema
+    names = [field.name for field in kind]
+    assert names == (["f", "f_v1"] if apart else ["f"])
+    for schema, message in versions:
+        size = message.groups[0].block_length if group else message.block_length
+        value = (5).to_bytes(size, "little")
+        body = size.to_bytes(2, "little") + b"\1" + value if group else value
+        batch, _ = decoded(schema, message, [body])
+        fitted = pa.RecordBatch.from_arrays(table.fit(message, batch, 1), schema=table.schema)
+        fitted.validate(full=True)
+        (row,) = fitted.to_pylist()
+        row = row["g"][0] if group else row
+        shown_in = "f_v1" if apart and schema.version == 1 else "f"
+        assert row.pop(shown_in) is not None
+        assert not any(row.values())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32))
+def test_key_columns_are_those_of_the_packets(seed):
+    rng = random.Random(seed)
+    payloads, expected = [], []
+    for packet in range(rng.randrange(1, 10)):
+        number, version, channel = rng.choice([0, 1, 2**32 - 1]), rng.randrange(9), rng.randrange(9)
+        messages = rng.choices([ORDER, HEARTBEAT], k=rng.randrange(1, 4))
+        payloads.append(payload(number, messages, channel=channel, version=version, sent=packet))
+        time = rng.choice([0, 5, 10**18])
+        for index in range(len(messages)):
+            key = (channel, "snapshot", version, number or None, index, time or None, packet)
+            expected.append((*key, time))
+    times = [0] * len(payloads)
+    for row in expected:
+        times[row[6]] = row[7]
+    block = block_of(payloads, times=times)
+    walked = walk(block.buffer, block.offset, block.length)
+    rows = np.array(rng.sample(range(len(walked)), k=rng.randrange(len(walked) + 1)), np.int64)
+    streams = np.ones(len(block), np.int8)
+    batch = pa.RecordBatch.from_arrays(
+        key_columns(walked, rows, block.time_ns, streams), schema=KEY_SCHEMA
+    )
+    batch.validate(full=True)
+    assert [tuple(row.values()) for row in batch.to_pylist()] == [
+        expected[row][:7] for row in rows.tolist()
+    ]
+
+
+def test_the_agreement_of_columns_and_codec_is_what_these_tests_stand_on():
+    schema = bundled("umdf", 16)
+    rng = random.Random(3)
+    message = schema.by_id[12]
+    compare_with_codec(
+        schema, message, 16, [plausible_body(rng, message, wild=0) for _ in range(5)]
+    )
