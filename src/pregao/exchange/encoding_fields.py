@@ -1,0 +1,127 @@
+"""From the attributes of an event to the fields of a message, as far as its version has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from pregao.errors import SchemaError
+from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.values import Kind, Reading, readings
+
+FLAGS = "matchEventIndicator"
+RPT_SEQ = "rptSeq"
+
+Write = Callable[[Any, int, int | None], bytes]
+"""Writes an event with these flags and this ``rptSeq`` (None in snapshots)."""
+_Convert = Callable[[Any], Any]
+
+
+class Column(NamedTuple):
+    """An attribute of an event and the field that carries it.
+
+    ``fields`` are names in order of preference: the first that the version has is written; if it
+    has none of them the attribute is left out. ``scale`` is the number of decimals of a fixed-point
+    attribute. ``convert`` makes the number on the wire where the attribute is not it already.
+    """
+
+    fields: tuple[str, ...]
+    attribute: str
+    scale: int | None = None
+    convert: _Convert | None = None
+
+
+def template(schema: SchemaCodec, *names: str) -> MessageCodec | None:
+    """The codec of the first of these messages that the version has."""
+    for name in names:
+        message = schema.schema.by_name.get(name)
+        if message is not None:
+            return schema.codec(message.id)
+    return None
+
+
+def known_fields(codec: MessageCodec) -> dict[str, Reading]:
+    """The fields of a message's block by name."""
+    return {reading.name: reading for reading in readings(codec.message)}
+
+
+def enum_number(reading: Reading, name: str) -> int:
+    """The number of a named value of an enumeration."""
+    members = () if reading.enum is None else reading.enum.members
+    for member in members:
+        if member.name == name:
+            return member.value
+    raise SchemaError(f"{reading.name} has no value named {name} in this version")
+
+
+def rescale(mantissa: int, scale: int, wanted: int) -> int:
+    """A fixed-point number with another count of decimals, rounded half away from zero."""
+    unit = int(10 ** abs(wanted - scale))
+    if wanted >= scale:
+        return mantissa * unit
+    rounded = (2 * abs(mantissa) + unit) // (2 * unit)
+    return rounded if mantissa >= 0 else -rounded
+
+
+def column_writer(codec: MessageCodec, columns: Sequence[Column]) -> Write:
+    """A writer of a message from the attributes of an event."""
+    known = known_fields(codec)
+    names: list[str] = []
+    attributes: list[str] = []
+    converts: list[tuple[int, _Convert]] = []
+    for column in columns:
+        name = next((field for field in column.fields if field in known), None)
+        if name is None:
+            continue
+        convert = _conversion(column, known[name])
+        if convert is not None:
+            converts.append((len(names), convert))
+        names.append(name)
+        attributes.append(column.attribute)
+    get = _getter(attributes)
+    values = get if not converts else _converting(get, converts)
+    leading = [name for name in (FLAGS, RPT_SEQ) if name in known]
+    pack = codec.packer(*leading, *names)
+    if leading == [FLAGS, RPT_SEQ]:
+        return lambda item, flags, rpt_seq: pack(flags, rpt_seq, *values(item))
+    if leading == [FLAGS]:
+        return lambda item, flags, _rpt_seq: pack(flags, *values(item))
+    if leading == [RPT_SEQ]:
+        return lambda item, _flags, rpt_seq: pack(rpt_seq, *values(item))
+    return lambda item, _flags, _rpt_seq: pack(*values(item))
+
+
+def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    if len(attributes) == 1:
+        (attribute,) = attributes
+        return lambda item: (getattr(item, attribute),)
+    return attrgetter(*attributes)
+
+
+def _converting(
+    get: Callable[[Any], tuple[Any, ...]], converts: Sequence[tuple[int, _Convert]]
+) -> Callable[[Any], list[Any]]:
+    def values(item: Any) -> list[Any]:
+        found = list(get(item))
+        for place, convert in converts:
+            found[place] = convert(found[place])
+        return found
+
+    return values
+
+
+def _conversion(column: Column, reading: Reading) -> _Convert | None:
+    if column.convert is not None:
+        return column.convert
+    if reading.kind is Kind.TEXT:
+        return _to_bytes
+    scale = column.scale
+    if scale is not None and reading.kind is Kind.DECIMAL and reading.scale != scale:
+        wanted = reading.scale
+        return lambda value: None if value is None else rescale(value, scale, wanted)
+    return None
+
+
+def _to_bytes(text: str | None) -> bytes | None:
+    return None if text is None else text.encode("ascii")
