@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.exchange.commands import RejoinGroup, SetClosingPrice, SetGroupPhase, SetSecurityStatus
+from pregao.exchange.commands import (
+    AdjustLastTrade,
+    EnterTrade,
+    RejoinGroup,
+    SetClosingPrice,
+    SetGroupPhase,
+    SetPriceBand,
+    SetSecurityStatus,
+)
 from pregao.exchange.events import (
     AuctionImbalance,
     ExecutionStatistics,
@@ -373,3 +381,21 @@ def test_theoretical_price_leaves_the_depth_of_the_book_alone():
     floor.order(SELL, 3, 3.98)
     assert floor.items(TheoreticalOpeningPrice)[0].size == 2
     assert Watched.touched <= 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        SetClosingPrice(SHARE, 12 * 10**8, PREVIOUS),
+        SetPriceBand(SHARE, reference8=12 * 10**8),
+        AdjustLastTrade(SHARE, px(12), 5),
+        EnterTrade(SHARE, px(12), 5),
+    ],
+)
+def test_theoretical_price_follows_the_reference_it_is_drawn_to(command):
+    floor = Floor(share(previous_close=10 * 10**8), phase=RESERVED)
+    floor.order(BUY, 10, 13)
+    floor.order(SELL, 10, 9)
+    assert floor.items(TheoreticalOpeningPrice)[0].price == px(10)
+    floor.do(command)
+    assert floor.items(TheoreticalOpeningPrice)[0].price == px(12)

@@ -261,4 +261,4 @@ class AnyMarket(RuleBasedStateMachine):
 
 
 TestAnyMarket = AnyMarket.TestCase
-TestAnyMarket.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyMarket.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)

@@ -250,6 +250,7 @@ def test_a_new_day_starts_numbers_and_figures_afresh_and_tells_the_close():
         (SetGroupPhase("XX", TradingStatus.UNKNOWN_OR_INVALID), "not a state that can be set"),
         (SetSecurityStatus(5, OPEN), "security id 5"),
         (SetSecurityStatus(SHARE, TradingStatus.UNKNOWN_OR_INVALID), "not a state"),
+        (SetSecurityStatus(SHARE, RESERVED, open_time_ns=5), "does not lie in the future"),
         (RejoinGroup(SHARE), "already follows"),
         (StartDay(date(2026, 5, 20)), "lies before"),
     ],
@@ -261,3 +262,16 @@ def test_mistakes_of_market_operations_are_told_and_change_nothing(command, reas
         floor.do(command)
     assert floor.engine.book(SHARE) == before
     assert floor.engine.trade_date == DAY
+
+
+def test_what_came_due_is_not_lost_when_a_command_is_refused():
+    floor = Floor()
+    end = floor.now + 1_000
+    floor.do(SetSecurityStatus(SHARE, RESERVED, open_time_ns=end))
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 10, 10, session=2)
+    with pytest.raises(UsageError, match="already follows"):
+        floor.do(RejoinGroup(SHARE), after=5_000)
+    floor.do(AdvanceTime())
+    assert [(t.size, t.transact_time_ns) for t in floor.items(Trade)] == [(10, end)]
+    floor.check_feed()

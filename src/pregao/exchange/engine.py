@@ -78,6 +78,7 @@ class Engine:
             trade_date, track_positions, auction_duration_ns, trade_memory, first_order_id
         )
         self._now_ns = 0
+        self._untold: Outcome | None = None
         for instrument in instruments:
             if instrument.security_id in self._market.listings:
                 raise UsageError(f"two instruments have the security id {instrument.security_id}")
@@ -87,8 +88,9 @@ class Engine:
         """Carry out a command at a time, which never goes back, and tell what came of it.
 
         What came due in the meantime happens first, at its own time. A command of market
-        operations that makes no sense is a ``UsageError`` and changes nothing; a request of a
-        member that cannot be met is a reject among the reports.
+        operations that makes no sense is a ``UsageError`` and changes nothing (what came due
+        is then told with the next outcome); a request of a member that cannot be met is a
+        reject among the reports.
         """
         market = self._market
         if now_ns < self._now_ns:
@@ -97,12 +99,17 @@ class Engine:
         if handler is None:
             raise UsageError(f"{type(command).__name__} is not a command of the market")
         self._now_ns = now_ns
-        outcome = Outcome([], [])
+        outcome = self._untold or Outcome([], [])
+        self._untold = None
         market.units, market.reports = outcome
         due = market.next_due_ns
         if due is not None and due <= now_ns:
             phases.run_due(market, now_ns)
-        handler(market, command, now_ns)
+        try:
+            handler(market, command, now_ns)
+        except UsageError:
+            self._untold = outcome
+            raise
         return outcome
 
     @property

@@ -13,8 +13,10 @@ from pregao.exchange.commands import (
     SetQuantityBand,
     SetSettlementPrice,
 )
+from pregao.exchange.entry import refresh_auction
 from pregao.exchange.events import (
     ClosingPrice,
+    MarketItem,
     News,
     OpenInterest,
     PriceBand,
@@ -43,8 +45,8 @@ def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> 
     listing.shown[(ClosingPrice, command.flag)] = closing
     if command.flag == OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY:
         listing.previous_close8 = command.price8
-        refresh(listing)
     market.tell([closing], event=False)
+    _reference_moved(market, listing, now_ns)
 
 
 def set_settlement_price(market: Market, command: SetSettlementPrice, now_ns: int) -> None:
@@ -114,10 +116,18 @@ def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_
             f"a band of {listing.instrument.symbol} needs a type, or a reference price"
         )
     listing.reference8 = command.reference8
-    refresh(listing)
     band = PriceBand(listing.security_id, None, None, None, None, None, command.reference8, now_ns)
     listing.shown[(PriceBand, None)] = band
     market.tell([band], event=False)
+    _reference_moved(market, listing, now_ns)
+
+
+def _reference_moved(market: Market, listing: Listing, now_ns: int) -> None:
+    """What bands and a theoretical price are measured from has changed."""
+    refresh(listing)
+    items: list[MarketItem] = []
+    refresh_auction(market, listing, items, now_ns)
+    market.tell(items)
 
 
 def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> None:
@@ -149,8 +159,8 @@ def adjust_last_trade(market: Market, command: AdjustLastTrade, now_ns: int) -> 
     )
     listing.last_trade = last
     listing.statistics.last = command.price
-    refresh(listing)
     market.tell([last_trade_price(last)], event=False)
+    _reference_moved(market, listing, now_ns)
 
 
 def publish_news(market: Market, command: PublishNews, now_ns: int) -> None:

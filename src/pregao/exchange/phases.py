@@ -92,6 +92,10 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
     """Give an instrument a state of its own."""
     listing = market.listing(command.security_id)
     _check_state(command.status)
+    if command.open_time_ns is not None and command.open_time_ns <= now_ns:
+        raise UsageError(
+            f"the end of the auction of {listing.instrument.symbol} does not lie in the future"
+        )
     _detach(market, listing, command.status, command.open_time_ns, now_ns)
     event = TradingEvent.SECURITY_STATUS_CHANGE
     if command.new_session:

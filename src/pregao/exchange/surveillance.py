@@ -89,6 +89,8 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     ]
     opening_and_range(market, listing, items, now_ns)
     items.append(execution_statistics(market, listing, now_ns))
+    # The last price is what a theoretical price is drawn to.
+    refresh_auction(market, listing, items, now_ns)
     market.tell(items)
     for party, side, contra in (
         (record.buyer, Side.BUY, trade.seller),
@@ -219,6 +221,8 @@ def _tell_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int)
     items: list[MarketItem] = [trade]
     opening_and_range(market, listing, items, now_ns)
     items.append(execution_statistics(market, listing, now_ns))
+    # The last price is what a theoretical price is drawn to.
+    refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
