@@ -52,8 +52,7 @@ def one_by_one(content: bytes, **options: Any) -> Outcome:
     error = None
     try:
         for item in items:
-            flow = (item.src, item.src_port, item.dst, item.dst_port)
-            found.append((item.time_ns, flow, item.payload, item.number, item.position))
+            found.append((item.time_ns, item.flow, item.payload, item.number, item.position))
     except CaptureError as raised:
         error = str(raised)
     return found, items.statistics, reader.truncated_tail, error
@@ -67,7 +66,7 @@ def in_bulk(content: bytes, **options: Any) -> Outcome:
         for block in reader:
             assert len(block) > 0
             for index in range(len(block)):
-                flow = tuple(reader.flows[block.flow[index]])
+                flow = reader.flows[block.flow[index]]
                 found.append(
                     (
                         int(block.time_ns[index]),
@@ -306,3 +305,11 @@ def test_a_raw_frame_shorter_than_its_headers_is_no_datagram():
     content = pcap_header(RAW) + pcap_record(0, 0, b"\x45")
     assert in_bulk(content) == one_by_one(content)
     assert in_bulk(content)[1].malformed.total() == 1
+
+
+def test_the_link_types_are_those_of_the_file_or_of_the_last_section():
+    assert read_blocks(io.BytesIO(pcap_header(RAW))).link_types == [RAW]
+    reader = read_blocks(io.BytesIO(section() + interface(9) + section() + interface(1)))
+    assert reader.link_types == []
+    assert list(reader) == []
+    assert reader.link_types == [1]

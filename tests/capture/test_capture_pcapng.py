@@ -6,6 +6,7 @@ import contextlib
 import io
 import random
 import struct
+import tracemalloc
 from fractions import Fraction
 
 import pytest
@@ -170,8 +171,12 @@ def test_interfaces_are_bounded():
 
 def test_a_huge_claimed_block_costs_no_memory_and_is_a_truncated_tail():
     content = HEAD + struct.pack("<II", 6, 64 << 20) + bytes(20)
+    tracemalloc.start()
     reader = read_packets(io.BytesIO(content))
     assert list(reader) == []
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
     assert reader.truncated_tail == TruncatedTail(len(HEAD), 28)
 
 

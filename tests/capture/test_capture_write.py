@@ -148,6 +148,16 @@ def test_what_is_flushed_can_be_read_while_the_writer_goes_on(tmp_path, ending):
     assert [p.data for p in read_packets(path)] == [b"one", b"two"]
 
 
+def test_a_file_that_was_handed_over_is_flushed_but_not_closed(tmp_path):
+    path = tmp_path / "a.pcap"
+    with path.open("wb") as file:
+        with PcapWriter(file) as writer:
+            writer.write(1, b"one")
+            writer.flush()
+            assert [p.data for p in read_packets(path)] == [b"one"]
+        assert not file.closed
+
+
 def test_a_capture_without_packets_is_a_capture(tmp_path):
     PcapWriter(tmp_path / "a.pcap").close()
     assert list(read_packets(tmp_path / "a.pcap")) == []
@@ -159,6 +169,9 @@ def test_a_capture_without_packets_is_a_capture(tmp_path):
         (lambda: udp_frame("10.0.0.1", 1, "10.0.0.2", 2, bytes(65508)), "at most 65507 bytes"),
         (lambda: tcp_frame("10.0.0.1", 1, "10.0.0.2", 2, bytes(65496)), "at most 65495 bytes"),
         (lambda: udp_frame("fd00::1", 1, "10.0.0.2", 2, b""), "Not an IPv4 address: 'fd00::1'"),
+        (lambda: PcapWriter(io.BytesIO(), 65536), "link_type does not fit 16 bits"),
+        (lambda: PcapWriter(io.BytesIO(), snaplen=-1), "snaplen does not fit 32 bits"),
+        (lambda: udp_frame("10.0.0.1 x", 1, "10.0.0.2", 2, b""), "Not an IPv4 address"),
         (lambda: udp_frame("10.0.1", 1, "10.0.0.2", 2, b""), "Not an IPv4 address: '10.0.1'"),
         (lambda: udp_frame("10.0.0.1", 65536, "10.0.0.2", 2, b""), "port does not fit 16 bits"),
         (lambda: udp_frame("10.0.0.1", 1, "10.0.0.2", -1, b""), "port does not fit 16 bits"),

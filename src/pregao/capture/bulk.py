@@ -143,6 +143,13 @@ class BlockReader:
         """``pcap`` or ``pcapng``."""
         return "pcap" if self._header else "pcapng"
 
+    @property
+    def link_types(self) -> list[int]:
+        """The link types of the file; of a pcapng, those of the section that was read last."""
+        if self._header:
+            return [self._header.link_type]
+        return sorted({interface.link_type for interface in self._parser.interfaces})
+
     def __iter__(self) -> Iterator[PacketBlock]:
         return self._blocks
 
@@ -349,10 +356,7 @@ class BlockReader:
         longer[filled : filled + total] = np.frombuffer(joined, np.uint8)
         lengths = np.array([len(item.payload) for item in odd], np.int32)
         offsets = filled + np.concatenate(([0], np.cumsum(lengths[:-1], dtype=np.int64)))
-        flows = [
-            self._table.index(Flow(item.src, item.src_port, item.dst, item.dst_port))
-            for item in odd
-        ]
+        flows = [self._table.index(item.flow) for item in odd]
         return longer, [
             np.array([item.time_ns for item in odd], np.int64),
             offsets.astype(np.int64),

@@ -61,6 +61,11 @@ class Datagram:
     number: int
     position: int
 
+    @property
+    def flow(self) -> Flow:
+        """Who sends to whom."""
+        return Flow(self.src, self.src_port, self.dst, self.dst_port)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

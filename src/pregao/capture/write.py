@@ -36,17 +36,17 @@ class PcapWriter:
         link_type: int = 1,
         snaplen: int = 65535,
     ) -> None:
-        self.snaplen = snaplen
+        self.snaplen = _fits("snaplen", snaplen, 32)
         self._opened: list[Any] = []
+        fields = (2, 4, 0, 0, snaplen, _fits("link_type", link_type, 16))
+        header = struct.pack("<IHHiIII", _MAGIC_NANOSECONDS, *fields)
         if isinstance(file, str | os.PathLike):
             self.name = str(file)
             self._file: Any = self._open(Path(file))
         else:
             self.name = str(getattr(file, "name", "<stream>"))
             self._file = file
-        self._waiting: list[bytes] = [
-            struct.pack("<IHHiIII", _MAGIC_NANOSECONDS, 2, 4, 0, 0, snaplen, link_type)
-        ]
+        self._waiting = [header]
         self._waiting_bytes = 0
         self._closed = False
 
@@ -80,7 +80,7 @@ class PcapWriter:
         """Make everything written so far visible to whoever reads the file."""
         self._hand_over()
         try:
-            for opened in reversed(self._opened):
+            for opened in reversed(self._opened or [self._file]):
                 opened.flush()
         except OSError as error:
             raise CaptureError(f"{self.name}: cannot be written: {error.strerror}") from error
@@ -265,7 +265,7 @@ def _closing(total: int) -> int:
 
 def _ipv4(text: str) -> bytes:
     try:
-        return socket.inet_aton(text) if text.count(".") == 3 else socket.inet_pton(2, text)
+        return socket.inet_pton(socket.AF_INET, text)
     except OSError as error:
         raise EncodeError(f"Not an IPv4 address: {text!r}.") from error
 
