@@ -142,11 +142,11 @@ class Fragment:
 Item = Datagram | Segment | Cut | Malformed | Other | Fragment
 
 
-class _Unwanted(Exception):  # noqa: N818
+class _UnwantedError(Exception):
     """Neither UDP nor TCP."""
 
 
-class _Short(Exception):  # noqa: N818
+class _ShortError(Exception):
     """The frame's bytes end too early: cut by the snap length, or the frame is wrong."""
 
 
@@ -169,11 +169,11 @@ class Layers:
         try:
             version, at = _network(packet.data, packet.link_type)
             return self._ipv4(packet, at) if version == 4 else self._ipv6(packet, at)
-        except _Unwanted as unwanted:
+        except _UnwantedError as unwanted:
             reason = str(unwanted)
             statistics.other[reason] += 1
             return Other(packet.time_ns, reason, packet.number, packet.position)
-        except _Short as short:
+        except _ShortError as short:
             if packet.original_length > len(packet.data):
                 statistics.cut += 1
                 return Cut(
@@ -192,7 +192,7 @@ class Layers:
     def _ipv4(self, packet: Packet, at: int) -> Item:
         data = packet.data
         if at + 20 > len(data):
-            raise _Short("frame ends inside the IPv4 header")
+            raise _ShortError("frame ends inside the IPv4 header")
         if data[at] >> 4 != 4:
             raise DecodeError("IP version is not 4 in an IPv4 packet")
         header = (data[at] & 15) * 4
@@ -203,10 +203,10 @@ class Layers:
             raise DecodeError("IPv4 total length is shorter than the header")
         protocol = data[at + 9]
         if protocol != _UDP and protocol != _TCP:
-            raise _Unwanted(_protocol_name(protocol))
+            raise _UnwantedError(_protocol_name(protocol))
         end = at + total
         if end > len(data):
-            raise _Short("IPv4 packet runs past the frame")
+            raise _ShortError("IPv4 packet runs past the frame")
         source, destination = data[at + 12 : at + 16], data[at + 16 : at + 20]
         place = (data[at + 6] << 8 | data[at + 7]) & 0x3FFF
         if place:
@@ -224,7 +224,7 @@ class Layers:
     def _ipv6(self, packet: Packet, at: int) -> Item:
         data = packet.data
         if at + 40 > len(data):
-            raise _Short("frame ends inside the IPv6 header")
+            raise _ShortError("frame ends inside the IPv6 header")
         if data[at] >> 4 != 6:
             raise DecodeError("IP version is not 6 in an IPv6 packet")
         end = at + 40 + (data[at + 4] << 8 | data[at + 5])
@@ -234,12 +234,12 @@ class Layers:
             if at + 8 > end:
                 raise DecodeError("IPv6 extension header runs past the packet")
             if at + 8 > len(data):
-                raise _Short("frame ends inside an IPv6 extension header")
+                raise _ShortError("frame ends inside an IPv6 extension header")
             protocol, place = data[at], data[at + 2] << 8 | data[at + 3]
             if protocol not in (_UDP, _TCP, _AUTHENTICATION) and protocol not in _SIZED_HEADERS:
-                raise _Unwanted(_protocol_name(protocol))
+                raise _UnwantedError(_protocol_name(protocol))
             if end > len(data):
-                raise _Short("IPv6 packet runs past the frame")
+                raise _ShortError("IPv6 packet runs past the frame")
             part = data[at + 8 : end]
             if place & 0xFFF9:
                 key = (6, source, destination, protocol, data[at + 4 : at + 8])
@@ -254,9 +254,9 @@ class Layers:
             if protocol == _FRAGMENT_HEADER:
                 raise DecodeError("IPv6 fragment inside a fragment")
         if protocol != _UDP and protocol != _TCP:
-            raise _Unwanted(_protocol_name(protocol))
+            raise _UnwantedError(_protocol_name(protocol))
         if end > len(data):
-            raise _Short("IPv6 packet runs past the frame")
+            raise _ShortError("IPv6 packet runs past the frame")
         return self._transport(packet, protocol, source, destination, data, at, end)
 
     def _transport(
@@ -327,14 +327,14 @@ def _network(data: bytes, link_type: int) -> tuple[int, int]:
         return 6, 0
     if link_type in RAW_IP:
         if not data:
-            raise _Short("frame is empty")
+            raise _ShortError("frame is empty")
         version = data[0] >> 4
         if version not in (4, 6):
             raise DecodeError("IP version is neither 4 nor 6")
         return version, 0
     if link_type in (BSD_NULL, BSD_LOOP):
         if len(data) < 4:
-            raise _Short("frame ends inside the loopback header")
+            raise _ShortError("frame ends inside the loopback header")
         family = int.from_bytes(data[:4], "big")
         if link_type == BSD_NULL and family > 0xFFFF:
             # Written in the byte order of the capturing machine, which nothing states.
@@ -343,18 +343,18 @@ def _network(data: bytes, link_type: int) -> tuple[int, int]:
             return 4, 4
         if family in _IPV6_FAMILIES:
             return 6, 4
-        raise _Unwanted(f"loopback family {family}")
-    raise _Unwanted(f"link type {link_type}")
+        raise _UnwantedError(f"loopback family {family}")
+    raise _UnwantedError(f"link type {link_type}")
 
 
 def _ethertype(data: bytes, at: int, payload: int, short: str) -> tuple[int, int]:
     """Follow the ethertype at ``at``, through any VLAN tags, to the IP header."""
     if len(data) < payload:
-        raise _Short(short)
+        raise _ShortError(short)
     ethertype = data[at] << 8 | data[at + 1]
     while ethertype in VLAN_TAGS:
         if len(data) < payload + 4:
-            raise _Short("frame ends inside a VLAN tag")
+            raise _ShortError("frame ends inside a VLAN tag")
         ethertype = data[payload + 2] << 8 | data[payload + 3]
         payload += 4
     if ethertype == _IPV4:
@@ -362,8 +362,8 @@ def _ethertype(data: bytes, at: int, payload: int, short: str) -> tuple[int, int
     if ethertype == _IPV6:
         return 6, payload
     if ethertype < 0x600:
-        raise _Unwanted("802.3 length instead of an ethertype")
-    raise _Unwanted(_ETHERTYPES.get(ethertype) or f"ethertype 0x{ethertype:04x}")
+        raise _UnwantedError("802.3 length instead of an ethertype")
+    raise _UnwantedError(_ETHERTYPES.get(ethertype) or f"ethertype 0x{ethertype:04x}")
 
 
 def _skip_extensions(data: bytes, protocol: int, at: int, end: int) -> tuple[int, int]:
@@ -372,7 +372,7 @@ def _skip_extensions(data: bytes, protocol: int, at: int, end: int) -> tuple[int
         if at + 8 > end:
             raise DecodeError("IPv6 extension header runs past the packet")
         if at + 8 > len(data):
-            raise _Short("frame ends inside an IPv6 extension header")
+            raise _ShortError("frame ends inside an IPv6 extension header")
         size = data[at + 1]
         following = at + ((size + 2) * 4 if protocol == _AUTHENTICATION else (size + 1) * 8)
         if following > end:
