@@ -1,0 +1,52 @@
+"""What an ingest hands over to the lake: tables, files that are not yet visible, units of commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as it is to be: its columns, with what they mean in the metadata ``comment``."""
+
+    name: str
+    schema: Any
+    partition_by: tuple[str, ...] = ("date",)
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """A Parquet file that was written and is not yet visible.
+
+    ``path`` is relative to the table's root: ``date=2026-05-21/part-<uuid>.parquet``. The file does
+    not hold the partition columns. ``stats`` is Delta's statistics, see `pregao.lake.statistics`.
+    """
+
+    table: str
+    path: str
+    size: int
+    rows: int
+    partition: tuple[tuple[str, str], ...]
+    stats: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What becomes visible as one: captures, the files made of them, their rows in ``ingests``."""
+
+    unit_id: str
+    captures: tuple[str, ...]
+    files: tuple[NewFile, ...]
+    ingests: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a commit: done, or which captures which other unit had taken before."""
+
+    unit_id: str
+    committed: bool
+    taken: Mapping[str, str] = field(default_factory=dict)
