@@ -1,4 +1,4 @@
-"""What an ingest hands over to the lake: tables, files that are not yet visible, units of commit."""
+"""What an ingest hands over to the lake: tables, files not yet visible, units of commit."""
 
 from __future__ import annotations
 
