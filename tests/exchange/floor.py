@@ -277,3 +277,30 @@ class Floor:
                 truth = [(entry.price, entry.size, entry.secondary_order_id) for entry in entries]
                 assert rebuilt.side(side) == truth
                 assert rebuilt.by_position[side] == truth
+
+    def check_levels(self) -> None:
+        """The queues of every price hold together, and every standing order is in one."""
+        market = self.engine._market
+        for listing in market.listings.values():
+            in_book = 0
+            for side in (listing.bids, listing.offers):
+                assert side.keys == sorted(side.levels)
+                for key in side.keys:
+                    level = side.levels[key]
+                    orders = list(level)
+                    assert level.count == len(orders) > 0
+                    assert level.quantity == sum(order.leaves for order in orders)
+                    assert level.tail is orders[-1]
+                    numbers = [order.secondary_order_id for order in orders]
+                    assert numbers == sorted(numbers)
+                    for order in orders:
+                        assert 0 < order.visible <= order.leaves
+                        assert order.max_floor == 0 or order.visible <= order.max_floor
+                assert side.count == sum(level.count for level in side.levels.values())
+                in_book += side.count
+            mine = [
+                order
+                for order in market.orders.values()
+                if order.security_id == listing.security_id
+            ]
+            assert len(mine) == in_book + len(listing.waiting)

@@ -399,3 +399,11 @@ def test_theoretical_price_follows_the_reference_it_is_drawn_to(command):
     assert floor.items(TheoreticalOpeningPrice)[0].price == px(10)
     floor.do(command)
     assert floor.items(TheoreticalOpeningPrice)[0].price == px(12)
+
+
+@pytest.mark.parametrize(("close", "price"), [(10_004, 10), (10_006, 10.01), (10_005, 10.01)])
+def test_a_reference_between_price_steps_counts_as_the_nearest(close, price):
+    floor = Floor(share(previous_close=close * 100_000), phase=RESERVED)
+    floor.order(BUY, 10, 13)
+    floor.order(SELL, 10, 9)
+    assert floor.items(TheoreticalOpeningPrice)[0].price == px(price)

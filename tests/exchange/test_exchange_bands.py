@@ -257,3 +257,18 @@ def test_a_band_that_makes_no_sense_is_refused(command, reason):
     floor = Floor()
     with pytest.raises(UsageError, match=reason):
         floor.do(command)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (-50_000, 50_000, (95_004, 105_004)),
+        (-1, 1, (100_004, 100_004)),
+        (0, 10_000, (100_004, 101_004)),
+    ],
+)
+def test_limits_in_percent_are_rounded_inwards(low, high, expected):
+    floor = Floor(share(previous_close=100_004 * 10_000))
+    floor.do(SetPriceBand(SHARE, HARD, PERCENT, None, low, high))
+    listing = floor.engine._market.listings[SHARE]
+    assert (listing.reject_low, listing.reject_high) == expected

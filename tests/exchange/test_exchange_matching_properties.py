@@ -246,6 +246,7 @@ class AnyMarket(RuleBasedStateMachine):
     @invariant()
     def feed_gives_the_book(self):
         self.floor.check_feed()
+        self.floor.check_levels()
 
     @invariant()
     def book_is_not_crossed(self):

@@ -63,22 +63,19 @@ from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, share
 
 SECURITIES = st.sampled_from((SHARE, SHARE, OTHER))
 SIDES = st.sampled_from((BUY, SELL))
-PRICES = st.integers(990, 1010).map(lambda ticks: ticks * 100)
+PRICES = st.integers(996, 1004).map(lambda ticks: ticks * 100)
 STATES = st.sampled_from(
     (
-        TradingStatus.OPEN,
-        TradingStatus.OPEN,
-        TradingStatus.OPEN,
-        TradingStatus.RESERVED,
-        TradingStatus.RESERVED,
-        TradingStatus.FINAL_CLOSING_CALL,
+        *[TradingStatus.OPEN] * 6,
+        *[TradingStatus.RESERVED] * 4,
+        *[TradingStatus.FINAL_CLOSING_CALL] * 2,
         TradingStatus.PAUSE,
         TradingStatus.CLOSE,
         TradingStatus.FORBIDDEN,
     )
 )
-VALIDITIES = st.sampled_from([TimeInForce.DAY] * 6 + list(TimeInForce))
-TYPES = st.sampled_from([OrdType.LIMIT] * 8 + list(OrdType))
+VALIDITIES = st.sampled_from([TimeInForce.DAY] * 12 + list(TimeInForce))
+TYPES = st.sampled_from([OrdType.LIMIT] * 20 + list(OrdType))
 
 
 def instruments() -> tuple[Instrument, Instrument]:
@@ -155,6 +152,21 @@ class AnyDay(RuleBasedStateMachine):
                 expire_date=DAY,
             )
         )
+
+    @rule(
+        security_id=SECURITIES,
+        orders=st.lists(st.tuples(SIDES, st.integers(1, 40), PRICES), min_size=3, max_size=8),
+    )
+    def enter_many(self, security_id, orders):
+        for side, quantity, price in orders:
+            self.number += 1
+            self.do(NewOrder(1, 101, self.number, security_id, side, quantity, price))
+
+    @rule()
+    def open_all(self):
+        for security_id in (SHARE, OTHER):
+            self.do(RejoinGroup(security_id))
+        self.do(SetGroupPhase("XX", TradingStatus.OPEN))
 
     @rule(pick=st.integers(0, 999), quantity=st.integers(1, 40), price=st.none() | PRICES)
     def modify(self, pick, quantity, price):
@@ -264,29 +276,7 @@ class AnyDay(RuleBasedStateMachine):
 
     @invariant()
     def levels_add_up(self):
-        for listing in self.floor.engine._market.listings.values():
-            in_book = 0
-            for side in (listing.bids, listing.offers):
-                assert side.keys == sorted(side.levels)
-                for key in side.keys:
-                    level = side.levels[key]
-                    orders = list(level)
-                    assert level.count == len(orders) > 0
-                    assert level.quantity == sum(order.leaves for order in orders)
-                    assert level.tail is orders[-1]
-                    numbers = [order.secondary_order_id for order in orders]
-                    assert numbers == sorted(numbers)
-                    for order in orders:
-                        assert 0 < order.visible <= order.leaves
-                        assert order.max_floor == 0 or order.visible <= order.max_floor
-                assert side.count == sum(level.count for level in side.levels.values())
-                in_book += side.count
-            mine = [
-                order
-                for order in self.floor.engine._market.orders.values()
-                if order.security_id == listing.security_id
-            ]
-            assert len(mine) == in_book + len(listing.waiting)
+        self.floor.check_levels()
 
     @invariant()
     def theoretical_price_stands_only_in_auctions_and_is_the_latest(self):
