@@ -176,8 +176,8 @@ class Receiver:
             return
         self.check_flags(template, values)
         if template == CHANNEL_RESET:
-            for security_id, instrument in self.instruments.items():
-                if packet.number > self.skip.get(security_id, 0):
+            for known, instrument in self.instruments.items():
+                if packet.number > self.skip.get(known, 0):
                     instrument.clear()
         security_id = values.get("securityID")
         if security_id is None or template in (4, 5, 12):
@@ -256,6 +256,7 @@ class Receiver:
         else:
             assert values["mDUpdateAction"] == "DELETE_FROM"
             assert self.version < 15
+            assert position is not None
             assert 2 <= position <= len(rows)
             del rows[:position]
 

@@ -208,8 +208,8 @@ def act(broadcast: Broadcast, step: tuple[Any, ...]) -> None:
 
 
 def operation(security_id: int, name: str, side: Side, floor: Floor) -> Any:
-    trades = [each for each in floor.engine.book(security_id).statistics]
-    last = next((each for each in trades if isinstance(each, LastTradePrice)), None)
+    figures = floor.engine.book(security_id).statistics
+    last = next((each for each in figures if isinstance(each, LastTradePrice)), None)
     return {
         "side": commands.DeleteSide(security_id, side),
         "reset": commands.ResetBook(security_id),

@@ -72,16 +72,17 @@ class LoopStream:
         while (due := self.next_due_ns) <= until_ns:
             if due < self._next_ns:
                 found.append((due, self._heartbeat(due)))
-            elif self._loop is not None or self._start(due):
+                continue
+            if self._loop is None:
+                self._loop = self._begin(due)
+            if self._loop is not None:
                 found.append((due, self._next_packet(due)))
+                continue
+            # Nothing to tell yet: look again when the next heartbeat is due.
+            if due >= self._last_sent_ns + HEARTBEAT_NS:
+                found.append((due, self._heartbeat(due)))
+            self._next_ns = self._last_sent_ns + HEARTBEAT_NS
         return found
-
-    def _start(self, now_ns: int) -> bool:
-        self._loop = self._begin(now_ns)
-        if self._loop is None:
-            # Nothing to tell yet: look again when the next heartbeat is over.
-            self._next_ns = max(now_ns, self._last_sent_ns + HEARTBEAT_NS) + 1
-        return self._loop is not None
 
     def _heartbeat(self, now_ns: int) -> bytes:
         self._last_sent_ns = now_ns
