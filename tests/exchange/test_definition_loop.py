@@ -90,6 +90,18 @@ def test_what_is_added_changed_or_deleted_shows_in_the_next_loop():
     assert {x["totNoRelatedSym"] for x in messages} == {2}
 
 
+def test_the_last_fragment_is_marked_anew_when_the_list_changes():
+    definitions = Definitions(share(), share(OTHER))
+    definitions.loop(0)
+    definitions.tell(SecurityUpdateAction.DELETE, share(SHARE))
+    definitions.tell(SecurityUpdateAction.ADD, share(THIRD))
+    messages = definitions.loop()
+    assert [(x["securityID"], x["lastFragment"]) for x in messages] == [
+        (OTHER, "FALSE_VALUE"),
+        (THIRD, "TRUE_VALUE"),
+    ]
+
+
 def test_a_running_loop_keeps_to_the_list_it_began_with():
     instruments = [share(number) for number in range(1, 31)]
     definitions = Definitions(*instruments)

@@ -305,6 +305,37 @@ def test_an_order_that_was_never_published_cannot_be_deleted_by_position():
         publisher.publish([event(OrderDeleted(SHARE, BUY, px(10), 5, 9, START))], START)
 
 
+def deleted(number: int, side: Any = BUY, matched: bool = True, **more: Any) -> OrderDeleted:
+    return OrderDeleted(SHARE, side, None, 5, number, START, matched=matched, **more)
+
+
+@pytest.mark.parametrize(
+    ("last", "templates"),
+    [
+        (deleted(2), [52]),
+        (deleted(2, matched=False), [51, 51]),  # cancelled, not executed
+        (deleted(2, implied=True), [51, 51]),  # the flag would be lost
+        (deleted(3), [51, 51]),  # not the next one
+        (deleted(2, SELL), [51, 51]),
+        (OrderDeleted(OTHER, BUY, None, 5, 2, START, matched=True), [51, 51]),
+    ],
+)
+def test_only_executed_orders_at_the_top_of_one_side_are_deleted_together(last, templates):
+    publisher = channel(share(), share(OTHER), encoder=FeedEncoder(10))
+    places = [(1, SHARE, BUY), (2, SHARE, BUY), (3, SHARE, BUY), (2, SHARE, SELL), (2, OTHER, BUY)]
+    orders = [
+        OrderAdded(security_id, side, None, 5, number, None, START, START)
+        for number, security_id, side in places
+    ]
+    publisher.publish([event(*orders)], START)
+    (packet,) = packets(publisher.publish([event(deleted(1), last)], START), version=10)
+    assert packet.templates == templates
+    assert packet.messages[-1]["matchEventIndicator"] & 0x80
+    state = publisher.state.instruments
+    left = [*state[SHARE].bids.orders, *state[SHARE].offers.orders, *state[OTHER].bids.orders]
+    assert len(left) == 3
+
+
 # Definitions and news during the day
 
 

@@ -67,6 +67,8 @@ class ChannelPublisher:
             encoder, PacketWriter(number), definitions.begin, definition_pace, start_ns
         )
         self._now_ns = start_ns
+        self._idle_until_ns = start_ns
+        """Nothing is due before this time; publishing can only put a heartbeat off."""
 
     @property
     def next_due_ns(self) -> int:
@@ -82,7 +84,7 @@ class ChannelPublisher:
         if now_ns < self._now_ns:
             raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
         self._now_ns = now_ns
-        if self.next_due_ns > now_ns:
+        if self._idle_until_ns > now_ns:
             return []
         number = self.channel.number
         sent = [
@@ -95,6 +97,7 @@ class ChannelPublisher:
             for time_ns, payload in packets
         ]
         sent.sort(key=lambda datagram: datagram.time_ns)
+        self._idle_until_ns = self.next_due_ns
         return sent
 
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
@@ -111,8 +114,7 @@ class ChannelPublisher:
 
     def _append(self, sent: list[Datagram], packets: list[bytes], now_ns: int) -> None:
         number = self.channel.number
-        for payload in packets:
-            sent.append(Datagram(number, Stream.INCREMENTAL, now_ns, payload))
+        sent.extend([Datagram(number, Stream.INCREMENTAL, now_ns, payload) for payload in packets])
 
     def _processed(self) -> tuple[int, int]:
         return self.incremental.sequence_version, self.incremental.last_number
