@@ -1,0 +1,208 @@
+"""``pregao simulate``: write the captures of a synthetic trading day, and the truth about them."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pregao.errors import UsageError
+from pregao.exchange.simulation_settings import (
+    SCHEMA_VERSIONS,
+    TRADE_DATE,
+    Compression,
+    Settings,
+    parse_duration,
+    parse_moment,
+    parse_reset,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pregao.exchange.simulation import Progress
+    from pregao.exchange.simulation_summary import Summary
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao simulate --profile equities --seed 1 --instruments 40 --duration 30m --out day",
+        "pregao simulate --profile stress --messages 10000000 --duration 1h --out large",
+        "pregao simulate --loss A=0.01,B=0.02 --reorder 0.001 --late-join 0.5 --out faulty",
+        "The hours of the schedule (opening auction, trading, closing call, after-market) are told "
+        "within the duration; hours in which nothing can be traded pass quickly, and auctions are "
+        "given more room. Faults spare heartbeats, and are counted in truth/faults.json.",
+    )
+)
+
+
+def simulate(
+    out: Annotated[Path, typer.Option(help="Folder for the captures and their truth.")],
+    profile: Annotated[
+        str,
+        typer.Option(help="equities, derivatives, stress, or the path of a profile in TOML."),
+    ] = "equities",
+    seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
+    instruments: Annotated[
+        int | None,
+        typer.Option(help="How many instruments: 40, or all of --instruments-file."),
+    ] = None,
+    duration: Annotated[
+        str, typer.Option(help="Time that the whole day takes, such as 30m, 1h30m or 45s.")
+    ] = "30m",
+    schema_version: Annotated[
+        int, typer.Option(help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}.")
+    ] = 16,
+    rate: Annotated[
+        float | None, typer.Option(help="Mean orders a second; by default the profile's.")
+    ] = None,
+    messages: Annotated[
+        int | None,
+        typer.Option(
+            help="End after so many incremental messages; without --rate they fill the duration."
+        ),
+    ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of packets lost: 0.01 on both feeds, or A=0.01,B=0.02, "
+            "and snapshot= or definition= for the loops."
+        ),
+    ] = None,
+    reorder: Annotated[
+        str | None, typer.Option(help="Share of packets out of order, as with --loss.")
+    ] = None,
+    duplicate: Annotated[
+        str | None, typer.Option(help="Share of packets delivered twice, as with --loss.")
+    ] = None,
+    late_join: Annotated[
+        str | None,
+        typer.Option(help="Captures begin here: a share of the run (0.5) or a time (10:05:30)."),
+    ] = None,
+    reset_at: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Reset every channel at a share of the run or a time; 'sequence@0.5' begins a "
+            "new sequence version too. May be given several times."
+        ),
+    ] = None,
+    day: Annotated[
+        str, typer.Option("--date", help="The trading day that is simulated, as 2026-05-21.")
+    ] = TRADE_DATE.isoformat(),
+    instruments_file: Annotated[
+        Path | None, typer.Option(help="Catalogue of instruments, TOML or JSON.")
+    ] = None,
+    schedule_file: Annotated[
+        Path | None, typer.Option(help="Schedule of the groups' phases, TOML or JSON.")
+    ] = None,
+    books: Annotated[
+        int, typer.Option(help="How many times the books go to the truth, the end included.")
+    ] = 10,
+    compress: Annotated[
+        Compression, typer.Option(help="Compression of the captures.")
+    ] = Compression.NONE,
+    force: Annotated[
+        bool, typer.Option("--force", help="Overwrite what an earlier run left in the folder.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+) -> None:
+    """Simulate a trading day and write it as captures, with the books and trades it should give.
+
+    One file per channel, stream and feed (051_Incremental_A.pcap and so on), and a folder truth/
+    with books.jsonl, trades.jsonl, faults.json and summary.json. The same arguments give the same
+    bytes.
+    """
+    from pregao.exchange.faults import fault_rates, parse_rates
+    from pregao.exchange.simulation import Simulation
+
+    settings = Settings(
+        profile=profile,
+        out=out,
+        seed=seed,
+        instruments=instruments,
+        duration_ns=parse_duration(duration),
+        schema_version=schema_version,
+        trade_date=_date(day),
+        rate=rate,
+        messages=messages,
+        faults=fault_rates(
+            parse_rates("--loss", loss),
+            parse_rates("--reorder", reorder),
+            parse_rates("--duplicate", duplicate),
+        ),
+        late_join=None if late_join is None else parse_moment("--late-join", late_join),
+        resets=tuple(parse_reset(text) for text in reset_at or ()),
+        instruments_file=instruments_file,
+        schedule_file=schedule_file,
+        compression=compress,
+        books=books,
+        force=force,
+    )
+    simulation = Simulation(settings)
+    if quiet:
+        simulation.run()
+        return
+    # Imported here: it costs a tenth of a second, which --help need not pay.
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    began = monotonic()
+    with ExitStack() as shown:
+        summary = simulation.run(_bar(console, shown) if console.is_terminal else None)
+    _show(console, summary, out, monotonic() - began)
+
+
+def _bar(console: Console, shown: ExitStack) -> Progress:
+    """A bar that tells how far the run is."""
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    bar = shown.enter_context(
+        Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[messages]:,} messages"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+        )
+    )
+    task = bar.add_task("Simulating", total=1.0, messages=0)
+
+    def progress(done: float, messages: int) -> None:
+        bar.update(task, completed=done, messages=messages)
+
+    return progress
+
+
+def _date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"--date: {text!r} is not a date, such as 2026-05-21") from error
+
+
+def _show(console: Console, summary: Summary, out: Path, seconds: float) -> None:
+    """Say what came of it."""
+    from rich.table import Table
+
+    data = summary.data
+    table = Table(title=f"{data['settings']['profile']}, seed {data['settings']['seed']}")
+    for heading in ("channel", "file", "packets", "payload bytes"):
+        table.add_column(heading, justify="right" if heading[0] == "p" else "left")
+    for number, channel in data["channels"].items():
+        for name, file in channel["files"].items():
+            table.add_row(number, name, f"{file['packets']:,}", f"{file['payload_bytes']:,}")
+    console.print(table)
+    console.print(
+        f"{summary.messages:,} messages from {summary.orders:,} requests, {summary.trades:,} "
+        f"trades, in {seconds:.1f} s ({summary.messages / max(seconds, 1e-9):,.0f} messages/s): "
+        f"{out}",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,287 @@
+"""Whole runs: the captures and the truth about them, read by something that knows no engine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from pregao.clock import SECOND
+from pregao.exchange.faults import FaultRates
+from pregao.exchange.profiles import bundled_profiles
+from pregao.exchange.simulation import Simulation
+from pregao.exchange.simulation_settings import (
+    SCHEMA_VERSIONS,
+    Compression,
+    Moment,
+    Settings,
+    parse_moment,
+    parse_reset,
+)
+from tests.exchange.capture_replay import (
+    Replay,
+    arbitrated,
+    captured,
+    checked_books,
+    json_lines,
+    packets,
+)
+
+
+def run(out: Path, profile: str = "equities", **changes) -> dict:
+    settings = {"duration_ns": 6 * SECOND, "rate": 250.0, "instruments": 12, "books": 4} | changes
+    Simulation(Settings(profile=profile, out=out, **settings)).run()
+    return json.loads((out / "truth/summary.json").read_text())
+
+
+def hashes(out: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_same_settings_same_bytes(tmp_path):
+    faults = dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates(0.02, 0.02, 0.02))
+    for name in ("one", "two"):
+        run(tmp_path / name, faults=faults)
+    run(tmp_path / "other", faults=faults, seed=2)
+    one, two, other = (hashes(tmp_path / name) for name in ("one", "two", "other"))
+    assert len(one) == 8
+    assert one == two
+    assert not set(one.values()) & set(other.values())
+
+
+def test_faults_do_not_change_what_the_market_does(tmp_path):
+    run(tmp_path / "sound")
+    run(
+        tmp_path / "faulty",
+        faults=dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates(0.1)),
+    )
+    for name in ("books.jsonl", "trades.jsonl"):
+        sound, faulty = (tmp_path / each / "truth" / name for each in ("sound", "faulty"))
+        assert sound.read_bytes() == faulty.read_bytes()
+
+
+@pytest.mark.parametrize("profile", bundled_profiles())
+def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path, profile):
+    summary = run(tmp_path, profile, instruments=None, rate=150.0)
+    assert summary["trades"] > 20
+    busts = 0
+    for number in map(int, summary["channels"]):
+        lines = list(checked_books(tmp_path, number, 16))
+        assert lines
+        assert sum(line["final"] for line in lines) * 4 <= len(lines) * 2
+        replay = Replay(16)
+        for packet in arbitrated(tmp_path, number):
+            replay.apply(packet)
+        told = [x for x in json_lines(tmp_path / "truth/trades.jsonl") if x["channel"] == number]
+        assert replay.trades == [
+            (x["security_id"], x["trade_id"], x["price"], x["size"])
+            for x in told
+            if x["action"] == "NEW"
+        ]
+        assert replay.busts == [
+            (x["security_id"], x["trade_id"]) for x in told if x["action"] == "BUST"
+        ]
+        busts += len(replay.busts)
+    assert busts == summary["busts"] > 0
+
+
+@pytest.mark.parametrize("version", SCHEMA_VERSIONS)
+def test_each_schema_version_can_be_replayed(tmp_path, version):
+    summary = run(tmp_path, schema_version=version, instruments=8, duration_ns=4 * SECOND)
+    assert summary["trades"] > 5
+    lines = list(checked_books(tmp_path, 51, version))
+    assert len(lines) >= 4 * 8
+    assert any(len(line["bids"]) > 5 for line in lines)
+    seen = {decoded.version for packet in arbitrated(tmp_path, 51) for decoded in packet.messages}
+    assert seen == {version}
+
+
+def test_every_packet_is_on_both_feeds_at_its_own_time(tmp_path):
+    run(tmp_path)
+    feeds = [captured(tmp_path / f"051_Incremental_{feed}.pcap") for feed in "AB"]
+    payloads = [[datagram.payload for datagram in feed] for feed in feeds]
+    assert payloads[0] == payloads[1]
+    times = [[datagram.time_ns for datagram in feed] for feed in feeds]
+    assert times[0] != times[1]
+    for feed in times:
+        assert feed == sorted(feed)
+    for datagram, packet in zip(
+        feeds[0], packets(tmp_path / "051_Incremental_A.pcap"), strict=True
+    ):
+        assert packet.header.sending_time_ns < datagram.time_ns
+        assert len(datagram.payload) <= 1400
+    assert len({(x.dst, x.dst_port) for feed in feeds for x in feed}) == 2
+
+
+def test_the_day_has_an_opening_auction_a_closing_call_and_an_after_market(tmp_path):
+    run(tmp_path)
+    replay = Replay(16)
+    phases = []
+    theoretical_before_open = 0
+    for packet in arbitrated(tmp_path, 51):
+        replay.apply(packet)
+        for decoded in packet.messages:
+            if decoded.message.name == "SecurityGroupPhase_10":
+                phase = decoded.values["tradingSessionSubID"]
+                if decoded.values["securityGroup"].startswith("01") and phases[-1:] != [phase]:
+                    phases.append(phase)
+            elif decoded.message.name == "TheoreticalOpeningPrice_16" and "OPEN" not in phases:
+                theoretical_before_open += 1
+    assert phases == [
+        "CLOSE", "RESERVED", "OPEN", "FINAL_CLOSING_CALL", "CLOSE", "RESERVED", "OPEN", "CLOSE",
+    ]  # fmt: skip
+    assert theoretical_before_open > 0
+    # The trades of the uncrossing have no summary: there are more trades than summaries tell.
+    assert replay.templates["OpeningPrice"] > 0
+    assert replay.templates["ClosingPrice"] > 0
+
+
+def test_the_snapshot_stream_shows_the_books_of_the_truth(tmp_path):
+    """A snapshot made after the last change of an instrument has the orders of its final book."""
+    run(tmp_path)
+    last: dict[int, tuple[int | None, list[list]]] = {}
+    now = 0
+    for packet in packets(tmp_path / "051_Snapshot.pcap"):
+        for decoded in packet.messages:
+            if decoded.message.name == "SnapshotFullRefresh_Header_30":
+                now = decoded.values["securityID"]
+                last[now] = decoded.values["lastRptSeq"], []
+            elif decoded.message.name == "SnapshotFullRefresh_Orders_MBO_71":
+                last[now][1].extend(
+                    entry["secondaryOrderID"] for entry in decoded.values["noMDEntries"]
+                )
+    compared = 0
+    for line in json_lines(tmp_path / "truth/books.jsonl"):
+        rpt_seq, numbers = last.get(line["security_id"], (None, []))
+        if line["final"] and rpt_seq == line["rpt_seq"]:
+            compared += 1
+            assert numbers == [order[2] for order in line["bids"] + line["asks"]]
+    assert compared >= 6
+
+
+def test_faults_in_the_truth_are_those_in_the_capture(tmp_path):
+    rates = {
+        "A": FaultRates(0.03, 0.02, 0.02),
+        "B": FaultRates(0.05, 0.01, 0.03),
+        "snapshot": FaultRates(0.1),
+        "definition": FaultRates(),
+    }
+    run(tmp_path / "faulty", faults=rates)
+    run(tmp_path / "sound")
+    truth = json.loads((tmp_path / "faulty/truth/faults.json").read_text())["channels"]["51"]
+    sent = _numbers(tmp_path / "sound/051_Incremental_A.pcap")
+    assert len(sent) == len(set(sent)) > 500
+    missing = {}
+    for feed in "AB":
+        got = _numbers(tmp_path / f"faulty/051_Incremental_{feed}.pcap")
+        missing[feed] = set(sent) - set(got)
+        late = 0
+        latest = (0, 0)
+        for place, key in enumerate(got):
+            if key < latest and key not in got[:place]:
+                late += 1
+            latest = max(latest, key)
+        assert truth[feed] == {
+            "lost": len(missing[feed]),
+            "reordered": late,
+            "duplicated": len(got) - len(set(got)),
+        }
+        assert all(truth[feed].values())
+    assert truth["lost_on_both"] == len(missing["A"] & missing["B"]) > 0
+    snapshots = [_numbers(tmp_path / each / "051_Snapshot.pcap") for each in ("sound", "faulty")]
+    assert truth["snapshot"]["lost"] == len(snapshots[0]) - len(snapshots[1]) > 0
+    assert not any(truth["definition"].values())
+
+
+def _numbers(path: Path) -> list[tuple[int, int]]:
+    return [
+        (packet.header.sequence_version, packet.header.sequence_number)
+        for packet in packets(path)
+        if packet.header.sequenced
+    ]
+
+
+def test_late_join_leaves_out_what_was_before(tmp_path):
+    run(tmp_path / "whole")
+    summary = run(tmp_path / "late", late_join=parse_moment("--late-join", "0.5"))
+    begin = summary["capture_from_ns"]
+    assert begin == summary["start_ns"] + 3 * SECOND
+    for name in ("051_Incremental_A.pcap", "051_Snapshot.pcap", "051_InstrumentDefinition.pcap"):
+        whole, late = (
+            [x.payload for x in captured(tmp_path / each / name)] for each in ("whole", "late")
+        )
+        assert late
+        assert whole[-len(late) :] == late
+        assert packets(tmp_path / "late" / name)[0].header.sending_time_ns >= begin
+    assert (tmp_path / "whole/truth/books.jsonl").read_bytes() == (
+        tmp_path / "late/truth/books.jsonl"
+    ).read_bytes()
+
+
+def test_resets_send_the_books_anew(tmp_path):
+    resets = tuple(parse_reset(text) for text in ("0.4", "sequence@0.7"))
+    summary = run(tmp_path, resets=resets)
+    assert summary["channels"]["51"]["sequence_version"] == 2
+    replay = Replay(16)
+    for packet in arbitrated(tmp_path, 51):
+        replay.apply(packet)
+    assert replay.templates["ChannelReset"] == 2
+    assert replay.templates["SequenceReset"] == 1
+    assert replay.templates["EmptyBook"] >= 2 * 8
+    lines = list(checked_books(tmp_path, 51, 16))
+    assert {line["sequence_version"] for line in lines} == {1, 2}
+
+
+def test_messages_end_the_run_and_fill_its_duration(tmp_path):
+    summary = run(tmp_path, rate=None, messages=3000)
+    assert 3000 <= summary["messages"] < 3200
+    length = summary["end_ns"] - summary["start_ns"]
+    assert 5 * SECOND < length <= 6 * SECOND
+    assert list(checked_books(tmp_path, 51, 16))
+
+
+def test_a_rate_with_messages_ends_the_run_early(tmp_path):
+    summary = run(tmp_path, rate=2000.0, messages=1500)
+    assert 1500 <= summary["messages"] < 1700
+    assert summary["end_ns"] - summary["start_ns"] < 3 * SECOND
+
+
+@pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
+def test_compressed_captures_hold_the_same_packets(tmp_path, compression):
+    short = {"duration_ns": SECOND, "instruments": 3}
+    run(tmp_path / "plain", **short)
+    run(tmp_path / "small", compression=compression, **short)
+    name = "051_Incremental_A.pcap"
+    small = tmp_path / "small" / f"{name}{compression.ending}"
+    assert [x.payload for x in captured(small)] == [
+        x.payload for x in captured(tmp_path / "plain" / name)
+    ]
+
+
+def test_many_instruments_are_made_up_with_names_of_their_own(tmp_path):
+    summary = run(tmp_path, instruments=120, duration_ns=2 * SECOND)
+    symbols = [each["symbol"] for each in summary["instruments"]]
+    assert len(symbols) == len(set(symbols)) == 120
+    names = {
+        decoded.values["symbol"]
+        for number in map(int, summary["channels"])
+        for packet in packets(tmp_path / f"{number:03d}_InstrumentDefinition.pcap")
+        for decoded in packet.messages
+        if decoded.message.name == "SecurityDefinition_12"
+    }
+    assert set(symbols) <= names
+
+
+def test_moments_stand_at_their_time_of_day(tmp_path):
+    settings = Settings(
+        profile="equities", out=tmp_path, duration_ns=60 * SECOND, late_join=Moment(share=0.25)
+    )
+    simulation = Simulation(settings)
+    day = simulation.day
+    assert simulation.capture_from_ns == day.start_ns + 15 * SECOND
