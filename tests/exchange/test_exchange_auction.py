@@ -118,6 +118,52 @@ def test_theoretical_price_is_what_a_search_over_all_prices_finds(orders, refere
         assert found == (price * 100, quantity, imbalance)
 
 
+_TICKS = st.one_of(st.none(), st.integers(94, 106))
+_CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("new"), st.sampled_from((BUY, SELL)), st.integers(1, 30), _TICKS),
+        st.tuples(st.just("cancel"), st.integers(0, 99)),
+        st.tuples(st.just("change"), st.integers(0, 99), st.integers(1, 30), st.integers(94, 106)),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(changes=_CHANGES, reference=st.integers(92, 108))
+def test_theoretical_price_is_right_after_every_entry_change_and_cancel(changes, reference):
+    floor = auction([], reference)
+    standing: dict[int, tuple[Side, int, int | None, int]] = {}
+    for kind, *what in changes:
+        if kind == "new":
+            side, quantity, ticks = what
+            number = floor.order(
+                side,
+                quantity,
+                None if ticks is None else ticks / 100,
+                ord_type=OrdType.MARKET if ticks is None else OrdType.LIMIT,
+                time_in_force=MOA if ticks is None else TimeInForce.DAY,
+            )
+            standing[number] = (side, quantity, ticks, 0)
+        elif standing:
+            number = sorted(standing)[what[0] % len(standing)]
+            side, _, ticks, _ = standing.pop(number)
+            if kind == "cancel":
+                floor.cancel(number)
+            elif ticks is None:
+                standing[floor.modify(number, what[1])] = (side, what[1], None, 0)
+            else:
+                number = floor.modify(number, what[1], what[2] / 100)
+                standing[number] = (side, what[1], what[2], 0)
+        assert floor.reject_code() is None
+        found = floor.engine._market.listings[SHARE].theoretical
+        expected = search(list(standing.values()), reference)
+        if expected is None:
+            assert found is None
+        else:
+            assert found == (expected[0] * 100, *expected[1:])
+
+
 @settings(max_examples=150, deadline=None)
 @given(orders=_ORDERS, reference=st.one_of(st.none(), st.integers(85, 115)))
 def test_uncrossing_trades_the_theoretical_quantity_at_one_price_by_priority(orders, reference):
@@ -322,6 +368,15 @@ def test_orders_that_want_to_trade_at_once_are_refused_in_an_auction(fields):
     floor = Floor(phase=RESERVED)
     floor.order(BUY, 10, **{"price": 10, **fields})
     assert floor.reject_code() == 7027
+
+
+def test_a_minimum_quantity_means_nothing_in_an_auction():
+    floor = Floor(phase=RESERVED)
+    floor.order(BUY, 10, 10, min_qty=5)
+    assert floor.reject_code() == 1013
+    floor = Floor()
+    floor.order(BUY, 10, 10, min_qty=5, time_in_force=MOC)
+    assert floor.reject_code() == 1013
 
 
 def test_an_auction_that_is_halted_does_not_trade_until_it_opens():

@@ -272,3 +272,23 @@ def test_limits_in_percent_are_rounded_inwards(low, high, expected):
     floor.do(SetPriceBand(SHARE, HARD, PERCENT, None, low, high))
     listing = floor.engine._market.listings[SHARE]
     assert (listing.reject_low, listing.reject_high) == expected
+
+
+@pytest.mark.parametrize(
+    ("side", "resting", "limit"),
+    [
+        (BUY, (10.50, 10.60), 10.60),
+        (BUY, (9.40, 10.0), 10.60),
+        (SELL, (9.50, 9.40), 9.40),
+        (SELL, (10.60, 10.0), 9.40),
+    ],
+)
+def test_fill_or_kill_counts_only_what_the_auction_band_lets_trade(side, resting, limit):
+    floor = Floor()
+    other = SELL if side == BUY else BUY
+    for price in resting:
+        floor.order(other, 5, price)
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(side, 8, limit, session=2, time_in_force=TimeInForce.FILL_OR_KILL)
+    assert not floor.last.market
+    assert floor.reports(OrderCancelled)[0].cum_qty == 0

@@ -275,3 +275,15 @@ def test_what_came_due_is_not_lost_when_a_command_is_refused():
     floor.do(AdvanceTime())
     assert [(t.size, t.transact_time_ns) for t in floor.items(Trade)] == [(10, end)]
     floor.check_feed()
+
+
+def test_a_new_day_ends_the_one_before_if_nobody_did():
+    floor = Floor()
+    floor.order(BUY, 1, 10)
+    floor.order(BUY, 2, 10, time_in_force=TimeInForce.GOOD_TILL_CANCEL)
+    floor.do(StartDay(DAY))
+    assert len(floor.book(BUY)) == 2
+    floor.do(StartDay(date(2026, 5, 22)))
+    assert floor.book(BUY) == [(px(10), 2)]
+    assert floor.reports(OrderCancelled)[0].status == OrdStatus.EXPIRED
+    floor.check_feed()

@@ -28,6 +28,7 @@ from pregao.exchange.commands import (
     SetClosingPrice,
     SetGroupPhase,
     SetOpenInterest,
+    SetSecurityStatus,
     SetSettlementPrice,
 )
 from pregao.exchange.events import (
@@ -47,6 +48,7 @@ from pregao.exchange.events import (
     OrderAdded,
     OrderDeleted,
     SecurityDefinition,
+    SecurityStatus,
     SequenceReset,
     SettlementPrice,
     TheoreticalOpeningPrice,
@@ -339,7 +341,15 @@ def test_an_instrument_is_listed_changed_and_removed_during_the_day():
     assert len(floor.reports(OrderCancelled)) == 2
     floor.order(BUY, 100, 10, security_id=OTHER)
     assert floor.reject_code() == 2047
-    floor.do(SetGroupPhase("XX", TradingStatus.CLOSE))
+
+
+def test_a_removed_instrument_no_longer_follows_its_group():
+    floor = Floor(share(), share(OTHER))
+    floor.do(SetSecurityStatus(OTHER, TradingStatus.PAUSE))
+    floor.do(RemoveInstrument(OTHER))
+    floor.do(SetGroupPhase("XX", TradingStatus.RESERVED))
+    assert not floor.items(SecurityStatus)
+    assert [instrument.security_id for instrument in floor.engine.instruments] == [SHARE]
 
 
 @pytest.mark.parametrize(

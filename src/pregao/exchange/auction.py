@@ -4,13 +4,14 @@ The price is the one at which the most can trade; then the one that leaves the l
 then the one nearest to the reference. Prices between the lowest and the highest limit in the
 book are considered; with no limit order at all, the reference itself.
 
-The walk is over the price levels that would trade, from both tops down to where they stop
-crossing: what stands behind them is never touched. Once the two marginal levels are known, the
-other criteria need only the next level of each side.
+The levels that would trade are counted up only once: each side watches how much stands down to
+its last level that trades, and after a change only levels around that one are looked at. Once the
+two marginal levels are known, the other criteria need only the next level of each side.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from pregao.exchange import bands
@@ -70,32 +71,65 @@ def theoretical(listing: Listing) -> Theoretical | None:
 
 
 def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
-    """Pair off the levels from the top, as far as they cross."""
-    bid_keys, offer_keys = bids.keys, offers.keys
-    if not bid_keys or not offer_keys:
+    """Find how far the two sides pair off, from where they did the last time.
+
+    Each side watches its last level that trades, the marginal one. What has happened since may
+    have made it too deep, or let more levels trade: first both step back as far as they can
+    without trading less, then they go on as long as the next levels cross.
+    """
+    if not bids.keys or not offers.keys or bids.keys[-1] + offers.keys[-1] < 0:
+        bids.unwatch()
+        offers.unwatch()
         return None
-    bid_index, offer_index = len(bid_keys) - 1, len(offer_keys) - 1
+    bid_index, offer_index = _marginal(bids), _marginal(offers)
     # A bid key and an offer key cross when price >= price: their sum is not negative.
-    if bid_keys[bid_index] + offer_keys[offer_index] < 0:
-        return None
-    bid_total = bids.levels[bid_keys[bid_index]].quantity
-    offer_total = offers.levels[offer_keys[offer_index]].quantity
+    if bids.keys[bid_index] + offers.keys[offer_index] < 0:
+        bid_index, offer_index = _start(bids), _start(offers)
+    quantity = min(bids.watched, offers.watched)
+    bid_index = _step_back(bids, bid_index, quantity)
+    offer_index = _step_back(offers, offer_index, quantity)
+    bid_total, offer_total = bids.watched, offers.watched
     while True:
-        next_bid, next_offer = bid_index, offer_index
-        if bid_total <= offer_total:
-            next_bid -= 1
-        if offer_total <= bid_total:
-            next_offer -= 1
+        next_bid = bid_index - 1 if bid_total <= offer_total else bid_index
+        next_offer = offer_index - 1 if offer_total <= bid_total else offer_index
         if next_bid < 0 or next_offer < 0:
             break
-        if bid_keys[next_bid] + offer_keys[next_offer] < 0:
+        if bids.keys[next_bid] + offers.keys[next_offer] < 0:
             break
         if next_bid != bid_index:
-            bid_total += bids.levels[bid_keys[next_bid]].quantity
+            bid_total += bids.levels[bids.keys[next_bid]].quantity
         if next_offer != offer_index:
-            offer_total += offers.levels[offer_keys[next_offer]].quantity
+            offer_total += offers.levels[offers.keys[next_offer]].quantity
         bid_index, offer_index = next_bid, next_offer
+    bids.watch_key, bids.watched = bids.keys[bid_index], bid_total
+    offers.watch_key, offers.watched = offers.keys[offer_index], offer_total
     return _Crossing(min(bid_total, offer_total), bid_index, bid_total, offer_index, offer_total)
+
+
+def _marginal(side: BookSide) -> int:
+    """The index of the watched level, of the next better one if it is gone, or of the best."""
+    index = bisect_left(side.keys, side.watch_key)
+    return index if index < len(side.keys) else _start(side)
+
+
+def _start(side: BookSide) -> int:
+    """Watch the best level only, and give its index."""
+    index = len(side.keys) - 1
+    side.watch_key = side.keys[index]
+    side.watched = side.levels[side.watch_key].quantity
+    return index
+
+
+def _step_back(side: BookSide, index: int, quantity: int) -> int:
+    """Leave levels out from the worst on, while those that stay hold the quantity."""
+    last = len(side.keys) - 1
+    while index < last:
+        less = side.watched - side.levels[side.keys[index]].quantity
+        if less < quantity:
+            break
+        side.watched = less
+        index += 1
+    return index
 
 
 def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
@@ -231,6 +265,8 @@ def publish_theoretical(
 def withdraw_theoretical(listing: Listing) -> None:
     """The theoretical price no longer stands."""
     listing.theoretical = None
+    listing.bids.unwatch()
+    listing.offers.unwatch()
     listing.shown.pop(TheoreticalOpeningPrice, None)
     listing.shown.pop(AuctionImbalance, None)
 

@@ -173,7 +173,7 @@ class EndDay:
 
 @record
 class StartDay:
-    """Begin a trading day: trade numbers and statistics start afresh."""
+    """Begin a trading day, ending the one before: trade numbers and statistics start afresh."""
 
     trade_date: date
 

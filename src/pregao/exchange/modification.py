@@ -201,14 +201,13 @@ def _keep_place(
     now_ns: int,
 ) -> None:
     """Change the order where it stands; the feed tells only if less of it is shown."""
-    assert order.level is not None
-    order.level.quantity += leaves - order.leaves
+    side = listing.side(order.side)
+    side.resize(order, leaves)
     visible = order.visible
     _update(order, command, terms, leaves)
     order.visible = min(visible, _shown(order.max_floor, leaves))
     _report(market, order, command, now_ns)
     if order.visible != visible:
-        side = listing.side(order.side)
         items.append(
             OrderChanged(
                 order.security_id,

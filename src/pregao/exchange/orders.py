@@ -18,6 +18,8 @@ UNPRICED_KEY = 1 << 62
 """The key of orders without a price (MOA, MOC): ahead of every priced level, on both sides."""
 WORST_KEY = -(1 << 62)
 """A limit that every level passes."""
+UNWATCHED = 1 << 63
+"""A key that no level reaches."""
 
 BUY = Side.BUY
 
@@ -134,15 +136,21 @@ class Level:
 
 
 class BookSide:
-    """One side of a book."""
+    """One side of a book.
 
-    __slots__ = ("count", "keys", "levels", "side")
+    An auction watches the side down to the last level that would trade: ``watched`` is kept as
+    the quantity that stands at ``watch_key`` or better.
+    """
+
+    __slots__ = ("count", "keys", "levels", "side", "watch_key", "watched")
 
     def __init__(self, side: Side) -> None:
         self.side = side
         self.keys: list[int] = []
         self.levels: dict[int, Level] = {}
         self.count = 0
+        self.watch_key = UNWATCHED
+        self.watched = 0
 
     def __iter__(self) -> Iterator[Order]:
         """Walk the orders from the best to the worst."""
@@ -158,6 +166,8 @@ class BookSide:
             key = price if self.side == BUY else -price
         order.key = key
         self.count += 1
+        if key >= self.watch_key:
+            self.watched += order.leaves
         level = self.levels.get(key)
         if level is None:
             order.level = self.levels[key] = Level(key, price, order)
@@ -193,6 +203,8 @@ class BookSide:
         assert level is not None
         self.count -= 1
         order.level = None
+        if level.key >= self.watch_key:
+            self.watched -= order.leaves
         if level.count == 1:
             key = level.key
             del self.levels[key]
@@ -223,7 +235,22 @@ class BookSide:
         self.keys.clear()
         self.levels.clear()
         self.count = 0
+        self.unwatch()
         return orders
+
+    def resize(self, order: Order, leaves: int) -> None:
+        """Let an order have more or less left where it stands."""
+        level = order.level
+        assert level is not None
+        level.quantity += leaves - order.leaves
+        if level.key >= self.watch_key:
+            self.watched += leaves - order.leaves
+        order.leaves = leaves
+
+    def unwatch(self) -> None:
+        """No auction goes on: from here on quantities may change without being watched."""
+        self.watch_key = UNWATCHED
+        self.watched = 0
 
     def position(self, order: Order) -> int:
         """The 1-based place of an order on its side; it takes a walk over the levels."""

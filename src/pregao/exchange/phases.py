@@ -296,13 +296,16 @@ def _ends_today(market: Market, order: Order) -> bool:
 def start_day(market: Market, command: StartDay, now_ns: int) -> None:
     """Begin a trading day: new figures and trade numbers, and the previous close of each.
 
-    The previous close is the day's closing price if one was published, else the last trade.
+    The day before is ended if it was not. The previous close is the day's closing price if one
+    was published, else the last trade.
     """
     if command.trade_date < market.trade_date:
         raise UsageError(
             f"the trading day {command.trade_date} lies before the current one "
             f"({market.trade_date})"
         )
+    if command.trade_date > market.trade_date:
+        end_day(market, EndDay(), now_ns)
     market.set_trade_date(command.trade_date)
     for listing in market.listings.values():
         closing = listing.shown.pop((ClosingPrice, OpenCloseSettlFlag.DAILY), None)
