@@ -82,6 +82,28 @@ class BoundaryFinder:
         self.walked += tried
         return self._walk(known, offset)
 
+    def boundary_at_time(self, time_ns: int) -> int:
+        """The first boundary whose packet is not before a time; the size if there is none.
+
+        Found by halving, so the packets must be in the order of their times; where they are not,
+        the result is still a boundary, near that time.
+        """
+        low = pcap.HEADER_BYTES  # a boundary; packets before it are earlier
+        high = self.size  # packets from here on are not earlier
+        while low < high:
+            middle = self.first_boundary((low + high) // 2, low)
+            if middle >= high:
+                # No boundary in the upper half: what is left is decided packet by packet.
+                middle = low
+            when = self.time_at(middle)
+            if when is None or when >= time_ns:
+                if middle == low:
+                    return low
+                high = middle
+            else:
+                low = self.first_boundary(middle + 1, middle)
+        return low
+
     def time_at(self, boundary: int) -> int | None:
         """The time of the packet at a boundary; None at the end."""
         head = self._read(boundary, _RECORD)
@@ -220,28 +242,9 @@ def split_points(source: Source, target_bytes: int) -> list[int]:
 
 
 def boundary_at_time(source: Source, time_ns: int) -> int:
-    """The first boundary whose packet is not before a time; the file's size if there is none.
-
-    Found by halving, so the packets must be in the order of their times; where they are not, the
-    result is still a boundary, near that time.
-    """
+    """The first boundary whose packet is not before a time; see the finder's method."""
     with boundary_finder(source) as finder:
-        search = _cuttable(finder)
-        low = pcap.HEADER_BYTES  # a boundary; packets before it are earlier
-        high = search.size  # packets from here on are not earlier
-        while low < high:
-            middle = search.first_boundary((low + high) // 2, low)
-            if middle >= high:
-                # No boundary in the upper half: what is left is decided packet by packet.
-                middle = low
-            when = search.time_at(middle)
-            if when is None or when >= time_ns:
-                if middle == low:
-                    return low
-                high = middle
-            else:
-                low = search.first_boundary(middle + 1, middle)
-        return low
+        return _cuttable(finder).boundary_at_time(time_ns)
 
 
 def _cuttable(finder: BoundaryFinder | None) -> BoundaryFinder:

@@ -1,0 +1,1 @@
+"""The lake: captures to Delta tables on Spark, and the tables back to people."""

@@ -1,0 +1,192 @@
+"""Kernels of the ingest: packet headers, arbitration by key, events, and packing payloads."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit
+from pregao.umdf.layout import (
+    CHANNEL_AT,
+    PACKET_HEADER_SIZE,
+    SENDING_TIME_AT,
+    SEQUENCE_NUMBER_AT,
+    SEQUENCE_VERSION_AT,
+)
+
+VERSIONS = 65534
+"""The sequence versions there are: 1 to 65534, then 1 again."""
+NUMBERS = 1 << 32
+
+FLAG_ABSENT = -1
+"""A message without event flags stands for itself and ends its event."""
+FLAG_NEVER = -2
+"""A message without event flags that is never the last of its event."""
+END_OF_EVENT = 1 << 7
+
+EVENT_VERSION = 10**14
+EVENT_NUMBER = 10**4
+
+
+@njit
+def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
+    """The packet headers; a packet too short for one has channel -1."""
+    for p in range(np.uint64(len(offsets))):
+        start = offsets[p]
+        time = np.uint64(0)
+        if lengths[p] >= PACKET_HEADER_SIZE:
+            time = load_u64(buffer, start + SENDING_TIME_AT)
+        if lengths[p] < PACKET_HEADER_SIZE or time >> np.uint64(63):
+            channels[p] = -1
+            versions[p] = 0
+            numbers[p] = 0
+            times[p] = 0
+            continue
+        channels[p] = load_u8(buffer, start + CHANNEL_AT)
+        versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
+        numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
+        times[p] = time
+
+
+@njit
+def serial_keys(versions, numbers, base, keys):
+    """Keys that sort like the stream goes, also over the wrap of the sequence version."""
+    half = VERSIONS // 2
+    for p in range(np.uint64(len(versions))):
+        distance = (np.int64(versions[p]) - base) % VERSIONS
+        if distance > half:
+            distance -= VERSIONS
+        keys[p] = distance * NUMBERS + np.int64(numbers[p])
+
+
+@njit
+def arbitrate(keys, times, feeds, order, first, leader, difference):
+    """Which packet of each key came first, and how much later one of another feed came.
+
+    ``order`` sorts the packets by key, then time. ``first`` marks the first of each key, which
+    is the ``leader`` of all that have it; ``difference`` is its lead over the first packet of
+    another feed, or -1 if there was none.
+    """
+    count = len(order)
+    at = 0
+    while at < count:
+        head = order[at]
+        first[head] = True
+        leader[head] = head
+        difference[head] = -1
+        at += 1
+        while at < count and keys[order[at]] == keys[head]:
+            other = order[at]
+            first[other] = False
+            leader[other] = head
+            difference[other] = -1
+            if difference[head] < 0 and feeds[other] != feeds[head]:
+                difference[head] = times[other] - times[head]
+            at += 1
+
+
+@njit
+def pack_payloads(buffer, offsets, lengths, places, out):
+    """Copy payloads to their places in another buffer."""
+    for p in range(np.uint64(len(offsets))):
+        source = offsets[p]
+        place = places[p]
+        for k in range(np.uint64(lengths[p])):
+            out[np.uint64(place) + k] = buffer[np.uint64(source) + k]
+
+
+@njit
+def number_events(
+    buffer, bodies, blocks, packet_of, index_of, flag_at, first, last, keys, versions, numbers,
+    events,
+):  # fmt: skip
+    """Give a channel's messages, which stand in sequence order, the number of their event.
+
+    An event's number is made of the place of its first message. It begins anew behind a message
+    with EndOfEvent, and behind a hole in the sequence, of which the end cannot be known.
+    """
+    event = np.int64(0)
+    begins = True
+    for m in range(first, last):
+        packet = packet_of[m]
+        if m > first and packet != packet_of[m - 1] and keys[packet] != keys[packet_of[m - 1]] + 1:
+            begins = True
+        if begins:
+            event = (
+                np.int64(versions[packet]) * EVENT_VERSION
+                + np.int64(numbers[packet]) * EVENT_NUMBER
+                + np.int64(index_of[m])
+            )
+        events[m] = event
+        at = flag_at[m]
+        if at == FLAG_NEVER:
+            begins = False
+        elif at == FLAG_ABSENT or at >= blocks[m]:
+            begins = True
+        else:
+            begins = (load_u8(buffer, bodies[m] + at) & END_OF_EVENT) != 0
+
+
+@njit
+def gather_message_keys(
+    rows, packet_of, index_of, events, packets, channels, versions, numbers, sendings, times,
+    differences, roles, captures, channel, version, number, index, event, sending, time,
+    difference, role, capture,
+):  # fmt: skip
+    """The key columns of messages; ``packets`` tells which packet each walked one is."""
+    for r in range(np.uint64(len(rows))):
+        m = np.uint64(rows[r])
+        p = np.uint64(packets[np.uint64(packet_of[m])])
+        channel[r] = channels[p]
+        version[r] = versions[p]
+        number[r] = numbers[p]
+        index[r] = index_of[m]
+        event[r] = events[m]
+        sending[r] = sendings[p]
+        time[r] = times[p]
+        difference[r] = differences[p]
+        role[r] = roles[p]
+        capture[r] = captures[p]
+
+
+@njit
+def label_values(values, slots, known, labels):
+    """Give every value the number of its first appearance; -1 if there are too many of them."""
+    mask = len(slots) - 1
+    found = 0
+    last = np.int64(0)
+    label = -1
+    for m in range(np.uint64(len(values))):
+        value = values[m]
+        if value != last or label < 0:
+            last = value
+            slot = ((value * 2654435761) >> 12) & mask
+            label = slots[slot]
+            while label >= 0 and known[label] != value:
+                slot = (slot + 1) & mask
+                label = slots[slot]
+            if label < 0:
+                if found == len(known):
+                    return -1
+                label = found
+                slots[slot] = label
+                known[label] = value
+                found += 1
+        labels[m] = label
+    return found
+
+
+@njit
+def sort_by_rank(labels, ranks, starts, order):
+    """The indexes of values by rank, each rank's in the order they came."""
+    places = starts.copy()
+    for m in range(np.uint64(len(labels))):
+        rank = ranks[labels[m]]
+        order[places[rank]] = m
+        places[rank] += 1
+
+
+@njit
+def gather_i64(buffer, positions, values):
+    """The 64-bit numbers at the positions."""
+    for m in range(np.uint64(len(positions))):
+        values[m] = np.int64(load_u64(buffer, positions[m]))

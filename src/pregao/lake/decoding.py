@@ -1,0 +1,462 @@
+"""A window of packets to the rows of all tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.clock import DAY
+from pregao.errors import DecodeError
+from pregao.lake import _kernels
+from pregao.lake.parquet import order_by_value
+from pregao.lake.schemas import (
+    KEY,
+    SAO_PAULO_NS,
+    bundled_template_tables,
+    message_table_name,
+    template_tables,
+)
+from pregao.lake.window import (
+    Bounds,
+    Chunk,
+    Coverage,
+    Numbers,
+    Packets,
+    Role,
+    joined_runs,
+    packed,
+    packets_of,
+    runs_of,
+    settle,
+)
+from pregao.sbe.model import Message
+from pregao.sbe.values import readings
+from pregao.schemas import Registry
+from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+
+_EXECUTION_SUMMARY = 55
+_OUTCOMES = ["decoded", "duplicate", "rejected", "filtered"]
+DECODED, DUPLICATE, REJECTED, FILTERED = range(4)
+
+
+@dataclass(slots=True)
+class Sums:
+    """The account of some packets and their messages."""
+
+    packets: Counter[str] = field(default_factory=Counter)
+    """Owned packets by outcome."""
+    keyed_first: int = 0
+    """Owned packets that were the first of a key."""
+    keyed_mine: int = 0
+    """Keys that were decoded here; over all windows it must equal ``keyed_first``."""
+    messages: Counter[str] = field(default_factory=Counter)
+    """Decoded messages by template."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Messages of templates that the schema does not have, by template and version."""
+    rejected_messages: int = 0
+    walked_messages: int = 0
+    """All messages to be accounted for: decoded, unknown and rejected ones."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    versions: set[int] = field(default_factory=set)
+    conflicts: int = 0
+    """Packets of the same key that differ in size or sending time."""
+
+    def add(self, more: Sums) -> None:
+        """Add another account."""
+        self.packets.update(more.packets)
+        self.messages.update(more.messages)
+        self.unknown.update(more.unknown)
+        self.reasons.update(more.reasons)
+        self.versions |= more.versions
+        self.keyed_first += more.keyed_first
+        self.keyed_mine += more.keyed_mine
+        self.rejected_messages += more.rejected_messages
+        self.walked_messages += more.walked_messages
+        self.conflicts += more.conflicts
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What a window gave: rows by table and day, the account, the coverage of each feed."""
+
+    tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
+    sums: Sums = field(default_factory=Sums)
+    coverage: dict[tuple[int, int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    """By channel, sequence version and feed."""
+    evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Messages by role and template: what shows which stream a destination carries."""
+
+    def put(self, table: str, day: int, rows: Any) -> None:
+        """Add rows to a table."""
+        self.tables.setdefault((table, day), []).append(rows)
+
+
+class WindowDecoder:
+    """Decodes windows; it keeps decoders and scratch memory between them."""
+
+    def __init__(
+        self,
+        roles: list[Role],
+        captures: list[str],
+        registry: Registry | None = None,
+        channels: frozenset[int] | None = None,
+    ) -> None:
+        self.roles = roles
+        self.channels = channels
+        registry = Registry.bundled() if registry is None else registry
+        plain = registry is Registry.bundled()
+        self._tables = bundled_template_tables() if plain else template_tables(registry)
+        self._decoder = BulkDecoder(registry)
+        self._walker = Walker()
+        self._flags: dict[int, int] = {}
+        self._captures = pa.array(captures, pa.string())
+
+    def decode(self, chunks: list[Chunk], bounds: dict[int, Bounds], covered: Coverage) -> Decoded:
+        """Decode what a window owns."""
+        result = Decoded()
+        packets = packets_of(chunks)
+        if not len(packets):
+            return result
+        accepted, rest = settle(packets, self.roles, bounds, covered)
+        chosen = np.concatenate([*accepted, rest]).astype(np.int64)
+        filtered = self._filtered(packets)
+        buffer, places = packed(chunks, packets, chosen)
+        walked = self._walker.walk(buffer, places, packets.length[chosen])
+        emit = (packets.mine & ~packets.covered & ~filtered)[chosen]
+        kinds = walked.kinds()
+        events = self._events(walked, kinds, packets, chosen, accepted)
+        self._messages(result, walked, kinds, packets, chosen, emit, events)
+        self._broken(result, walked, packets, chosen, emit)
+        self._packets(result, walked, packets, chosen, filtered)
+        self._account(result, packets, chosen, emit, filtered)
+        return result
+
+    # Roles may be added between windows.
+
+    @property
+    def _stream_names(self) -> Any:
+        return pa.array([role.stream.value for role in self.roles], pa.string())
+
+    @property
+    def _feed_names(self) -> Any:
+        return pa.array([role.feed for role in self.roles], pa.string())
+
+    @property
+    def _destinations(self) -> Any:
+        return pa.array([role.destination for role in self.roles], pa.string())
+
+    def _filtered(self, packets: Packets) -> npt.NDArray[np.bool_]:
+        if self.channels is None:
+            return np.zeros(len(packets), np.bool_)
+        wanted = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
+        return ~wanted & (packets.channel >= 0)
+
+    def _template(self, kind: Kind) -> Message | None:
+        """The template of some messages, if a schema has it."""
+        try:
+            return self._decoder.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
+        except DecodeError:
+            return None
+
+    # Events
+
+    def _flag_offset(self, kind: Kind) -> int:
+        """Where in the block of such messages the event flags stand."""
+        key = (kind.schema_id << 32) | (kind.template_id << 16) | kind.version
+        found = self._flags.get(key)
+        if found is None:
+            found = _kernels.FLAG_ABSENT
+            if kind.template_id == _EXECUTION_SUMMARY:
+                found = _kernels.FLAG_NEVER
+            message = self._template(kind)
+            for reading in readings(message) if message is not None else ():
+                if reading.name == "matchEventIndicator":
+                    found = reading.offset
+            self._flags[key] = found
+        return found
+
+    def _events(
+        self,
+        walked: Walked,
+        kinds: list[Kind],
+        packets: Packets,
+        chosen: Numbers,
+        accepted: list[Numbers],
+    ) -> Numbers:
+        """The event of each message; -1 outside the incremental streams."""
+        events = np.full(len(walked), -1, np.int64)
+        if not accepted:
+            return events
+        flag_at = np.empty(len(walked), np.int32)
+        for kind in kinds:
+            flag_at[kind.rows] = self._flag_offset(kind)
+        keys = packets.key[chosen]
+        versions = packets.version[chosen]
+        numbers = packets.number[chosen]
+        start = 0
+        for rows in accepted:
+            stop = start + len(rows)
+            first, last = np.searchsorted(walked.packet, [start, stop])
+            _kernels.number_events(
+                walked.buffer, walked.body, walked.block_length, walked.packet,
+                walked.index_in_packet, flag_at, first, last, keys, versions, numbers, events,
+            )  # fmt: skip
+            start = stop
+        return events
+
+    # Messages
+
+    def _messages(
+        self,
+        result: Decoded,
+        walked: Walked,
+        kinds: list[Kind],
+        packets: Packets,
+        chosen: Numbers,
+        emit: npt.NDArray[np.bool_],
+        events: Numbers,
+    ) -> None:
+        days = _days(packets.sending_time_ns, packets.time_ns)[chosen]
+        roles = packets.role[chosen]
+        for kind in kinds:
+            rows = kind.rows
+            tally = np.bincount(roles[walked.packet[rows]])
+            for role in np.flatnonzero(tally).tolist():
+                result.evidence[role, kind.template_id] += int(tally[role])
+            if not emit.all():
+                rows = rows[emit[walked.packet[rows]]]
+            if not len(rows):
+                continue
+            result.sums.walked_messages += len(rows)
+            for day, part in _by_day(days[walked.packet[rows]], rows):
+                chosen_kind = Kind(kind.schema_id, kind.template_id, kind.version, part)
+                self._kind(result, walked, chosen_kind, packets, chosen, events, day)
+
+    def _kind(
+        self,
+        result: Decoded,
+        walked: Walked,
+        kind: Kind,
+        packets: Packets,
+        chosen: Numbers,
+        events: Numbers,
+        day: int,
+    ) -> None:
+        """Decode messages of one kind and day, instrument by instrument."""
+        kind.rows = self._by_instrument(walked, kind)
+        for item in self._decoder.decode_kind(walked, kind):
+            match item:
+                case Batch():
+                    table = self._tables[item.message.id]
+                    arrays = self._keys(walked, item.rows, packets, chosen, events)
+                    arrays += table.fit(item.message, item.columns, len(item.rows))
+                    names = [entry.name for entry in KEY]
+                    names += [column.column for column in table.columns]
+                    rows = pa.Table.from_arrays(arrays, names=names)
+                    result.put(message_table_name(item.message.name), day, rows)
+                    result.sums.messages[item.message.name] += len(item.rows)
+                    result.sums.versions.add(item.version)
+                case Unknown():
+                    name = f"{item.template_id} (version {item.version})"
+                    result.sums.unknown[name] += len(item.rows)
+                case Reject():
+                    result.sums.rejected_messages += 1
+                    result.sums.reasons[item.reason] += 1
+                    packet = int(chosen[item.packet])
+                    self._reject(result, walked, item, packets, packet, day)
+
+    def _by_instrument(self, walked: Walked, kind: Kind) -> Numbers:
+        """The rows by security id, each instrument's in the order of the stream."""
+        message = self._template(kind)
+        fields = () if message is None else readings(message)
+        at = next((reading.offset for reading in fields if reading.name == "securityID"), None)
+        if at is None or len(kind.rows) < 2:
+            return kind.rows
+        if int(walked.block_length[kind.rows].min()) < at + 8:
+            return kind.rows
+        values = np.empty(len(kind.rows), np.int64)
+        _kernels.gather_i64(walked.buffer, walked.body[kind.rows] + at, values)
+        return kind.rows[order_by_value(values)]
+
+    def _keys(
+        self, walked: Walked, rows: Numbers, packets: Packets, chosen: Numbers, events: Numbers
+    ) -> list[Any]:
+        count = len(rows)
+        channel = np.empty(count, np.int16)
+        version, index = np.empty(count, np.int32), np.empty(count, np.int32)
+        number, event, sending = (np.empty(count, np.int64) for _ in range(3))
+        time, difference = np.empty(count, np.int64), np.empty(count, np.int64)
+        role, capture = np.empty(count, np.int32), np.empty(count, np.int32)
+        _kernels.gather_message_keys(
+            rows, walked.packet, walked.index_in_packet, events, chosen, packets.channel,
+            packets.version, packets.number, packets.sending_time_ns, packets.time_ns,
+            packets.difference_ns, packets.role, packets.capture, channel, version, number,
+            index, event, sending, time, difference, role, capture,
+        )  # fmt: skip
+        return [
+            pa.array(channel),
+            pa.DictionaryArray.from_arrays(pa.array(role), self._stream_names),
+            pa.array(version),
+            _null_where(number, number == 0),
+            pa.array(index),
+            _null_where(event, event < 0),
+            pa.array(sending),
+            pa.array(time),
+            pa.DictionaryArray.from_arrays(pa.array(role), self._feed_names),
+            _null_where(difference, difference < 0),
+            pa.DictionaryArray.from_arrays(pa.array(capture), self._captures),
+        ]
+
+    # Packets and rejects
+
+    def _broken(
+        self,
+        result: Decoded,
+        walked: Walked,
+        packets: Packets,
+        chosen: Numbers,
+        emit: npt.NDArray[np.bool_],
+    ) -> None:
+        days = _days(packets.sending_time_ns, packets.time_ns)
+        for reject in self._decoder.faults(walked):
+            if emit[reject.packet]:
+                packet = int(chosen[reject.packet])
+                result.sums.reasons[reject.reason] += 1
+                self._reject(result, walked, reject, packets, packet, int(days[packet]))
+
+    def _reject(
+        self,
+        result: Decoded,
+        walked: Walked,
+        reject: Reject,
+        packets: Packets,
+        packet: int,
+        day: int,
+    ) -> None:
+        role = self.roles[int(packets.role[packet])]
+        known = int(packets.channel[packet]) >= 0
+        row = {
+            "capture_id": self._captures[int(packets.capture[packet])].as_py(),
+            "position": int(packets.position[packet]),
+            "capture_time_ns": int(packets.time_ns[packet]),
+            "destination": role.destination,
+            "channel": int(packets.channel[packet]) if known else None,
+            "stream": role.stream.value,
+            "sequence_version": int(packets.version[packet]) if known else None,
+            "sequence_number": int(packets.number[packet]) or None,
+            "index_in_packet": reject.index_in_packet,
+            "offset": reject.start - int(walked.offset[reject.packet]),
+            "reason": reject.reason,
+            "bytes": walked.buffer[reject.start : reject.end].tobytes(),
+        }
+        result.put("rejects", day, row)
+
+    def _packets(
+        self,
+        result: Decoded,
+        walked: Walked,
+        packets: Packets,
+        chosen: Numbers,
+        filtered: npt.NDArray[np.bool_],
+    ) -> None:
+        """A row for every owned packet, and the coverage of the feeds."""
+        counts = np.full(len(packets), -1, np.int32)
+        counts[chosen] = walked.message_count
+        faulty = np.zeros(len(packets), np.bool_)
+        faulty[chosen] = walked.fault != 0
+        counts, faulty = counts[packets.leader], faulty[packets.leader]
+        outcome = np.full(len(packets), DECODED, np.int8)
+        outcome[~packets.first | packets.covered] = DUPLICATE
+        outcome[packets.first & ~packets.covered & faulty] = REJECTED
+        outcome[packets.channel < 0] = REJECTED
+        outcome[filtered] = FILTERED
+        owned = packets.owned
+        days = _days(packets.sending_time_ns, packets.time_ns)
+        for day, found in _by_day(days[owned], np.flatnonzero(owned)):
+            rows = found[np.lexsort((packets.number[found], packets.channel[found]))]
+            headless = packets.channel[rows] < 0
+            table = pa.table(
+                {
+                    "capture_id": _named(packets.capture[rows], self._captures),
+                    "position": packets.position[rows],
+                    "capture_time_ns": packets.time_ns[rows],
+                    "destination": _named(packets.role[rows], self._destinations),
+                    "channel": _null_where(packets.channel[rows], headless),
+                    "stream": _named(packets.role[rows], self._stream_names),
+                    "feed": _named(packets.role[rows], self._feed_names),
+                    "sequence_version": _null_where(packets.version[rows], headless),
+                    "sequence_number": _null_where(packets.number[rows], packets.number[rows] == 0),
+                    "sending_time_ns": _null_where(packets.sending_time_ns[rows], headless),
+                    "size": packets.length[rows],
+                    "message_count": _null_where(counts[rows], counts[rows] < 0),
+                    "outcome": pa.DictionaryArray.from_arrays(
+                        pa.array(outcome[rows]), pa.array(_OUTCOMES)
+                    ),
+                }
+            )
+            result.put("packets", day, table)
+        tally = np.bincount(outcome[owned], minlength=len(_OUTCOMES))
+        result.sums.packets.update(dict(zip(_OUTCOMES, tally.tolist(), strict=True)))
+        self._coverage(result, packets)
+
+    def _coverage(self, result: Decoded, packets: Packets) -> None:
+        rows = np.flatnonzero(packets.keyed & packets.owned)
+        if not len(rows):
+            return
+        label = (
+            packets.role[rows].astype(np.int64) << 40
+            | packets.channel[rows].astype(np.int64) << 16
+            | packets.version[rows]
+        )
+        for value in np.unique(label).tolist():
+            same = rows[label == value]
+            role = self.roles[value >> 40]
+            key = (value >> 16 & 0xFF, value & 0xFFFF, role.feed)
+            runs = runs_of(packets.number[same])
+            result.coverage[key] = joined_runs(result.coverage.get(key, []), runs)
+
+    def _account(
+        self,
+        result: Decoded,
+        packets: Packets,
+        chosen: Numbers,
+        emit: npt.NDArray[np.bool_],
+        filtered: npt.NDArray[np.bool_],
+    ) -> None:
+        sums = result.sums
+        fresh = packets.keyed & ~packets.covered & ~filtered
+        sums.keyed_first += int((fresh & packets.first & packets.owned).sum())
+        sums.keyed_mine += int((emit & packets.keyed[chosen]).sum())
+        later = packets.keyed & ~packets.first & packets.owned
+        leaders = packets.leader[later]
+        differs = (packets.length[later] != packets.length[leaders]) | (
+            packets.sending_time_ns[later] != packets.sending_time_ns[leaders]
+        )
+        sums.conflicts += int(differs.sum())
+
+
+def _days(sending_time_ns: Numbers, capture_time_ns: Numbers) -> Numbers:
+    """The day in São Paulo of each packet, by its sending time if it has one."""
+    times = np.where(sending_time_ns > 0, sending_time_ns, capture_time_ns)
+    return (times + SAO_PAULO_NS) // DAY
+
+
+def _by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
+    if not len(days):
+        return []
+    if days[0] == days[-1] and (days == days[0]).all():
+        return [(int(days[0]), rows)]
+    return [(day, rows[days == day]) for day in np.unique(days).tolist()]
+
+
+def _null_where(values: npt.NDArray[Any], null: npt.NDArray[np.bool_]) -> Any:
+    return pa.array(values, mask=null if null.any() else None)
+
+
+def _named(indexes: npt.NDArray[np.int32], names: Any) -> Any:
+    return pa.DictionaryArray.from_arrays(pa.array(indexes), names)

@@ -1,0 +1,175 @@
+"""The tables of the lake: their columns, derived from the schema files where messages are.
+
+A table is created with the columns of every bundled schema version. Files hold decimals as
+64-bit integers; tables declare them as decimals of 18 digits, enumerations as strings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from pregao.sbe.arrow import widened
+from pregao.sbe.names import snake_case
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.tables import Column, TemplateTable
+
+DATE = "date"
+"""The column by which every table is partitioned: the trading day in São Paulo."""
+
+SAO_PAULO_NS = -3 * 3600 * 1_000_000_000
+"""What Brasília time is ahead of UTC; there has been no summer time since 2019."""
+
+
+def _column(name: str, kind: Any, comment: str) -> Any:
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+DATE_FIELD = _column(DATE, pa.date32(), "Day of the sending time in São Paulo.")
+
+KEY = [
+    _column("channel", pa.int16(), "Channel."),
+    _column("stream", pa.string(), "Stream of the channel: incremental, snapshot, definition."),
+    _column("sequence_version", pa.int32(), "Sequence version of the packet."),
+    _column("sequence_number", pa.int64(), "Number of the packet; null for a heartbeat."),
+    _column("index_in_packet", pa.int32(), "Place of the message in its packet, from 0."),
+    _column("event", pa.int64(), "Event of the channel; rises with the sequence."),
+    _column("sending_time_ns", pa.int64(), "Sending time of the packet (T11)."),
+    _column("capture_time_ns", pa.int64(), "When the packet was captured first."),
+    _column("feed", pa.string(), "Feed that brought the packet first."),
+    _column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
+    _column("capture_id", pa.string(), "Capture that brought the packet first."),
+]
+"""What stands before a message's own columns in every message table."""
+
+PACKETS = pa.schema(
+    [
+        _column("capture_id", pa.string(), "Capture in which the packet was seen."),
+        _column("position", pa.int64(), "Where its record stands in the capture."),
+        _column("capture_time_ns", pa.int64(), "When it was captured."),
+        _column("destination", pa.string(), "Address and port it was sent to."),
+        _column("channel", pa.int16(), "Channel; null if it has no packet header."),
+        _column("stream", pa.string(), "Stream of its flow."),
+        _column("feed", pa.string(), "Feed of its flow."),
+        _column("sequence_version", pa.int32(), "Sequence version."),
+        _column("sequence_number", pa.int64(), "Sequence number; null for a heartbeat."),
+        _column("sending_time_ns", pa.int64(), "Sending time (T11)."),
+        _column("size", pa.int32(), "Bytes of the UDP payload."),
+        _column("message_count", pa.int32(), "Messages found in it."),
+        _column(
+            "outcome",
+            pa.string(),
+            "decoded, duplicate, rejected (in part or whole) or filtered.",
+        ),
+        DATE_FIELD,
+    ]
+)
+
+REJECTS = pa.schema(
+    [
+        _column("capture_id", pa.string(), "Capture in which it was seen."),
+        _column("position", pa.int64(), "Where the packet's record stands in the capture."),
+        _column("capture_time_ns", pa.int64(), "When it was captured."),
+        _column("destination", pa.string(), "Address and port it was sent to."),
+        _column("channel", pa.int16(), "Channel; null if it has no packet header."),
+        _column("stream", pa.string(), "Stream of its flow."),
+        _column("sequence_version", pa.int32(), "Sequence version."),
+        _column("sequence_number", pa.int64(), "Sequence number."),
+        _column("index_in_packet", pa.int32(), "Message; null where the walk broke."),
+        _column("offset", pa.int32(), "Where in the payload the bytes begin."),
+        _column("reason", pa.string(), "Why they could not be decoded."),
+        _column("bytes", pa.binary(), "The bytes."),
+        DATE_FIELD,
+    ]
+)
+
+GAPS = pa.schema(
+    [
+        _column("channel", pa.int16(), "Channel."),
+        _column("security_id", pa.int64(), "Instrument; null for the channel's own sequence."),
+        _column("sequence_version", pa.int32(), "Sequence version."),
+        _column("feed", pa.string(), "Feed in which it was missing; null for both."),
+        _column("first_missing", pa.int64(), "First number that was missing."),
+        _column("last_missing", pa.int64(), "Last number that was missing."),
+        _column("closed_by", pa.string(), "What closed it: a feed, a snapshot; null if open."),
+        _column("capture_time_ns", pa.int64(), "When the packet behind it was captured."),
+        _column("unit_id", pa.string(), "Ingest that found it."),
+        DATE_FIELD,
+    ]
+)
+
+INGESTS = pa.schema(
+    [
+        _column("capture_id", pa.string(), "Hash of the capture's content."),
+        _column("unit_id", pa.string(), "Ingest that took it in."),
+        _column("name", pa.string(), "Name it had."),
+        _column("size", pa.int64(), "Bytes of the file."),
+        _column("fingerprint", pa.string(), "Hash of its size, head and tail."),
+        _column("first_time_ns", pa.int64(), "First capture time."),
+        _column("last_time_ns", pa.int64(), "Last capture time."),
+        _column("packets", pa.int64(), "UDP packets."),
+        _column("messages", pa.int64(), "Messages decoded."),
+        _column("rejected", pa.int64(), "Packets rejected in part or whole."),
+        _column("schema_versions", pa.list_(pa.int32()), "Schema versions seen."),
+        _column("report", pa.string(), "The ingest's report, as JSON."),
+        _column("committed_at_ns", pa.int64(), "When it was committed."),
+        _column("pregao_version", pa.string(), "Version of Pregão that took it in."),
+        DATE_FIELD,
+    ]
+)
+
+
+def message_table_name(message_name: str) -> str:
+    """The table of a template: ``Order_MBO_50`` → ``umdf_order_mbo_50``."""
+    return f"umdf_{snake_case(message_name)}"
+
+
+def template_tables(registry: Registry) -> Mapping[int, TemplateTable]:
+    """The tables of all UMDF templates, over every version that the registry knows."""
+    versions: dict[int, list[Any]] = {}
+    for number in registry.versions(UMDF_SCHEMA_ID):
+        schema = registry.get(UMDF_SCHEMA_ID, number)
+        for message in schema.messages:
+            if message.id:
+                versions.setdefault(message.id, []).append((schema, message))
+    return {template: TemplateTable(pairs) for template, pairs in versions.items()}
+
+
+@cache
+def bundled_template_tables() -> Mapping[int, TemplateTable]:
+    """The tables of the bundled schemas' templates."""
+    return template_tables(Registry.bundled())
+
+
+def declared(kind: Any) -> Any:
+    """What a table declares for a column that files hold in that type."""
+    if pa.types.is_dictionary(kind):
+        return pa.string()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(declared(field.type)) for field in kind])
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(declared(kind.value_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", declared(kind.value_type)))
+    return widened(kind)
+
+
+def message_fields(columns: Iterable[Column]) -> list[Any]:
+    """The declared fields of a template's own columns, with what they mean."""
+    fields = []
+    for column in columns:
+        meaning = column.reading.description if column.reading is not None else ""
+        fields.append(_column(column.column, declared(column.type), meaning or column.name))
+    return fields
+
+
+def message_schema(table: TemplateTable) -> Any:
+    """The declared schema of a message table."""
+    own = message_fields(table.columns)
+    names = {field.name for field in KEY} | {DATE}
+    clash = next((field.name for field in own if field.name in names), None)
+    assert clash is None, f"the column {clash} of {table.name} is taken by the key"
+    return pa.schema([*KEY, *own, DATE_FIELD])

@@ -1,0 +1,282 @@
+"""A window of packets: which came first, in which order, and what their messages are.
+
+A window holds packets of one or more captures. For each incremental channel it owns the keys
+(sequence version and number) from ``low`` up to, not including, ``high``; packets outside those
+bounds are there as context: another window owns them. Packets of the other streams, heartbeats
+and noise have no key that could stand in two feeds: they belong to whoever read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.capture import PacketBlock
+from pregao.lake import _kernels
+from pregao.umdf.streams import Stream
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+STREAMS = tuple(Stream)
+INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
+
+
+class Key(NamedTuple):
+    """A packet's place in its stream."""
+
+    version: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The keys of a channel that a window owns; None is unbounded."""
+
+    low: Key | None = None
+    high: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a UDP destination carries: the stream, and which feed of it."""
+
+    destination: str
+    stream: Stream
+    feed: str
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Packets of one block of a capture, with what their headers say."""
+
+    block: PacketBlock
+    capture: int
+    owned: Flags
+    """Which of them are the window's own, not context."""
+    role: npt.NDArray[np.int32]
+    channel: npt.NDArray[np.int16]
+    version: npt.NDArray[np.int32]
+    number: Numbers
+    sending_time_ns: Numbers
+
+
+def chunk_of(block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags) -> Chunk:
+    """Read the packet headers of a block."""
+    count = len(block)
+    chunk = Chunk(
+        block,
+        capture,
+        owned,
+        role,
+        np.empty(count, np.int16),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    _kernels.read_headers(
+        block.buffer, block.offset, block.length, chunk.channel, chunk.version, chunk.number,
+        chunk.sending_time_ns,
+    )  # fmt: skip
+    return chunk
+
+
+@dataclass(slots=True)
+class Packets:
+    """The packets of a window as flat arrays, in the order of their capture times."""
+
+    chunk: npt.NDArray[np.int32]
+    row: Numbers
+    capture: npt.NDArray[np.int32]
+    owned: Flags
+    role: npt.NDArray[np.int32]
+    time_ns: Numbers
+    position: Numbers
+    length: npt.NDArray[np.int32]
+    channel: npt.NDArray[np.int16]
+    version: npt.NDArray[np.int32]
+    number: Numbers
+    sending_time_ns: Numbers
+    first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """Of a sequenced incremental packet: it was the first of its key. Else: always."""
+    mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """The window owns its key (or the packet itself, where it has no key)."""
+    covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """An earlier ingest has brought its key already."""
+    key: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    """The packet that was the first of its key."""
+    keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """It is an incremental packet with a key."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def packets_of(chunks: list[Chunk]) -> Packets:
+    """The packets of all chunks, by capture time; equal times keep their order."""
+
+    def joined(parts: list[Any], kind: Any) -> Any:
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    sizes = [len(chunk.block) for chunk in chunks]
+    packets = Packets(
+        chunk=np.repeat(np.arange(len(chunks), dtype=np.int32), sizes),
+        row=joined([np.arange(size) for size in sizes], np.int64),
+        capture=np.repeat(np.array([c.capture for c in chunks], np.int32), sizes),
+        owned=joined([c.owned for c in chunks], np.bool_),
+        role=joined([c.role for c in chunks], np.int32),
+        time_ns=joined([c.block.time_ns for c in chunks], np.int64),
+        position=joined([c.block.position for c in chunks], np.int64),
+        length=joined([c.block.length for c in chunks], np.int32),
+        channel=joined([c.channel for c in chunks], np.int16),
+        version=joined([c.version for c in chunks], np.int32),
+        number=joined([c.number for c in chunks], np.int64),
+        sending_time_ns=joined([c.sending_time_ns for c in chunks], np.int64),
+    )
+    if len(packets) and (np.diff(packets.time_ns) < 0).any():
+        order = np.argsort(packets.time_ns, kind="stable")
+        for name in (
+            "chunk", "row", "capture", "owned", "role", "time_ns", "position", "length",
+            "channel", "version", "number", "sending_time_ns",
+        ):  # fmt: skip
+            setattr(packets, name, getattr(packets, name)[order])
+    return packets
+
+
+Coverage = dict[tuple[int, int], list[tuple[int, int]]]
+"""Of a channel and sequence version: the runs of numbers that are there, first and last."""
+
+
+def settle(
+    packets: Packets,
+    roles: list[Role],
+    bounds: dict[int, Bounds],
+    covered: Coverage,
+) -> tuple[list[Numbers], Numbers]:
+    """Decide about every packet; return those to be walked, in the order of their messages.
+
+    These are, for each incremental channel in sequence order, the first packets of its keys
+    (those the window does not own too: they tell where an event began); and the owned packets
+    of everything else as they came.
+    """
+    count = len(packets)
+    packets.first = np.ones(count, np.bool_)
+    packets.mine = packets.owned.copy()
+    packets.covered = np.zeros(count, np.bool_)
+    packets.key = np.zeros(count, np.int64)
+    packets.difference_ns = np.full(count, -1, np.int64)
+    packets.leader = np.arange(count)
+    incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
+    feeds = _feed_numbers(roles)
+    keyed = (
+        incremental[packets.role] & (packets.channel >= 0) & (packets.number > 0)
+        if count
+        else np.zeros(0, np.bool_)
+    )
+    packets.keyed = keyed
+    accepted: list[Numbers] = []
+    for channel in np.unique(packets.channel[keyed]).tolist():
+        rows = np.flatnonzero(keyed & (packets.channel == channel))
+        limits = bounds.get(channel, Bounds())
+        base = limits.low.version if limits.low else int(packets.version[rows[0]])
+        keys = np.empty(len(rows), np.int64)
+        _kernels.serial_keys(packets.version[rows], packets.number[rows], base, keys)
+        order = np.argsort(keys, kind="stable")
+        first = np.empty(len(rows), np.bool_)
+        leader = np.empty(len(rows), np.int64)
+        difference = np.empty(len(rows), np.int64)
+        _kernels.arbitrate(
+            keys, packets.time_ns[rows], feeds[packets.role[rows]], order, first, leader,
+            difference,
+        )  # fmt: skip
+        mine = np.ones(len(rows), np.bool_)
+        if limits.low is not None:
+            mine &= keys >= _serial(limits.low, base)
+        if limits.high is not None:
+            mine &= keys < _serial(limits.high, base)
+        packets.first[rows] = first
+        packets.mine[rows] = mine
+        packets.covered[rows] = _covered(packets, rows, channel, covered)
+        packets.key[rows] = keys
+        packets.difference_ns[rows] = difference
+        packets.leader[rows] = rows[leader]
+        accepted.append(rows[order[first[order]]])
+    return accepted, np.flatnonzero(~keyed & packets.owned)
+
+
+def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
+    names = sorted({role.feed for role in roles})
+    return np.array([names.index(role.feed) for role in roles], np.int32)
+
+
+def _serial(key: Key, base: int) -> int:
+    out = np.empty(1, np.int64)
+    _kernels.serial_keys(
+        np.array([key.version], np.int32), np.array([key.number], np.int64), base, out
+    )
+    return int(out[0])
+
+
+def precedes(one: Key, other: Key) -> bool:
+    """Does a key come before another in their stream?"""
+    return _serial(one, other.version) < _serial(other, other.version)
+
+
+def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
+    """Which packets an earlier ingest has brought."""
+    result = np.zeros(len(rows), np.bool_)
+    for (owner, version), runs in covered.items():
+        if owner != channel or not runs:
+            continue
+        ordered = np.array(sorted(runs), np.int64)
+        same = packets.version[rows] == version
+        place = np.searchsorted(ordered[:, 0], packets.number[rows], side="right") - 1
+        inside = (place >= 0) & (packets.number[rows] <= ordered[np.maximum(place, 0), 1])
+        result |= same & inside
+    return result
+
+
+def runs_of(numbers: Numbers) -> list[tuple[int, int]]:
+    """The runs of consecutive numbers, first and last of each."""
+    if not len(numbers):
+        return []
+    ordered = np.unique(numbers)
+    breaks = np.flatnonzero(np.diff(ordered) != 1)
+    firsts = ordered[np.concatenate(([0], breaks + 1))]
+    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def joined_runs(*several: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of runs."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(run for runs in several for run in runs):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
+
+
+def packed(chunks: list[Chunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
+    """The payloads of the chosen packets, one behind the other, and where each begins."""
+    lengths = packets.length[chosen].astype(np.int64)
+    places = np.cumsum(lengths) - lengths
+    out = np.empty(int(lengths.sum()) + 64, np.uint8)
+    out[-64:] = 0
+    chunk_of_packet = packets.chunk[chosen]
+    for number, chunk in enumerate(chunks):
+        rows = np.flatnonzero(chunk_of_packet == number)
+        if not len(rows):
+            continue
+        inner = packets.row[chosen[rows]]
+        _kernels.pack_payloads(
+            chunk.block.buffer, chunk.block.offset[inner], chunk.block.length[inner],
+            places[rows], out,
+        )  # fmt: skip
+    return out, places
