@@ -2,6 +2,129 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from pregao.clock import Clock, system_clock
+from pregao.errors import UsageError
+from pregao.lake import commits, intents
+from pregao.lake.commits import INGESTS_SPEC, Watch, unwatched
+from pregao.lake.delta_tables import (
+    add_missing_columns,
+    arrow_schema,
+    create_once,
+    load,
+)
+from pregao.lake.location import Location
+from pregao.lake.statistics import stats_json
 from pregao.lake.unit import NewFile, Outcome, TableSpec, Unit
 
-__all__ = ["NewFile", "Outcome", "TableSpec", "Unit"]
+__all__ = ["Lake", "NewFile", "Outcome", "TableSpec", "Unit", "stats_json"]
+
+STAGING = "_staging"
+"""Where tasks may leave what is not yet a file of a table."""
+
+
+class Lake:
+    """The tables at one location."""
+
+    def __init__(self, location: str | os.PathLike[str] | Location, clock: Clock = system_clock):
+        self.location = Location.parse(location)
+        self._clock = clock
+        self._ensured: dict[str, Any] = {}
+
+    def exists(self) -> bool:
+        """Was anything ever taken in here?"""
+        return self.location.join(intents.NAME, "_delta_log").exists()
+
+    def require(self) -> None:
+        """Raise an error that a user understands, if there is no lake here."""
+        if not self.exists():
+            raise UsageError(
+                f"{self.location} is not a lake: make one with "
+                f"`pregao ingest CAPTURE… --lake {self.location}`."
+            )
+
+    def table_location(self, name: str) -> Location:
+        """The folder of a table."""
+        return self.location.join(name)
+
+    def ensure_table(self, spec: TableSpec) -> None:
+        """Create a table, or add the columns that it lacks."""
+        self.ensure_tables([spec])
+
+    def ensure_tables(self, specs: Iterable[TableSpec]) -> None:
+        """Create the tables that are not there, and add the columns that tables lack.
+
+        Several processes may do this at once. The table ``ingests`` is always among them.
+        """
+        wanted = [*specs, INGESTS_SPEC]
+        due = [spec for spec in wanted if self._ensured.get(spec.name) != spec.schema]
+        if not due:
+            return
+        intents.ensure(self.location)
+        places = [(self.location.join(spec.name), spec) for spec in due]
+        create_once(self.location.join(intents.NAME), places)
+        for place, spec in places:
+            add_missing_columns(place, spec)
+            self._ensured[spec.name] = spec.schema
+
+    def table_names(self) -> list[str]:
+        """The tables of the lake, by name."""
+        return [
+            entry.name
+            for entry in self.location.entries()
+            if entry.is_folder
+            and not entry.name.startswith(("_", "."))
+            and entry.location.join("_delta_log").exists()
+        ]
+
+    def delta(self, name: str) -> DeltaTable:
+        """The Delta table of a name, as it is now."""
+        place = self.location.join(name)
+        table = load(place)
+        if table is None:
+            known = ", ".join(self.table_names()) or "none at all"
+            raise UsageError(f"{self.location} has no table {name}; it has {known}.")
+        return table
+
+    def schema(self, name: str) -> Any:
+        """A table's declared Arrow schema, with comments in the fields' metadata."""
+        return arrow_schema(self.delta(name))
+
+    def files(self, name: str, date: str | None = None) -> list[Location]:
+        """The visible files of a table, those of one date or all."""
+        actions = pa.table(self.delta(name).get_add_actions(flatten=True))
+        if date is not None and actions.num_rows:
+            dates = actions["partition.date"].cast(pa.string())
+            actions = actions.filter(pc.equal(dates, date))
+        return [self.location.join(name, path) for path in actions["path"].to_pylist()]
+
+    def file_uris(self, name: str, date: str | None = None) -> list[str]:
+        """The names of the visible files of a table, those of one date or all."""
+        return [file.uri for file in self.files(name, date)]
+
+    def known_captures(self) -> dict[str, str]:
+        """The captures that were taken in, complete or on their way: content id → unit id."""
+        return intents.all_captures(self.location)
+
+    def taken(self, captures: Iterable[str]) -> dict[str, str]:
+        """Which of these captures were taken in, and by which unit; cheap when none was."""
+        return intents.taken_captures(self.location, captures)
+
+    def commit(self, unit: Unit, watch: Watch = unwatched) -> Outcome:
+        """Make a unit visible in all its tables, exactly once."""
+        return commits.commit(self.location, unit, clock=self._clock, watch=watch)
+
+    def pending(self) -> list[str]:
+        """The units that are intended but not complete."""
+        return commits.pending_units(self.location)
+
+    def roll_forward(self) -> list[str]:
+        """Finish what a process that died has left; gives the ids of the units finished."""
+        return commits.roll_forward(self.location)

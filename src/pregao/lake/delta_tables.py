@@ -1,0 +1,227 @@
+"""Delta tables through deltalake: loaded, created once, widened, appended to exactly once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from pregao.errors import UsageError
+from pregao.lake.location import Location
+from pregao.lake.unit import NewFile, TableSpec
+
+_ATTEMPTS = 60
+_LONGEST_WAIT_S = 0.5
+LEASE_MS = 30_000
+"""For how long one who announced a table's creation is waited for."""
+
+
+def load(location: Location) -> DeltaTable | None:
+    """The table as it is now; None if there is none."""
+    try:
+        return DeltaTable(location.delta_uri, storage_options=location.storage_options or None)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise UsageError(f"{location} cannot be read as a table: {_words(error)}") from error
+
+
+def load_existing(location: Location) -> DeltaTable:
+    """The table as it is now; that there is none is an error."""
+    table = load(location)
+    if table is None:
+        raise UsageError(f"{location} is not a table of a lake.")
+    return table
+
+
+def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction]) -> list[str]:
+    """Append in one transaction that carries these ids, unless one of them is there already.
+
+    Gives the ids that were there; none means that the append was done now. The ids are looked up
+    and committed on one and the same handle: only then does the library refuse an id that another
+    process commits in between.
+    """
+    for _ in _attempts(location):
+        table = load_existing(location)
+        there = [name for name in ids if table.transaction_version(name) is not None]
+        if there:
+            return there
+        with _conflicts_ignored(location):
+            table.create_write_transaction(
+                list(adds),
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(name, 1) for name in ids]
+                ),
+            )
+            return []
+    raise AssertionError  # _attempts has raised
+
+
+def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
+    """What a table's log says of a file."""
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition),
+        modification_time=time.time_ns() // 1_000_000,
+        data_change=data_change,
+        stats=file.stats,
+    )
+
+
+def create(location: Location, spec: TableSpec) -> None:
+    """Create a table, if it is not there.
+
+    Called by two processes in the same moment, the library may write the description of the table
+    twice, which would undo a change of columns made in between: see `create_once`.
+    """
+    try:
+        DeltaTable.create(
+            location.delta_uri,
+            Schema.from_arrow(spec.schema),
+            mode="ignore",
+            partition_by=list(spec.partition_by),
+            name=spec.name,
+            description=spec.description or None,
+            storage_options=location.storage_options or None,
+        )
+    except CommitFailedError:
+        load_existing(location)
+    except (DeltaError, OSError) as error:
+        raise UsageError(f"{location} cannot be made: {_words(error)}") from error
+
+
+def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]]) -> None:
+    """Create the tables that are not there, each by one process alone.
+
+    Whoever is first to announce a table in the register (a table that exists) creates it; others
+    wait until it is there, or until the announcement is too old to be of a living process.
+    """
+    missing = [(place, spec) for place, spec in specs if load(place) is None]
+    while missing:
+        mine = _announce(register, [spec.name for _, spec in missing])
+        for place, spec in missing:
+            if spec.name in mine:
+                create(place, spec)
+        missing = [
+            (place, spec)
+            for place, spec in missing
+            if spec.name not in mine and load(place) is None
+        ]
+        if missing:
+            time.sleep(0.05)
+
+
+def add_missing_columns(location: Location, spec: TableSpec) -> None:
+    """Add the columns (and members of nested columns) that a table lacks.
+
+    A column that is there with another type is an error.
+    """
+    wanted = Schema.from_arrow(spec.schema)
+    types = {field.name: field.type for field in pa.schema(wanted.to_arrow())}
+    for _ in _attempts(location):
+        table = load_existing(location)
+        known = {field.name: field.type for field in arrow_schema(table)}
+        lacking = {name for name, kind in types.items() if name not in known}
+        for name in types.keys() & known.keys():
+            if not _compatible(known[name], types[name]):
+                raise UsageError(
+                    f"{location}: the column {name} is {known[name]} and cannot become "
+                    f"{types[name]}; ingest into a new lake."
+                )
+            if _lacks(known[name], types[name]):
+                lacking.add(name)
+        if not lacking:
+            return
+        with _conflicts_ignored(location):
+            table.alter.add_columns([field for field in wanted.fields if field.name in lacking])
+            return
+
+
+def arrow_schema(table: DeltaTable) -> Any:
+    """The declared schema, with comments in the fields' metadata."""
+    return pa.schema(table.schema().to_arrow())
+
+
+def _announce(register: Location, names: Sequence[str]) -> set[str]:
+    """The tables that this process is to create: announced by nobody, or too long ago."""
+    for _ in _attempts(register):
+        table = load_existing(register)
+        now = time.time_ns() // 1_000_000
+        said = {name: table.transaction_version(f"create:{name}") for name in names}
+        mine = {name for name, when in said.items() if when is None or now - when > LEASE_MS}
+        if not mine:
+            return mine
+        with _conflicts_ignored(register):
+            table.create_write_transaction(
+                [],
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(f"create:{name}", now) for name in sorted(mine)]
+                ),
+            )
+            return mine
+    raise AssertionError  # _attempts has raised
+
+
+def _attempts(location: Location) -> Iterator[int]:
+    """Try again and again, with growing random pauses; in the end, say that it did not work."""
+    for attempt in range(_ATTEMPTS):
+        yield attempt
+        pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
+        time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
+    raise UsageError(
+        f"{location}: other processes keep changing this table; try again when they are done."
+    )
+
+
+@contextlib.contextmanager
+def _conflicts_ignored(location: Location) -> Iterator[None]:
+    """A lost race is no error: the caller looks again at what is there."""
+    try:
+        yield
+    except CommitFailedError:
+        return
+    except (DeltaError, OSError) as error:
+        raise UsageError(f"{location} cannot be written: {_words(error)}") from error
+
+
+def _compatible(there: Any, wanted: Any) -> bool:
+    """Can a column of one type take values of the other, if members are added to it?"""
+    if pa.types.is_struct(there) and pa.types.is_struct(wanted):
+        members = {member.name: member.type for member in there}
+        return all(
+            member.name not in members or _compatible(members[member.name], member.type)
+            for member in wanted
+        )
+    if pa.types.is_list(there) and pa.types.is_list(wanted):
+        return _compatible(there.value_type, wanted.value_type)
+    return bool(there == wanted)
+
+
+def _lacks(there: Any, wanted: Any) -> bool:
+    """Does a nested column lack members?"""
+    if pa.types.is_list(wanted):
+        return _lacks(there.value_type, wanted.value_type)
+    if not pa.types.is_struct(wanted):
+        return False
+    members = {member.name: member.type for member in there}
+    return any(
+        member.name not in members or _lacks(members[member.name], member.type) for member in wanted
+    )
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,177 @@
+"""A unit is committed exactly once, whoever dies on the way and whoever comes in between."""
+
+import signal
+from collections import Counter
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.lake.store import Lake, Unit
+from tests.lake.lake_support import ORDERS, TRADES, counts, ingest_row, python, unit_of, write_file
+
+STEPS = ["written", "intended", "orders", "trades", "ingests"]
+
+COMMIT_AND_DIE = """
+import signal
+lake = Lake(sys.argv[1])
+lake.ensure_tables([ORDERS, TRADES])
+def die(step):
+    if step == sys.argv[2]:
+        os.kill(os.getpid(), signal.SIGKILL)
+lake.commit(unit_of(sys.argv[1], "u1", ["c1", "c2"]), watch=die)
+"""
+ROLL_FORWARD = "print(Lake(sys.argv[1]).roll_forward())"
+COMMIT = """
+import time
+lake = Lake(sys.argv[1])
+lake.ensure_tables([ORDERS, TRADES])
+unit = unit_of(sys.argv[1], sys.argv[2], sys.argv[3:])
+outcome = lake.commit(unit)
+sys.exit(0 if outcome.committed else 10)
+"""
+
+
+@pytest.fixture
+def lake(tmp_path):
+    lake = Lake(tmp_path / "lake")
+    lake.ensure_tables([ORDERS, TRADES])
+    return lake
+
+
+def commit(lake, unit_id, captures, **options):
+    return lake.commit(unit_of(lake.location, unit_id, captures, **options))
+
+
+def test_a_unit_becomes_visible_in_all_tables_and_is_told_in_ingests(lake):
+    steps = []
+    outcome = lake.commit(unit_of(lake.location, "u1", ["c1", "c2"]), watch=steps.append)
+    assert (outcome.unit_id, outcome.committed, outcome.taken) == ("u1", True, {})
+    assert steps == STEPS
+    assert counts(lake) == {"ingests": 2, "orders": 2, "trades": 2}
+    rows = lake.delta("ingests").to_pyarrow_table().sort_by("capture_id").to_pylist()
+    assert [(row["capture_id"], row["unit_id"]) for row in rows] == [("c1", "u1"), ("c2", "u1")]
+    assert all(row["committed_at_ns"] > 0 for row in rows)
+    assert lake.known_captures() == {"c1": "u1", "c2": "u1"}
+    assert lake.taken(["c2", "c3"]) == {"c2": "u1"}
+    assert lake.pending() == []
+
+
+def test_the_same_unit_again_adds_nothing(lake):
+    unit = unit_of(lake.location, "u1", ["c1"])
+    before = lake.commit(unit)
+    again = Lake(lake.location).commit(unit)
+    assert before.committed
+    assert again.committed
+    assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
+
+
+def test_a_second_attempt_with_other_files_adds_nothing(lake):
+    commit(lake, "u1", ["c1"])
+    assert commit(lake, "u1", ["c1"], rows=5).committed
+    assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
+
+
+def test_a_capture_that_is_taken_refuses_the_whole_unit(lake):
+    commit(lake, "u1", ["c1"])
+    outcome = commit(lake, "u2", ["c2", "c1"])
+    assert not outcome.committed
+    assert outcome.taken == {"c1": "u1"}
+    assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
+    assert commit(lake, "u3", ["c2"]).committed
+
+
+def test_a_capture_is_refused_also_when_it_is_taken_in_the_last_moment(lake):
+    unit = unit_of(lake.location, "u2", ["c1"])
+
+    def overtake(step):
+        if step == "written":
+            commit(lake, "u1", ["c1"])
+
+    outcome = lake.commit(unit, watch=overtake)
+    assert outcome.taken == {"c1": "u1"}
+    assert counts(lake) == {"ingests": 1, "orders": 2, "trades": 2}
+    # What was written for the refused unit's `ingests` is taken away again.
+    written = lake.table_location("ingests").entries(recursive=True)
+    assert len([entry for entry in written if entry.name.startswith("ingest-")]) == 1
+
+
+def test_a_unit_id_cannot_be_used_for_other_captures(lake):
+    commit(lake, "u1", ["c1"])
+    with pytest.raises(UsageError, match="committed before with other captures"):
+        commit(lake, "u1", ["c2"])
+
+
+def test_a_unit_that_cannot_be_right_is_refused_before_anything_is_intended(lake):
+    with pytest.raises(UsageError, match="names a capture twice"):
+        commit(lake, "u", ["c", "c"])
+    with pytest.raises(UsageError, match="needs its date"):
+        lake.commit(Unit("u", ("c",), (), ({"capture_id": "c"},)))
+    file = write_file(lake.location, TRADES, [{"security_id": 1}])
+    elsewhere = Lake(lake.location.join("nested"))
+    with pytest.raises(UsageError, match="has no table _intents, ingests, trades"):
+        elsewhere.commit(Unit("u", ("c",), (file,), (ingest_row("c"),)))
+    assert lake.known_captures() == {}
+
+
+def test_a_unit_without_captures_and_rows_is_committed_once_too(lake):
+    unit = unit_of(lake.location, "batch-1", [])
+    assert lake.commit(unit).committed
+    assert lake.pending() == []
+    assert Lake(lake.location).commit(unit).committed
+    assert counts(lake) == {"ingests": 0, "orders": 2, "trades": 2}
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_process_killed_at_any_step_loses_nothing_and_doubles_nothing(tmp_path, step):
+    assert python(COMMIT_AND_DIE, tmp_path, step) == -signal.SIGKILL
+    lake = Lake(tmp_path)
+    intended = step != "written"
+    seen = {"orders": 2, "trades": 2, "ingests": 2}
+    reached = STEPS.index(step)
+    now = {name: seen[name] if STEPS.index(name) <= reached else 0 for name in seen}
+    assert counts(lake) == now
+    assert lake.pending() == (["u1"] if intended and step != "ingests" else [])
+    assert set(lake.known_captures()) == ({"c1", "c2"} if intended else set())
+    # Another process finishes it; once more changes nothing.
+    assert python(ROLL_FORWARD, tmp_path) == 0
+    assert lake.roll_forward() == []
+    assert counts(lake) == (seen if intended else dict.fromkeys(seen, 0))
+    # The run is tried again: what was lost comes, what was there is not doubled.
+    outcome = commit(lake, "u2", ["c1", "c2"])
+    assert outcome.committed is not intended
+    assert counts(lake) == seen
+
+
+def test_processes_that_roll_forward_at_once_are_harmless(tmp_path):
+    assert python(COMMIT_AND_DIE, tmp_path, "intended") == -signal.SIGKILL
+    processes = [python(ROLL_FORWARD, tmp_path, wait=False) for _ in range(3)]
+    assert [process.wait(60) for process in processes] == [0] * 3
+    assert counts(Lake(tmp_path)) == {"ingests": 2, "orders": 2, "trades": 2}
+
+
+def test_of_two_that_commit_the_same_capture_one_wins(tmp_path):
+    """They create the lake, too."""
+    processes = [
+        python(COMMIT, tmp_path, "u1", "shared", "own-1", wait=False),
+        python(COMMIT, tmp_path, "u2", "own-2", "shared", wait=False),
+    ]
+    codes = [process.wait(60) for process in processes]
+    assert sorted(codes) == [0, 10]
+    lake = Lake(tmp_path)
+    winner = f"u{codes.index(0) + 1}"
+    assert Counter(lake.known_captures().values()) == {winner: 2}
+    assert counts(lake) == {"ingests": 2, "orders": 2, "trades": 2}
+
+
+def test_those_that_commit_different_captures_all_succeed(tmp_path):
+    """They create the lake, too."""
+    processes = [
+        python(COMMIT, tmp_path, f"u{number}", f"c{number}", wait=False) for number in range(3)
+    ]
+    assert [process.wait(60) for process in processes] == [0] * 3
+    assert counts(Lake(tmp_path)) == {"ingests": 3, "orders": 6, "trades": 6}
+
+
+def test_a_unit_id_longer_than_statistics_is_found_complete(lake):
+    commit(lake, "unit-" + "x" * 60, ["c1"])
+    assert lake.pending() == []

@@ -1,0 +1,117 @@
+"""A file's statistics, as Delta keeps them, bound its values."""
+
+import io
+import json
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.lake.statistics import INDEXED_COLUMNS, stats_json
+
+NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
+PRICES = st.none() | st.decimals(
+    -(10**14) + 1, 10**14 - 1, places=4, allow_nan=False, allow_infinity=False
+)
+TEXTS = st.none() | st.text(max_size=40).filter(lambda text: text.isprintable())
+DAYS = st.none() | st.dates()
+SCHEMA = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("price", pa.decimal128(18, 4)),
+        ("text", pa.string()),
+        ("day", pa.date32()),
+        ("flag", pa.bool_()),
+    ]
+)
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "number": NUMBERS,
+            "price": PRICES,
+            "text": TEXTS,
+            "day": DAYS,
+            "flag": st.none() | st.booleans(),
+        }
+    ),
+    max_size=12,
+)
+
+
+def file_of(table, **options):
+    content = io.BytesIO()
+    pq.write_table(table, content, store_schema=False, store_decimal_as_integer=True, **options)
+    content.seek(0)
+    return pq.read_metadata(content)
+
+
+def stats_of(table, schema=None, **options):
+    text = stats_json(file_of(table, **options), schema or table.schema)
+    return json.loads(text, parse_float=Decimal)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ROWS)
+def test_bounds_hold_for_every_value_and_nulls_are_counted(rows):
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    stats = stats_of(table, row_group_size=3)
+    assert stats["numRecords"] == len(rows)
+    for name in SCHEMA.names:
+        values = [row[name] for row in rows if row[name] is not None]
+        if rows:
+            assert stats["nullCount"][name] == len(rows) - len(values)
+        low, high = stats["minValues"].get(name), stats["maxValues"].get(name)
+        if not values or name == "flag":
+            assert low is None
+            assert high is None
+        elif name == "text":
+            # Code points sort as the bytes of UTF-8 do.
+            assert low <= min(values)
+            assert high >= max(values)
+            assert len(low) <= 32
+            assert len(high) <= 33
+        elif name == "day":
+            assert (low, high) == (min(values).isoformat(), max(values).isoformat())
+        else:
+            assert (low, high) == (min(values), max(values))
+
+
+def test_a_long_text_ending_in_the_last_character_has_no_upper_bound():
+    table = pa.table({"text": ["a" * 32 + "\U0010ffff" * 2]})
+    assert stats_of(table)["maxValues"] == {}
+
+
+def test_what_has_no_order_in_json_is_left_out():
+    table = pa.table(
+        {
+            "endless": [1.0, float("inf")],
+            "bytes": [b"\x00", b"\xff"],
+            "parts": [[1], [2]],
+            "far": pa.array([5_000_000, 1], pa.int32()).cast(pa.date32()),
+            "half": [0.5, 1.5],
+        }
+    )
+    stats = stats_of(table)
+    assert stats["minValues"] == {"half": Decimal("0.5")}
+    assert stats["maxValues"] == {"half": Decimal("1.5")}
+    assert set(stats["nullCount"]) == {"endless", "bytes", "far", "half"}
+
+
+def test_only_the_leading_columns_are_described():
+    table = pa.table({f"c{number}": [number] for number in range(INDEXED_COLUMNS + 3)})
+    assert list(stats_of(table)["minValues"]) == [f"c{n}" for n in range(INDEXED_COLUMNS)]
+
+
+def test_a_column_that_the_file_lacks_is_unknown():
+    table = pa.table({"there": [1]})
+    schema = pa.schema([("there", pa.int64()), ("later", pa.int64())])
+    assert stats_of(table, schema)["nullCount"] == {"there": 0}
+
+
+def test_days_of_the_year_9999_are_days():
+    day = date(9999, 12, 31)
+    table = pa.table({"day": [day, day - timedelta(1)]})
+    assert stats_of(table)["maxValues"]["day"] == "9999-12-31"

@@ -1,0 +1,176 @@
+"""Tables of a lake: made once, widened, listed, read by others."""
+
+import json
+from decimal import Decimal
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from pregao.errors import UsageError
+from pregao.lake.store import Lake, TableSpec
+from pregao.lake.unit import Unit
+from tests.lake.lake_support import (
+    DAY,
+    ORDERS,
+    TRADES,
+    column,
+    counts,
+    ingest_row,
+    order,
+    python,
+    unit_of,
+    write_file,
+)
+
+
+def log_of(lake, name):
+    """The actions of a table's log, in order."""
+    return [
+        json.loads(line)
+        for entry in lake.table_location(name).join("_delta_log").entries()
+        if entry.name.endswith(".json")
+        for line in entry.location.read_bytes().splitlines()
+    ]
+
+
+def test_a_table_keeps_its_columns_comments_and_description(tmp_path):
+    lake = Lake(tmp_path / "lake")
+    lake.ensure_table(ORDERS)
+    assert lake.table_names() == ["ingests", "orders"]
+    schema = lake.schema("orders")
+    assert schema.names == ORDERS.schema.names
+    assert schema.types == ORDERS.schema.types
+    assert schema.field("price").metadata == {b"comment": b"Price."}
+    leg = schema.field("legs").type.value_type.field("leg_id")
+    assert leg.metadata == {b"comment": b"About leg_id."}
+    assert lake.delta("orders").metadata().description == "Orders."
+    assert lake.delta("orders").metadata().partition_columns == ["date"]
+
+
+def test_a_folder_without_a_lake_is_said_to_be_none(tmp_path):
+    lake = Lake(tmp_path)
+    assert lake.table_names() == []
+    assert lake.known_captures() == {}
+    assert lake.roll_forward() == []
+    with pytest.raises(UsageError, match="is not a lake: make one with `pregao ingest"):
+        lake.require()
+    with pytest.raises(UsageError, match="has no table orders; it has none at all"):
+        lake.delta("orders")
+
+
+def test_a_later_schema_adds_columns_and_old_rows_read_null(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    lake.commit(unit_of(tmp_path, "u1", ["c1"]))
+    legs = pa.struct([column("leg_id", pa.int64()), column("ratio", pa.int32())])
+    fields = {field.name: field for field in ORDERS.schema}
+    fields["legs"] = column("legs", pa.list_(pa.field("element", legs)))
+    fields["trader"] = column("trader", pa.string(), "Who.")
+    later = TableSpec("orders", pa.schema(list(fields.values())))
+    lake.ensure_table(later)
+    row = order(8, 9, legs=[{"leg_id": 1, "ratio": 2}], trader="X")
+    file = write_file(tmp_path, later, [row])
+    lake.commit(Unit("u2", ("c2",), (file,), (ingest_row("c2"),)))
+    rows = lake.delta("orders").to_pyarrow_table().sort_by("sequence_number").to_pylist()
+    assert [row["trader"] for row in rows] == [None, None, "X"]
+    assert rows[2]["legs"] == [{"leg_id": 1, "ratio": 2}]
+    assert lake.schema("orders").field("trader").metadata == {b"comment": b"Who."}
+    # The earlier description lacks nothing that it needs: nothing changes back.
+    Lake(tmp_path).ensure_table(ORDERS)
+    assert "trader" in lake.schema("orders").names
+
+
+def test_a_column_does_not_change_its_type(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_table(TRADES)
+    other = TableSpec("trades", pa.schema([column("security_id", pa.string())]))
+    with pytest.raises(UsageError, match="security_id is int64 and cannot become string"):
+        lake.ensure_table(other)
+
+
+def test_files_of_a_date_are_found(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    lake.commit(unit_of(tmp_path, "u1", ["c1"], day="2026-05-21"))
+    lake.commit(unit_of(tmp_path, "u2", ["c2"], day="2026-05-22"))
+    assert len(lake.file_uris("orders")) == 2
+    (uri,) = lake.file_uris("orders", "2026-05-22")
+    assert "/orders/date=2026-05-22/" in uri
+    assert lake.file_uris("orders", "2026-05-23") == []
+
+
+def test_exact_values_come_back_and_statistics_leave_files_out(tmp_path):
+    """The largest mantissa of 18 digits has more digits than a float can tell apart."""
+    lake = Lake(tmp_path)
+    lake.ensure_table(ORDERS)
+    top, below = "99999999999999.9999", "99999999999999.9998"
+    files = tuple(
+        write_file(tmp_path, ORDERS, [order(number, number, price)])
+        for number, price in [(1, top), (2, below), (3, "-" + top), (4, None)]
+    )
+    lake.commit(Unit("u", ("c",), files, (ingest_row("c"),)))
+    dataset = lake.delta("orders").to_pyarrow_dataset()
+    wanted = pc.field("price") == pa.scalar(Decimal(top), pa.decimal128(18, 4))
+    assert dataset.to_table(filter=wanted)["security_id"].to_pylist() == [1]
+    opened = {fragment.path for fragment in dataset.get_fragments(filter=wanted)}
+    assert files[0].path in opened
+    assert files[1].path not in opened
+    frame = pl.scan_delta(str(tmp_path / "orders"))
+    found = frame.filter(pl.col("price") == pl.lit(Decimal(top), pl.Decimal(18, 4))).collect()
+    assert found["security_id"].to_list() == [1]
+    assert frame.filter(pl.col("price").is_null()).collect()["security_id"].to_list() == [4]
+
+
+CREATE = """
+Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
+"""
+
+
+def test_processes_that_create_the_same_tables_at_once_all_succeed(tmp_path):
+    """Each table is described once: one description more would undo a change in between."""
+    processes = [python(CREATE, tmp_path, wait=False) for _ in range(4)]
+    assert [process.wait(60) for process in processes] == [0] * 4
+    lake = Lake(tmp_path)
+    assert counts(lake) == {"ingests": 0, "orders": 0, "trades": 0}
+    for name in lake.table_names():
+        assert sum("metaData" in action for action in log_of(lake, name)) == 1
+
+
+DIE_BEFORE_CREATING = """
+import pregao.lake.delta_tables as tables
+tables.create_real = tables.create
+tables.create = lambda place, spec: os._exit(3) if spec.name == "trades" else (
+    tables.create_real(place, spec))
+Lake(sys.argv[1]).ensure_tables([ORDERS, TRADES])
+"""
+
+
+def test_a_creator_that_died_is_not_waited_for_for_ever(tmp_path, monkeypatch):
+    assert python(DIE_BEFORE_CREATING, tmp_path) == 3
+    lake = Lake(tmp_path)
+    assert "trades" not in lake.table_names()
+    monkeypatch.setattr("pregao.lake.delta_tables.LEASE_MS", 1)
+    lake.ensure_tables([ORDERS, TRADES])
+    assert lake.table_names() == ["ingests", "orders", "trades"]
+
+
+ADD = """
+new = pa.schema([*ORDERS.schema, *(column(name, pa.int64()) for name in sys.argv[2:])])
+Lake(sys.argv[1]).ensure_table(TableSpec("orders", new))
+"""
+
+
+def test_processes_that_add_columns_at_once_all_succeed(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    names = [["x", "a"], ["x", "b"], ["b", "c"]]
+    processes = [python(ADD, tmp_path, *new, wait=False) for new in names]
+    committed = lake.commit(unit_of(tmp_path, "u", ["c"]))
+    assert [process.wait(60) for process in processes] == [0] * 3
+    assert committed.committed
+    added = lake.schema("orders").names[len(ORDERS.schema) :]
+    assert sorted(added) == ["a", "b", "c", "x"]
+    assert counts(lake)["orders"] == 2
+    assert DAY in lake.file_uris("orders")[0]
