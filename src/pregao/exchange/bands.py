@@ -20,7 +20,10 @@ _HUNDRED_PERCENT = 100 * PRICE_SCALE
 
 
 def _midpoint(listing: Listing, band: Band) -> int | None:
-    """What a relative band is measured from now."""
+    """What a relative band is measured from now.
+
+    The documents do not say what the complementary last price is: it counts as the last price.
+    """
     if band.midpoint == PriceBandMidpoint.THEORETICAL_PRICE and listing.theoretical is not None:
         return listing.theoretical.price
     return listing.reference_price()
