@@ -1,0 +1,1 @@
+"""Order books: by price and priority, by position, by level, top of book, and their replay."""

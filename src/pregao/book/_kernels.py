@@ -1,0 +1,288 @@
+"""Kernels that replay book updates in bulk: the two books of orders, their ticks and dumps.
+
+All state lives in flat arrays, so that copying them is a checkpoint. Sides keep their best level
+(and the book by position its first order) at the *end* of an array: what happens near the top
+then moves few entries, however deep the book is. Prices are stored as ranks, higher is better on
+both sides, and an order without a price has the highest. The plain twins of these kernels are
+the classes PriorityBook, PositionBook and TickMaker.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import njit
+from pregao.book import _words as w
+from pregao.book._ladder_kernels import bottom, enter, part, price_of, u
+from pregao.book._position_kernels import apply_by_position
+from pregao.book._priority_kernels import apply_by_priority, clear_side
+
+
+@part
+def _wipe(meta, table, slots, ranks, ladder, by_position):
+    """Empty both sides; slots and map begin anew."""
+    if not by_position:
+        if (meta[w.ORDERS] + meta[w.ORDERS + 1]) << 5 < len(table):
+            clear_side(meta, table, slots, ranks, ladder, 0)
+            clear_side(meta, table, slots, ranks, ladder, 1)
+        else:
+            table[:] = 0
+    for side in range(2):
+        meta[u(w.LEVELS + side)] = 0
+        meta[u(w.ORDERS + side)] = 0
+        meta[u(w.DIRTY + side)] = 1
+    meta[w.FREE_SLOT] = -1
+    meta[w.USED_SLOTS] = 0
+    meta[w.SLOTS_LEFT] = len(slots) // w.SLOT_WORDS
+
+
+@part
+def _begin(meta, top, instrument):
+    """Begin with another instrument, whose book is empty."""
+    meta[w.STARTED] = 1
+    meta[w.INSTRUMENT] = instrument
+    for word in (w.STALE, w.SNAPSHOT, w.BUILDING, w.LAST_STALE, w.DIRTY, w.DIRTY + 1):
+        meta[u(word)] = 0
+    top[0] = w.NULL
+    top[1:] = 0
+
+
+@part
+def _state(meta):
+    if meta[w.STALE]:
+        return w.STATE_STALE
+    if meta[w.BUILDING]:
+        return w.STATE_BUILDING
+    return w.STATE_VALID if meta[w.ORDERS] + meta[w.ORDERS + 1] > 0 else w.STATE_EMPTY
+
+
+@part
+def _changed(meta, slots, ranks, ladder, top, depth):
+    """Bring the best levels up to date, and tell whether they or the trust in them changed."""
+    changed = meta[w.STALE] != meta[w.LAST_STALE]
+    meta[w.LAST_STALE] = meta[w.STALE]
+    for side in range(2):
+        if not meta[u(w.DIRTY + side)]:
+            continue
+        meta[u(w.DIRTY + side)] = 0
+        shown = min(depth, meta[u(w.LEVELS + side)])
+        at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
+        for k in range(shown):
+            at -= 1
+            level = ladder[u(at)]
+            price = price_of(side, ranks[u(at)])
+            size = slots[u(level + w.SIZE)]
+            count = slots[u(level + w.COUNT)]
+            if top[1, side, k] != size or top[2, side, k] != count or top[0, side, k] != price:
+                changed = True
+                top[0, side, k] = price
+                top[1, side, k] = size
+                top[2, side, k] = count
+        for k in range(shown, depth):
+            if top[2, side, k] == 0:
+                break
+            changed = True
+            top[0, side, k] = w.NULL
+            top[1, side, k] = 0
+            top[2, side, k] = 0
+    return changed
+
+
+@part
+def _tick(
+    meta, top, depth,
+    tick_row, tick_event, tick_instrument, tick_state, tick_price, tick_size, tick_count,
+):  # fmt: skip
+    """Write the best levels down."""
+    out = meta[w.TICKS]
+    meta[w.TICKS] = out + 1
+    tick_row[out] = meta[w.ROW]
+    tick_event[out] = meta[w.EVENT]
+    tick_instrument[out] = meta[w.INSTRUMENT]
+    tick_state[out] = _state(meta)
+    for side in range(2):
+        for k in range(depth):
+            tick_price[side, out, k] = top[0, side, k]
+            tick_size[side, out, k] = top[1, side, k]
+            tick_count[side, out, k] = top[2, side, k]
+
+
+@part
+def _dump(
+    meta, queue, slots, ladder, by_position,
+    dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm, dump_inserted,
+    dump_implied,
+):  # fmt: skip
+    """Write all orders in the order in which they would trade, bids first; False without room."""
+    out = meta[w.DUMPED_ORDERS]
+    if out + meta[w.ORDERS] + meta[w.ORDERS + 1] > len(dump_side):
+        return False
+    for side in range(2):
+        at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
+        level = np.int64(-1)
+        first = np.int64(-1)
+        for left in range(meta[u(w.ORDERS + side)] - 1, -1, -1):
+            if by_position:
+                first = np.int64(queue[u(side * (len(queue) >> 1) + left)])
+                order_id = slots[u(first + w.KEY)]
+                implied = slots[u(first + w.TAG)] >> w.IMPLIED_BIT & 1
+            else:
+                if first == level:
+                    at -= 1
+                    level = np.int64(ladder[u(at)])
+                    first = slots[u(level + w.NEXT)]
+                order_id = slots[u(first + w.KEY)] & w.HIGHEST
+                implied = np.int64(slots[u(first + w.KEY)] >= 0)
+            dump_side[out] = side
+            dump_id[out] = order_id
+            dump_price[out] = price_of(side, slots[u(first + w.RANK)])
+            dump_size[out] = slots[u(first + w.SIZE)]
+            dump_firm[out] = slots[u(first + w.FIRM)]
+            dump_inserted[out] = slots[u(first + w.INSERTED)]
+            dump_implied[out] = implied
+            out += 1
+            if not by_position:
+                first = slots[u(first + w.NEXT)]
+    dump_end[meta[w.DUMPS]] = out
+    dump_state[meta[w.DUMPS]] = _state(meta)
+    meta[w.DUMPED_ORDERS] = out
+    meta[w.DUMPS] += 1
+    return True
+
+
+@part
+def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, size, previous):
+    """Apply a row that is about the book as a whole: 0 or a fault."""
+    if kind == w.EMPTY or kind == w.RESET or kind == w.SNAPSHOT_BEGIN:
+        _wipe(meta, table, slots, ranks, ladder, by_position)
+        meta[w.STALE] = 0
+        meta[w.SNAPSHOT] = meta[w.BUILDING] = kind == w.SNAPSHOT_BEGIN
+        meta[w.BIDS_TOLD] = size
+        meta[w.OFFERS_TOLD] = previous
+        return 0
+    if meta[w.STALE]:
+        return 0
+    if kind != w.SNAPSHOT_END:
+        return w.INTERRUPTED
+    if not meta[w.SNAPSHOT]:
+        return w.SNAPSHOT_NOT_BEGUN
+    if meta[w.BIDS_TOLD] != w.NULL and meta[w.BIDS_TOLD] != meta[w.ORDERS]:
+        return w.SNAPSHOT_INCOMPLETE
+    if meta[w.OFFERS_TOLD] != w.NULL and meta[w.OFFERS_TOLD] != meta[w.ORDERS + 1]:
+        return w.SNAPSHOT_INCOMPLETE
+    meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
+    return 0
+
+
+@njit
+def replay(
+    by_position, check, depth, first_row, start, stop, finish,
+    kinds, sides, flags, instruments, events, order_ids, prices, sizes, previouses, positions,
+    firms, inserteds,
+    meta, table, queue, slots, ranks, ladder, top,
+    tick_row, tick_event, tick_instrument, tick_state, tick_price, tick_size, tick_count,
+    fault_row, fault_code,
+    dump_at, dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm,
+    dump_inserted, dump_implied,
+):  # fmt: skip
+    """Apply the rows from ``start`` to ``stop``; where it stopped stands in the state.
+
+    Rows are numbered from ``first_row`` in what comes out. A tick comes when the next row is of
+    another event or instrument, or when ``stop`` is said to finish an event. The full book is
+    written after each row that ``dump_at`` names, in order. It stops early where room is missing.
+    """
+    i = start
+    status = w.DONE
+    instrument = meta[w.INSTRUMENT]
+    event = meta[w.EVENT]
+    started = meta[w.STARTED] != 0
+    next_dump = dump_at[meta[w.DUMPS]] if meta[w.DUMPS] < len(dump_at) else w.HIGHEST
+    while True:
+        ended = i == stop
+        while next_dump < first_row + i:
+            if not _dump(
+                meta, queue, slots, ladder, by_position, dump_end, dump_state, dump_side,
+                dump_id, dump_price, dump_size, dump_firm, dump_inserted, dump_implied,
+            ):  # fmt: skip
+                status = w.DUMPS_FULL
+                break
+            next_dump = dump_at[meta[w.DUMPS]] if meta[w.DUMPS] < len(dump_at) else w.HIGHEST
+        if status != w.DONE:
+            break
+        if started and depth > 0:
+            over = finish if ended else events[u(i)] != event or instruments[u(i)] != instrument
+            if over and (meta[w.DIRTY] or meta[w.DIRTY + 1] or meta[w.STALE] != meta[w.LAST_STALE]):
+                meta[w.EVENT] = event
+                meta[w.ROW] = first_row + i - 1
+                if meta[w.TICKS] == len(tick_row):
+                    status = w.TICKS_FULL
+                    break
+                if _changed(meta, slots, ranks, ladder, top, depth):
+                    _tick(
+                        meta, top, depth, tick_row, tick_event, tick_instrument, tick_state,
+                        tick_price, tick_size, tick_count,
+                    )  # fmt: skip
+        if ended:
+            break
+        if meta[w.FAULTS] == len(fault_row):
+            status = w.FAULTS_FULL
+            break
+        if not started or instruments[u(i)] != instrument:
+            _wipe(meta, table, slots, ranks, ladder, by_position)
+            instrument = instruments[u(i)]
+            _begin(meta, top, instrument)
+            started = True
+        if meta[w.SLOTS_LEFT] < w.SLOTS_PER_ROW:
+            status = w.BOOK_FULL
+            break
+        at = u(i)
+        event = events[at]
+        kind = kinds[at]
+        code = np.int64(0)
+        if kind > w.REMOVE_TOP and kind != w.SNAPSHOT_ORDER:
+            code = np.int64(_reset_or_snapshot(
+                meta, table, slots, ranks, ladder, by_position, kind, sizes[at], previouses[at]
+            ))  # fmt: skip
+        elif not meta[w.STALE]:
+            if meta[w.SNAPSHOT] != (kind == w.SNAPSHOT_ORDER):
+                if meta[w.SNAPSHOT]:
+                    code = np.int64(w.SNAPSHOT_INTERRUPTED)
+                else:
+                    code = np.int64(w.SNAPSHOT_NOT_BEGUN)
+            elif by_position:
+                code = np.int64(apply_by_position(
+                    meta, queue, slots, ranks, ladder, depth, check, kind, np.int64(sides[at]),
+                    flags[at], order_ids[at], prices[at], sizes[at], previouses[at],
+                    positions[at], firms[at], inserteds[at],
+                ))  # fmt: skip
+            else:
+                code = np.int64(apply_by_priority(
+                    meta, table, slots, ranks, ladder, depth, check, kind, np.int64(sides[at]),
+                    flags[at], order_ids[at], prices[at], sizes[at], previouses[at],
+                    positions[at], firms[at], inserteds[at],
+                ))  # fmt: skip
+            if kind != w.SNAPSHOT_ORDER:
+                meta[w.BUILDING] = kind <= w.CHANGE and (flags[at] & w.RECOVERY) != 0
+        if code != 0:
+            meta[w.STALE] = 1
+            meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
+            fault_row[meta[w.FAULTS]] = first_row + i
+            fault_code[meta[w.FAULTS]] = code
+            meta[w.FAULTS] += 1
+        i += 1
+    meta[w.NEXT_ROW] = i
+    meta[w.EVENT] = event
+    meta[w.ROW] = first_row + i - 1
+    return status
+
+
+@njit
+def enter_all(table, slots, ladder, counts):
+    """Enter every order of a book by price and priority into an empty map."""
+    for side in range(2):
+        for at in range(counts[side]):
+            level = np.int64(ladder[u(bottom(ladder, side) + at)])
+            first = slots[u(level + w.NEXT)]
+            while first != level:
+                enter(table, slots[u(first + w.KEY)] & w.HIGHEST, first)
+                first = slots[u(first + w.NEXT)]

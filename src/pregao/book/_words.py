@@ -1,0 +1,81 @@
+"""The numbers that the book kernels share: codes as plain constants, the layout of their state."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao.book import rows
+from pregao.book.faults import FaultCode, State
+
+NULL = rows.NULL
+IMPLIED = rows.IMPLIED
+RECOVERY = rows.RECOVERY
+
+# What a row does.
+ADD = int(rows.Kind.ADD)
+CHANGE = int(rows.Kind.CHANGE)
+DELETE = int(rows.Kind.DELETE)
+CLEAR_SIDE = int(rows.Kind.CLEAR_SIDE)
+REMOVE_TOP = int(rows.Kind.REMOVE_TOP)
+EMPTY = int(rows.Kind.EMPTY)
+RESET = int(rows.Kind.RESET)
+SNAPSHOT_BEGIN = int(rows.Kind.SNAPSHOT_BEGIN)
+SNAPSHOT_ORDER = int(rows.Kind.SNAPSHOT_ORDER)
+SNAPSHOT_END = int(rows.Kind.SNAPSHOT_END)
+
+# What was wrong with it.
+UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)
+DUPLICATE_ORDER = int(FaultCode.DUPLICATE_ORDER)
+WRONG_SIDE = int(FaultCode.WRONG_SIDE)
+WRONG_PREVIOUS_SIZE = int(FaultCode.WRONG_PREVIOUS_SIZE)
+WRONG_PRICE = int(FaultCode.WRONG_PRICE)
+NO_ORDER_ID = int(FaultCode.NO_ORDER_ID)
+POSITION_MISSING = int(FaultCode.POSITION_MISSING)
+POSITION_BEYOND_END = int(FaultCode.POSITION_BEYOND_END)
+OTHER_ORDER = int(FaultCode.OTHER_ORDER_AT_POSITION)
+SNAPSHOT_INTERRUPTED = int(FaultCode.SNAPSHOT_INTERRUPTED)
+SNAPSHOT_NOT_BEGUN = int(FaultCode.SNAPSHOT_NOT_BEGUN)
+SNAPSHOT_INCOMPLETE = int(FaultCode.SNAPSHOT_INCOMPLETE)
+INTERRUPTED = int(FaultCode.INTERRUPTED)
+NO_ROOM = -1
+"""Not a fault: the state has no slot left, and nothing was changed."""
+
+# How far the book can be trusted.
+STATE_EMPTY = int(State.EMPTY)
+STATE_BUILDING = int(State.BUILDING)
+STATE_VALID = int(State.VALID)
+STATE_STALE = int(State.STALE)
+
+# Why a replay stopped.
+DONE = 0
+TICKS_FULL = 1
+FAULTS_FULL = 2
+DUMPS_FULL = 3
+BOOK_FULL = 4
+
+# The words of the state.
+STARTED, INSTRUMENT, EVENT, ROW = 0, 1, 2, 3
+STALE, SNAPSHOT, BUILDING, LAST_STALE, BIDS_TOLD, OFFERS_TOLD = 4, 5, 6, 7, 8, 9
+FREE_SLOT, USED_SLOTS, SLOTS_LEFT = 10, 11, 12
+LEVELS, ORDERS, DIRTY = 13, 15, 17  # two words each, one per side
+NEXT_ROW, TICKS, FAULTS, DUMPS, DUMPED_ORDERS = 20, 21, 22, 23, 24
+STATE_WORDS = 32
+
+# A slot fills one line of the cache. It holds an order, or a level: the sums of its orders, and
+# the ends of their queue, a ring that the level closes, so that no link is ever missing.
+SLOT_WORDS = 8
+KEY, RANK, SIZE, INSERTED, FIRM, TAG, PREV, NEXT = 0, 1, 2, 3, 4, 5, 6, 7
+COUNT = INSERTED
+# The tag holds the slot of an order's level, whether it is implied, and its side.
+LEVEL_SHIFT = 2
+IMPLIED_BIT = 1
+
+SLOTS_PER_ROW = 3
+"""One row takes at most so many slots: an order, a level, and the rest of a level it splits."""
+
+NO_PRICE_RANK = 2**63 - 1
+LOWEST = -(2**63)
+HIGHEST = 2**63 - 1
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+SCAN = 8
+"""How many levels from the top are compared without a branch; as many lie below each ladder."""

@@ -1,0 +1,224 @@
+"""The life of a book of orders: empty, being built, valid, stale; the same for every tier."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import NoReturn
+
+from pregao.book.faults import Fault, FaultCode, Misfit, Origin, State
+from pregao.book.updates import (
+    BookEmptied,
+    ChannelReset,
+    Interrupted,
+    MessageKey,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    OrderUpdate,
+    Side,
+    SideCleared,
+    SnapshotBegun,
+    SnapshotEnded,
+    SnapshotOrder,
+    TopRemoved,
+    Update,
+)
+from pregao.book.views import LevelView
+
+
+def misfit(code: FaultCode, detail: str) -> NoReturn:
+    """Refuse an update."""
+    raise Misfit(code, detail)
+
+
+class Life(LevelView):
+    """The state that every book has, and how resets, snapshots and gaps move it.
+
+    A stale book stands still: it skips order updates until it is emptied or a snapshot begins.
+    """
+
+    __slots__ = (
+        "_building",
+        "_expected",
+        "_snapshot",
+        "fault",
+        "last_key",
+        "last_rpt_seq",
+        "origin",
+        "skipped",
+    )
+
+    def __init__(self) -> None:
+        self.fault: Fault | None = None
+        """What made the book stale; None if it is not."""
+        self.origin = Origin.START
+        self.last_key: MessageKey | None = None
+        """The last message that the book took in."""
+        self.last_rpt_seq: int | None = None
+        self.skipped = 0
+        """How many updates came while the book was stale."""
+        self._building = False
+        self._snapshot = False
+        self._expected: tuple[int | None, int | None] = (None, None)
+
+    @property
+    def state(self) -> State:
+        """How far the book can be trusted."""
+        if self.fault is not None:
+            return State.STALE
+        if self._building:
+            return State.BUILDING
+        return State.VALID if self._occupied() else State.EMPTY
+
+    @property
+    def reason(self) -> str:
+        """A sentence about the state."""
+        if self.fault is not None:
+            return f"stale: {self.fault}"
+        if self._snapshot:
+            return "being built from a snapshot"
+        if self._building:
+            return f"being filled again after {self.origin.value}"
+        if self.origin is Origin.START:
+            return Origin.START.value
+        return f"follows from {self.origin.value}"
+
+    @abstractmethod
+    def _occupied(self) -> bool:
+        """Is anything in the book?"""
+
+    @abstractmethod
+    def _counts(self) -> tuple[int, int]:
+        """How many entries each side has, as a snapshot's totals count them."""
+
+    @abstractmethod
+    def _wipe(self) -> None:
+        """Remove everything."""
+
+    def interrupt(self, key: MessageKey, reason: str) -> Fault | None:
+        """Make the book stale because messages are missing before this one."""
+        return self._break(Fault(key, FaultCode.INTERRUPTED, reason))
+
+    def _break(self, fault: Fault) -> Fault | None:
+        self._snapshot = self._building = False
+        if self.fault is not None:
+            return None
+        self.fault = fault
+        return fault
+
+    def _begin_anew(self, origin: Origin, key: MessageKey) -> None:
+        self._wipe()
+        self.fault = None
+        self.origin = origin
+        self.last_key = key
+        self.last_rpt_seq = None
+        self._building = self._snapshot = origin is Origin.SNAPSHOT
+
+    def _begin_snapshot(self, update: SnapshotBegun) -> None:
+        self._begin_anew(Origin.SNAPSHOT, update.key)
+        self.last_rpt_seq = update.last_rpt_seq
+        self._expected = (update.bids, update.offers)
+
+    def _check_in_snapshot(self) -> None:
+        if not self._snapshot:
+            misfit(FaultCode.SNAPSHOT_NOT_BEGUN, "part of a snapshot that did not begin")
+
+    def _end_snapshot(self, update: SnapshotEnded) -> None:
+        self._check_in_snapshot()
+        for expected, found, name in zip(
+            self._expected, self._counts(), ("bids", "offers"), strict=True
+        ):
+            if expected is not None and expected != found:
+                misfit(
+                    FaultCode.SNAPSHOT_INCOMPLETE,
+                    f"the snapshot announced {expected} {name} and brought {found}",
+                )
+        self._building = self._snapshot = False
+        self.last_key = update.key
+
+    def _check_not_in_snapshot(self) -> None:
+        if self._snapshot:
+            misfit(FaultCode.SNAPSHOT_INTERRUPTED, "an update came in the middle of a snapshot")
+
+    def _settle(self, key: MessageKey, rpt_seq: int | None, *, recovery: bool) -> None:
+        self._building = recovery
+        self.last_key = key
+        if rpt_seq is not None:
+            self.last_rpt_seq = rpt_seq
+
+
+class Book(Life):
+    """A book fed with order updates, whichever way it keeps them."""
+
+    __slots__ = ("check_sizes",)
+
+    def __init__(self, *, check_sizes: bool = True) -> None:
+        super().__init__()
+        self.check_sizes = check_sizes
+        """Is a size or price before the update, where it is given, held against the book?"""
+
+    def apply(self, update: Update) -> Fault | None:
+        """Take an update in; returns what is wrong if this one makes the book stale."""
+        match update:
+            case BookEmptied():
+                self._begin_anew(Origin.EMPTY_BOOK, update.key)
+            case ChannelReset():
+                self._begin_anew(Origin.CHANNEL_RESET, update.key)
+            case Interrupted():
+                return self.interrupt(update.key, update.reason)
+            case SnapshotBegun():
+                self._begin_snapshot(update)
+            case _ if self.fault is not None:
+                self.skipped += 1
+            case _:
+                try:
+                    self._apply_part(update)
+                except Misfit as wrong:
+                    return self._break(Fault(update.key, wrong.code, wrong.detail))
+        return None
+
+    def _apply_part(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> None:
+        if isinstance(update, SnapshotOrder):
+            self._check_in_snapshot()
+            self._add(update)
+            self.last_key = update.key
+            return
+        if isinstance(update, SnapshotEnded):
+            self._end_snapshot(update)
+            return
+        self._check_not_in_snapshot()
+        recovery = False
+        match update:
+            case OrderAdded():
+                self._add(update)
+                recovery = update.recovery
+            case OrderChanged():
+                self._change(update)
+                recovery = update.recovery
+            case OrderDeleted():
+                self._delete(update)
+            case SideCleared():
+                self._clear(update.side)
+            case TopRemoved():
+                self._remove_top(update.side, update.position)
+        self._settle(update.key, update.rpt_seq, recovery=recovery)
+
+    @abstractmethod
+    def _add(self, update: OrderAdded | SnapshotOrder) -> None:
+        """Put an order in, or raise Misfit and change nothing; so too the methods below."""
+
+    @abstractmethod
+    def _change(self, update: OrderChanged) -> None:
+        """Change an order."""
+
+    @abstractmethod
+    def _delete(self, update: OrderDeleted) -> None:
+        """Take an order out."""
+
+    @abstractmethod
+    def _clear(self, side: Side) -> None:
+        """Take all orders of a side out."""
+
+    @abstractmethod
+    def _remove_top(self, side: Side, position: int) -> None:
+        """Take the places 1 to ``position`` out."""

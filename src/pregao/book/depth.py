@@ -1,0 +1,142 @@
+"""The legacy feed's books by price: as many levels as the exchange shows, found by their place.
+
+With a market depth of 1 this is the legacy top of book. Rows below the depth fall off without a
+message; the exchange sends them again when they come back into view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pregao.book.base import Life, misfit
+from pregao.book.faults import Fault, FaultCode, Misfit, Origin
+from pregao.book.updates import (
+    BookEmptied,
+    ChannelReset,
+    DepthUpdate,
+    Interrupted,
+    LevelAdded,
+    LevelChanged,
+    LevelDeleted,
+    LevelOverlaid,
+    LevelUpdate,
+    Side,
+    SideCleared,
+    SnapshotBegun,
+    SnapshotEnded,
+    SnapshotLevel,
+    TopRemoved,
+)
+from pregao.book.views import Level
+
+
+class PriceDepthBook(Life):
+    """A book by price of a given market depth; None for one that shows all levels."""
+
+    __slots__ = ("_sides", "market_depth")
+
+    def __init__(self, market_depth: int | None) -> None:
+        super().__init__()
+        self.market_depth = market_depth
+        self._wipe()
+
+    def walk_levels(self, side: Side) -> Iterator[Level]:
+        """The levels of a side, best first."""
+        return iter(self._sides[side])
+
+    def apply(self, update: DepthUpdate) -> Fault | None:
+        """Take an update in; returns what is wrong if this one makes the book stale."""
+        match update:
+            case BookEmptied():
+                self._begin_anew(Origin.EMPTY_BOOK, update.key)
+            case ChannelReset():
+                self._begin_anew(Origin.CHANNEL_RESET, update.key)
+            case Interrupted():
+                return self.interrupt(update.key, update.reason)
+            case SnapshotBegun():
+                self._begin_snapshot(update)
+            case _ if self.fault is not None:
+                self.skipped += 1
+            case _:
+                try:
+                    self._apply_part(update)
+                except Misfit as wrong:
+                    return self._break(Fault(update.key, wrong.code, wrong.detail))
+        return None
+
+    def _wipe(self) -> None:
+        self._sides: tuple[list[Level], list[Level]] = ([], [])
+
+    def _occupied(self) -> bool:
+        return any(self._sides)
+
+    def _counts(self) -> tuple[int, int]:
+        return len(self._sides[Side.BID]), len(self._sides[Side.OFFER])
+
+    def _apply_part(self, update: LevelUpdate | SnapshotLevel | SnapshotEnded) -> None:
+        if isinstance(update, SnapshotLevel):
+            self._check_in_snapshot()
+            rows = self._sides[update.side]
+            position = len(rows) + 1 if update.position is None else update.position
+            self._insert(update.side, position, Level(update.price, update.size, update.orders))
+            self.last_key = update.key
+            return
+        if isinstance(update, SnapshotEnded):
+            self._end_snapshot(update)
+            return
+        self._check_not_in_snapshot()
+        rows = self._sides[update.side]
+        recovery = False
+        match update:
+            case LevelAdded():
+                level = Level(update.price, update.size, update.orders)
+                self._insert(update.side, update.position, level)
+                recovery = update.recovery
+            case LevelChanged():
+                self._change(update)
+                recovery = update.recovery
+            case LevelDeleted():
+                self._check_place(update.side, update.position, len(rows))
+                del rows[update.position - 1]
+            case LevelOverlaid():
+                if self.market_depth != 1:
+                    misfit(
+                        FaultCode.OVERLAY_BELOW_TOP,
+                        "an overlay in a book that shows more than its top",
+                    )
+                rows[:] = [Level(update.price, update.size, update.orders)]
+                recovery = update.recovery
+            case SideCleared():
+                rows.clear()
+            case TopRemoved():
+                self._check_place(update.side, update.position, len(rows))
+                del rows[: update.position]
+        self._settle(update.key, update.rpt_seq, recovery=recovery)
+
+    def _check_place(self, side: Side, position: int, last: int) -> None:
+        if not 1 <= position <= last:
+            misfit(
+                FaultCode.POSITION_BEYOND_END,
+                f"place {position} of {len(self._sides[side])} {side.name.lower()} levels",
+            )
+
+    def _insert(self, side: Side, position: int, level: Level) -> None:
+        rows = self._sides[side]
+        last = len(rows) + 1
+        if self.market_depth is not None:
+            last = min(last, self.market_depth)
+        self._check_place(side, position, last)
+        rows.insert(position - 1, level)
+        if self.market_depth is not None:
+            del rows[self.market_depth :]
+
+    def _change(self, update: LevelChanged) -> None:
+        rows = self._sides[update.side]
+        self._check_place(update.side, update.position, len(rows))
+        price = rows[update.position - 1].price
+        if update.price is not None and update.price != price:
+            misfit(
+                FaultCode.WRONG_PRICE,
+                f"place {update.position} holds price {price}, not {update.price}",
+            )
+        rows[update.position - 1] = Level(price, update.size, update.orders)

@@ -1,0 +1,73 @@
+"""What a book says about itself: its state, where it came from, and what broke it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+from pregao.book.updates import MessageKey
+
+
+class State(IntEnum):
+    """How far a book can be trusted."""
+
+    EMPTY = 0
+    """There are no orders, and that is what is known."""
+    BUILDING = 1
+    """A snapshot or a recovery is filling it."""
+    VALID = 2
+    STALE = 3
+    """Something was missed or did not fit: it stands still until it is emptied or snapshot."""
+
+
+class Origin(Enum):
+    """What the content of a book goes back to."""
+
+    START = "nothing was there before the first message"
+    EMPTY_BOOK = "an EmptyBook"
+    CHANNEL_RESET = "a ChannelReset"
+    SNAPSHOT = "a snapshot"
+
+
+class FaultCode(IntEnum):
+    """What did not fit."""
+
+    UNKNOWN_ORDER = 1
+    DUPLICATE_ORDER = 2
+    WRONG_SIDE = 3
+    WRONG_PREVIOUS_SIZE = 4
+    WRONG_PRICE = 5
+    NO_ORDER_ID = 6
+    POSITION_MISSING = 7
+    POSITION_BEYOND_END = 8
+    OTHER_ORDER_AT_POSITION = 9
+    SNAPSHOT_INTERRUPTED = 10
+    SNAPSHOT_NOT_BEGUN = 11
+    SNAPSHOT_INCOMPLETE = 12
+    INTERRUPTED = 13
+    UNKNOWN_LEVEL = 14
+    NO_PREVIOUS_SIZE = 15
+    NO_ORDERS_KEPT = 16
+    OVERLAY_BELOW_TOP = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a book became stale: the message, what was wrong with it, and a sentence about it."""
+
+    key: MessageKey
+    code: FaultCode
+    detail: str
+
+    def __str__(self) -> str:
+        version, number, index = self.key
+        return f"{self.detail} (message {index} of packet {number}, sequence version {version})"
+
+
+class Misfit(Exception):  # noqa: N818 - never leaves the folder: a book turns it into a Fault
+    """Raised inside a book, before it changes anything, by an update that does not fit."""
+
+    def __init__(self, code: FaultCode, detail: str) -> None:
+        self.code = code
+        self.detail = detail
+        super().__init__(detail)

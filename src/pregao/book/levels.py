@@ -1,0 +1,151 @@
+"""Cheaper tiers: levels without orders, and the top of the book alone, from order messages.
+
+They rest on what messages say about the past: the size before a change (from schema version 16
+on), the price and size of what is deleted. Feeds that tell less cannot be kept this way.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from pregao.book.base import Book, misfit
+from pregao.book.faults import FaultCode
+from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
+from pregao.book.views import Level, rank
+
+_Rank = tuple[bool, int]
+
+
+class TopOfBook(Book):
+    """Only the best level of each side can be asked for; a lost best is looked for when asked."""
+
+    __slots__ = ("_best", "_totals")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._wipe()
+
+    def _wipe(self) -> None:
+        # By price: the sum of the sizes, and how many orders.
+        self._totals: tuple[dict[int | None, Level], dict[int | None, Level]] = ({}, {})
+        self._best: list[_Rank | None] = [None, None]
+
+    def walk_levels(self, side: Side) -> Iterator[Level]:
+        """The best level of a side, if there is one."""
+        totals = self._totals[side]
+        if not totals:
+            return
+        best = self._best[side]
+        if best is None:
+            best = self._best[side] = min(rank(side, price) for price in totals)
+        priced, value = best
+        yield totals[None if not priced else -value if side is Side.BID else value]
+
+    def best_price(self, side: Side) -> int | None:
+        """The best price that an order of the side names."""
+        prices = [price for price in self._totals[side] if price is not None]
+        if not prices:
+            return None
+        return max(prices) if side is Side.BID else min(prices)
+
+    def _occupied(self) -> bool:
+        return any(self._totals)
+
+    def _counts(self) -> tuple[int, int]:
+        bids, offers = (sum(lv.orders for lv in totals.values()) for totals in self._totals)
+        return bids, offers
+
+    def _opened(self, side: Side, price: int | None) -> None:
+        """A level of this price is there now."""
+        best = self._best[side]
+        if best is not None or len(self._totals[side]) == 1:
+            place = rank(side, price)
+            self._best[side] = place if best is None else min(best, place)
+
+    def _closed(self, side: Side, price: int | None) -> None:
+        """A level of this price is gone."""
+        if self._best[side] == rank(side, price):
+            self._best[side] = None
+
+    def _level(self, update: OrderChanged | OrderDeleted, size: int | None) -> tuple[Level, int]:
+        if size is None:
+            misfit(
+                FaultCode.NO_PREVIOUS_SIZE,
+                "a book of levels needs the size before a change and the size of a deleted order",
+            )
+        level = self._totals[update.side].get(update.price)
+        if level is None:
+            misfit(FaultCode.UNKNOWN_LEVEL, f"there are no orders at price {update.price}")
+        return level, size
+
+    def _put(self, side: Side, level: Level) -> None:
+        """Give a level its new totals, if they are possible."""
+        if level.size < 0 or level.orders == 0 < level.size:
+            misfit(
+                FaultCode.WRONG_PREVIOUS_SIZE,
+                f"price {level.price} would have {level.orders} orders of size {level.size}",
+            )
+        totals = self._totals[side]
+        if level.orders == 0:
+            del totals[level.price]
+            self._closed(side, level.price)
+            return
+        new = level.price not in totals
+        totals[level.price] = level
+        if new:
+            self._opened(side, level.price)
+
+    def _add(self, update: OrderAdded | SnapshotOrder) -> None:
+        level = self._totals[update.side].get(update.price, Level(update.price, 0, 0))
+        self._put(update.side, Level(update.price, level.size + update.size, level.orders + 1))
+
+    def _change(self, update: OrderChanged) -> None:
+        level, previous = self._level(update, update.previous_size)
+        self._put(update.side, level._replace(size=level.size + update.size - previous))
+
+    def _delete(self, update: OrderDeleted) -> None:
+        level, size = self._level(update, update.size)
+        self._put(update.side, Level(level.price, level.size - size, level.orders - 1))
+
+    def _clear(self, side: Side) -> None:
+        self._totals[side].clear()
+        self._best[side] = None
+
+    def _remove_top(self, side: Side, position: int) -> None:
+        misfit(
+            FaultCode.NO_ORDERS_KEPT,
+            f"places 1 to {position} of the {side.name.lower()} side left, and a book of levels"
+            " does not know which orders those are",
+        )
+
+
+class LevelsBook(TopOfBook):
+    """All price levels, no orders."""
+
+    __slots__ = ("_ladders",)
+
+    def _wipe(self) -> None:
+        super()._wipe()
+        self._ladders: tuple[list[_Rank], list[_Rank]] = ([], [])
+
+    def walk_levels(self, side: Side) -> Iterator[Level]:
+        """The levels of a side, best first."""
+        totals = self._totals[side]
+        for priced, value in self._ladders[side]:
+            yield totals[None if not priced else -value if side is Side.BID else value]
+
+    def best_price(self, side: Side) -> int | None:
+        """The best price that an order of the side names."""
+        return next((lv.price for lv in self.walk_levels(side) if lv.price is not None), None)
+
+    def _opened(self, side: Side, price: int | None) -> None:
+        insort(self._ladders[side], rank(side, price))
+
+    def _closed(self, side: Side, price: int | None) -> None:
+        ladder = self._ladders[side]
+        del ladder[bisect_left(ladder, rank(side, price))]
+
+    def _clear(self, side: Side) -> None:
+        super()._clear(side)
+        self._ladders[side].clear()

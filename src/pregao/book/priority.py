@@ -1,0 +1,131 @@
+"""The book by price and priority: better price first, then real before implied, then smaller id.
+
+This is how Binary UMDF describes books from schema version 15 on.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from pregao.book.base import misfit
+from pregao.book.faults import FaultCode
+from pregao.book.orders import OrderBook, order_of
+from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
+from pregao.book.views import Level, Order, rank
+
+
+class _Queue:
+    """The orders of one price, in the order in which they would trade."""
+
+    __slots__ = ("orders", "size")
+
+    def __init__(self) -> None:
+        self.orders: list[Order] = []
+        self.size = 0
+
+
+def _priority(order: Order) -> tuple[bool, int]:
+    assert order.order_id is not None
+    return (order.implied, order.order_id)
+
+
+class PriorityBook(OrderBook):
+    """A book of orders found by their number."""
+
+    __slots__ = ("_counts_by_side", "_ladders", "_orders", "_queues")
+
+    def __init__(self, *, check_sizes: bool = True) -> None:
+        super().__init__(check_sizes=check_sizes)
+        self._wipe()
+
+    def _wipe(self) -> None:
+        self._orders: dict[int, Order] = {}
+        self._queues: tuple[dict[int | None, _Queue], dict[int | None, _Queue]] = ({}, {})
+        self._ladders: tuple[list[tuple[bool, int]], list[tuple[bool, int]]] = ([], [])
+        self._counts_by_side = [0, 0]
+
+    def walk_levels(self, side: Side) -> Iterator[Level]:
+        """The levels of a side, best first."""
+        for queue in self._walk(side):
+            yield Level(queue.orders[0].price, queue.size, len(queue.orders))
+
+    def walk_orders(self, side: Side) -> Iterator[Order]:
+        """The orders of a side in the order in which they would trade."""
+        for queue in self._walk(side):
+            yield from queue.orders
+
+    def order(self, order_id: int) -> Order | None:
+        """The order of that number, if it is in the book."""
+        return self._orders.get(order_id)
+
+    def count(self, side: Side) -> int:
+        """How many orders a side has."""
+        return self._counts_by_side[side]
+
+    def _walk(self, side: Side) -> Iterator[_Queue]:
+        queues = self._queues[side]
+        for priced, value in self._ladders[side]:
+            price = None if not priced else -value if side is Side.BID else value
+            yield queues[price]
+
+    def _insert(self, order: Order) -> None:
+        assert order.order_id is not None
+        queue = self._queues[order.side].get(order.price)
+        if queue is None:
+            queue = self._queues[order.side][order.price] = _Queue()
+            insort(self._ladders[order.side], rank(order.side, order.price))
+        insort(queue.orders, order, key=_priority)
+        queue.size += order.size
+        self._orders[order.order_id] = order
+        self._counts_by_side[order.side] += 1
+
+    def _remove(self, order: Order) -> None:
+        assert order.order_id is not None
+        queues = self._queues[order.side]
+        queue = queues[order.price]
+        del queue.orders[bisect_left(queue.orders, _priority(order), key=_priority)]
+        queue.size -= order.size
+        if not queue.orders:
+            del queues[order.price]
+            ladder = self._ladders[order.side]
+            del ladder[bisect_left(ladder, rank(order.side, order.price))]
+        del self._orders[order.order_id]
+        self._counts_by_side[order.side] -= 1
+
+    def _find(self, update: OrderChanged | OrderDeleted) -> Order:
+        if update.order_id is None:
+            misfit(FaultCode.NO_ORDER_ID, "an update of an order without its number")
+        order = self._orders.get(update.order_id)
+        if order is None:
+            misfit(FaultCode.UNKNOWN_ORDER, f"order {update.order_id} is not in the book")
+        if order.side is not update.side:
+            misfit(
+                FaultCode.WRONG_SIDE,
+                f"order {update.order_id} is on the {order.side.name.lower()} side",
+            )
+        self._check_before(order, update)
+        return order
+
+    def _add(self, update: OrderAdded | SnapshotOrder) -> None:
+        if update.order_id is None:
+            misfit(FaultCode.NO_ORDER_ID, "a new order without a number")
+        if update.order_id in self._orders:
+            misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is in the book already")
+        self._insert(order_of(update, update.order_id))
+
+    def _change(self, update: OrderChanged) -> None:
+        self._remove(self._find(update))
+        self._insert(order_of(update, update.order_id))
+
+    def _delete(self, update: OrderDeleted) -> None:
+        self._remove(self._find(update))
+
+    def _clear(self, side: Side) -> None:
+        for order in self.orders(side):
+            self._remove(order)
+
+    def _remove_top(self, side: Side, position: int) -> None:
+        self._check_top(side, position)
+        for order in self.orders(side)[:position]:
+            self._remove(order)

@@ -1,0 +1,318 @@
+"""Replays updates in bulk: columns of updates in, ticks, faults and full books out.
+
+This is the fast twin of the book classes. Its state is plain arrays and can be copied at any row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.book import _kernels
+from pregao.book import _words as w
+from pregao.book.faults import FaultCode, State
+from pregao.book.rows import NULL, Codes, Kind, Numbers, UpdateRows
+
+Slots = npt.NDArray[np.int32]
+
+
+class BookKind(Enum):
+    """Which book the updates describe."""
+
+    PRIORITY = "by price and priority"
+    POSITION = "by position"
+
+
+@dataclass(slots=True)
+class Ticks:
+    """Ticks as columns; of the levels: side, tick, level, the best first.
+
+    Levels that are not there have no orders; levels of orders without a price have price NULL.
+    """
+
+    row: Numbers
+    """The last row of the event that is about this instrument."""
+    event: Numbers
+    instrument: Numbers
+    state: Codes
+    price: Numbers
+    size: Numbers
+    orders: Slots
+
+    def __len__(self) -> int:
+        """How many ticks there are."""
+        return len(self.row)
+
+    @staticmethod
+    def empty(count: int, depth: int) -> Ticks:
+        """Room for ticks."""
+        return Ticks(
+            row=np.empty(count, np.int64),
+            event=np.empty(count, np.int64),
+            instrument=np.empty(count, np.int64),
+            state=np.empty(count, np.uint8),
+            price=np.empty((2, count, depth), np.int64),
+            size=np.empty((2, count, depth), np.int64),
+            orders=np.empty((2, count, depth), np.int32),
+        )
+
+    def copy(self) -> Ticks:
+        """The same ticks in columns of their own."""
+        return Ticks(*(getattr(self, column.name).copy() for column in fields(self)))
+
+    def first(self, count: int) -> Ticks:
+        """The first ones, without a copy."""
+        return Ticks(
+            self.row[:count],
+            self.event[:count],
+            self.instrument[:count],
+            self.state[:count],
+            self.price[:, :count],
+            self.size[:, :count],
+            self.orders[:, :count],
+        )
+
+
+@dataclass(slots=True)
+class FullBook:
+    """All orders of a book after a row, as columns: bids first, each side in queue order."""
+
+    row: int
+    state: State
+    side: Codes
+    order_id: Numbers
+    price: Numbers
+    size: Numbers
+    firm: Numbers
+    inserted: Numbers
+    implied: Codes
+
+    def __len__(self) -> int:
+        """How many orders there are."""
+        return len(self.side)
+
+    def rows(self, instrument: int, event: int) -> UpdateRows:
+        """Snapshot rows that bring a replay to this content."""
+        rows = UpdateRows.empty(len(self) + 2)
+        rows.instrument[:] = instrument
+        rows.event[:] = event
+        rows.kind[:] = Kind.SNAPSHOT_ORDER
+        rows.kind[0] = Kind.SNAPSHOT_BEGIN
+        rows.kind[-1] = Kind.SNAPSHOT_END
+        rows.side[1:-1] = self.side
+        rows.flags[1:-1] = self.implied  # the flag's value is 1
+        for name in ("order_id", "price", "size", "firm", "inserted"):
+            getattr(rows, name)[1:-1] = getattr(self, name)
+        return rows
+
+
+@dataclass(slots=True)
+class BookState:
+    """Everything that a replay knows, as flat arrays."""
+
+    meta: Numbers
+    table: Numbers
+    queue: Slots
+    slots: Numbers
+    ranks: Numbers
+    ladder: Slots
+    top: Numbers
+
+    @staticmethod
+    def new(room: int, depth: int) -> BookState:
+        """A state without a book; ``room``, a power of two, is for orders and levels together."""
+        return BookState(
+            meta=np.zeros(w.STATE_WORDS, np.int64),
+            table=np.zeros(4 * room, np.int64),
+            queue=np.empty(2 * room, np.int32),
+            slots=np.empty(w.SLOT_WORDS * room, np.int64),
+            ranks=np.full(2 * (w.SCAN + room), w.LOWEST, np.int64),
+            ladder=np.empty(2 * (w.SCAN + room), np.int32),
+            top=np.empty((3, 2, depth), np.int64),
+        )
+
+    def copy(self) -> BookState:
+        """A checkpoint."""
+        return BookState(*(getattr(self, column.name).copy() for column in fields(self)))
+
+    def grown(self) -> BookState:
+        """The same book with twice the room."""
+        room = len(self.queue) // 2
+        grown = BookState.new(2 * room, self.top.shape[2])
+        grown.meta[:] = self.meta
+        grown.top[:] = self.top
+        grown.meta[w.SLOTS_LEFT] += room
+        grown.slots[: len(self.slots)] = self.slots
+        for name in ("queue", "ranks", "ladder"):
+            old = getattr(self, name).reshape(2, -1)
+            getattr(grown, name).reshape(2, -1)[:, : old.shape[1]] = old
+        return grown
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of some rows."""
+
+    ticks: Ticks
+    faults: list[tuple[int, FaultCode]]
+    books: list[FullBook]
+
+
+class Replay:
+    """Replays rows of one instrument after the other; rows are numbered through all calls.
+
+    ``depth`` is the number of levels in a tick; with 0 there are none. Without ``check_sizes``,
+    sizes and prices before an update are not held against the book.
+    """
+
+    def __init__(
+        self,
+        kind: BookKind = BookKind.PRIORITY,
+        depth: int = 10,
+        *,
+        check_sizes: bool = True,
+        room: int = 1024,
+        chunk: int = 65_536,
+    ) -> None:
+        if depth < 0 or chunk < 1 or room < 1:
+            raise ValueError("a replay needs room, a chunk of at least one tick, and no depth < 0")
+        self.kind = kind
+        self.depth = depth
+        self.check_sizes = check_sizes
+        self.chunk = chunk if depth else 1
+        self.state = BookState.new(max(4, 1 << (room - 1).bit_length()), depth)
+        self.done = 0
+        """How many rows were replayed before the next call."""
+        self.faults: list[tuple[int, FaultCode]] = []
+        """Rows that made a book stale, since the list was last emptied."""
+        self.books: list[FullBook] = []
+        """Full books that were asked for, since the list was last emptied."""
+
+    def run(
+        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
+    ) -> Replayed:
+        """Replay rows and give everything at once; see ``stream``."""
+        self.faults, self.books = [], []
+        parts = [ticks.copy() for ticks in self.stream(rows, finish=finish, dump_at=dump_at)]
+        parts.append(Ticks.empty(0, self.depth))
+        ticks = Ticks(
+            *(
+                np.concatenate(
+                    [getattr(part, column.name) for part in parts],
+                    axis=1 if column.name in ("price", "size", "orders") else 0,
+                )
+                for column in fields(Ticks)
+            )
+        )
+        return Replayed(ticks, self.faults, self.books)
+
+    def stream(
+        self, rows: UpdateRows, *, finish: bool = True, dump_at: Sequence[int] | Numbers = ()
+    ) -> Iterator[Ticks]:
+        """Replay rows, giving ticks in chunks; to be iterated to its end.
+
+        A chunk's columns are used again for the next one: copy what must live longer. Say
+        ``finish=False`` when more rows of the last event may follow in the next call.
+        ``dump_at`` names rows, in order, after which the full book is wanted.
+        """
+        wanted = np.asarray(dump_at, np.int64)
+        start = 0
+        dumps = _Dumps(len(wanted), 0)
+        # Fresh pages for every chunk would cost more than writing the ticks.
+        ticks = Ticks.empty(self.chunk, self.depth)
+        fault_row = np.empty(1024, np.int64)
+        fault_code = np.empty(1024, np.uint8)
+        while True:
+            meta = self.state.meta
+            meta[[w.TICKS, w.FAULTS, w.DUMPS, w.DUMPED_ORDERS]] = 0
+            status = self._replay(rows, start, finish, ticks, fault_row, fault_code, wanted, dumps)
+            start = int(meta[w.NEXT_ROW])
+            faults = int(meta[w.FAULTS])
+            self.faults += [
+                (int(row), FaultCode(code))
+                for row, code in zip(fault_row[:faults], fault_code[:faults], strict=True)
+            ]
+            self.books += dumps.books(wanted, int(meta[w.DUMPS]))
+            wanted = wanted[int(meta[w.DUMPS]) :]
+            if meta[w.TICKS]:
+                yield ticks.first(int(meta[w.TICKS]))
+            if status == w.DONE:
+                self.done += len(rows)
+                return
+            if status == w.BOOK_FULL:
+                self._grow()
+            live = int(meta[w.ORDERS] + meta[w.ORDERS + 1])
+            dumps = _Dumps(len(wanted), max(live, 1024) if len(wanted) else 0)
+
+    def _grow(self) -> None:
+        self.state = self.state.grown()
+        if self.kind is BookKind.PRIORITY:
+            state = self.state
+            counts = state.meta[w.LEVELS : w.LEVELS + 2]
+            _kernels.enter_all(state.table, state.slots, state.ladder, counts)
+
+    def _replay(
+        self,
+        rows: UpdateRows,
+        start: int,
+        finish: bool,
+        ticks: Ticks,
+        fault_row: Numbers,
+        fault_code: Codes,
+        wanted: Numbers,
+        dumps: _Dumps,
+    ) -> int:
+        state = self.state
+        status: int = _kernels.replay(
+            self.kind is BookKind.POSITION, self.check_sizes, self.depth, self.done, start,
+            len(rows), finish,
+            rows.kind, rows.side, rows.flags, rows.instrument, rows.event, rows.order_id,
+            rows.price, rows.size, rows.previous, rows.position, rows.firm, rows.inserted,
+            state.meta, state.table, state.queue, state.slots, state.ranks, state.ladder,
+            state.top,
+            ticks.row, ticks.event, ticks.instrument, ticks.state, ticks.price, ticks.size,
+            ticks.orders,
+            fault_row, fault_code,
+            wanted, dumps.end, dumps.state, dumps.side, dumps.order_id, dumps.price, dumps.size,
+            dumps.firm, dumps.inserted, dumps.implied,
+        )  # fmt: skip
+        return status
+
+
+class _Dumps:
+    """Room for full books."""
+
+    def __init__(self, books: int, orders: int) -> None:
+        self.end = np.empty(books, np.int64)
+        self.state = np.empty(books, np.uint8)
+        self.side = np.empty(orders, np.uint8)
+        self.implied = np.empty(orders, np.uint8)
+        self.order_id = np.empty(orders, np.int64)
+        self.price = np.empty(orders, np.int64)
+        self.size = np.empty(orders, np.int64)
+        self.firm = np.empty(orders, np.int64)
+        self.inserted = np.empty(orders, np.int64)
+
+    def books(self, wanted: Numbers, count: int) -> list[FullBook]:
+        """The books that were written, each with columns of its own."""
+        found = []
+        begin = 0
+        for at in range(count):
+            end = int(self.end[at])
+            columns: dict[str, Any] = {
+                name: getattr(self, name)[begin:end].copy()
+                for name in ("side", "order_id", "price", "size", "firm", "inserted", "implied")
+            }
+            found.append(FullBook(int(wanted[at]), State(int(self.state[at])), **columns))
+            begin = end
+        return found
+
+
+def none_if_null(value: int) -> int | None:
+    """A column's value as a book gives it."""
+    return None if value == NULL else int(value)

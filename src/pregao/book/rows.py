@@ -1,0 +1,166 @@
+"""Book updates as flat columns, the form in which many of them are replayed at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.book.updates import (
+    BookEmptied,
+    ChannelReset,
+    Interrupted,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    SideCleared,
+    SnapshotBegun,
+    SnapshotEnded,
+    SnapshotOrder,
+    TopRemoved,
+    Update,
+)
+
+Numbers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint8]
+
+NULL: Final[int] = -(2**63)
+"""Stands for "no value" in every 64-bit column."""
+
+IMPLIED: Final[int] = 1
+RECOVERY: Final[int] = 2
+
+
+class Kind(IntEnum):
+    """What a row does; the first five are the feed's own update actions."""
+
+    ADD = 0
+    CHANGE = 1
+    DELETE = 2
+    CLEAR_SIDE = 3
+    REMOVE_TOP = 4
+    EMPTY = 5
+    RESET = 6
+    SNAPSHOT_BEGIN = 7
+    SNAPSHOT_ORDER = 8
+    SNAPSHOT_END = 9
+    INTERRUPT = 10
+
+
+@dataclass(slots=True)
+class UpdateRows:
+    """Updates, one per row, all of one instrument together and each instrument's in order."""
+
+    instrument: Numbers
+    event: Numbers
+    """The event of the channel that the row belongs to; an event may touch several instruments."""
+    kind: Codes
+    side: Codes
+    flags: Codes
+    """Bits: IMPLIED, RECOVERY."""
+    order_id: Numbers
+    price: Numbers
+    """The mantissa; NULL for an order without a price."""
+    size: Numbers
+    """Of SNAPSHOT_BEGIN: how many bids will follow, NULL if it is not told."""
+    previous: Numbers
+    """The size before a CHANGE or DELETE, NULL if it is not told; so too the offers to follow."""
+    position: Numbers
+    """The place, from 1; of REMOVE_TOP the last one that goes."""
+    firm: Numbers
+    inserted: Numbers
+    """Insert time in nanoseconds."""
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.kind)
+
+    def __getitem__(self, part: slice) -> UpdateRows:
+        """Some of the rows, without a copy."""
+        return UpdateRows(*(getattr(self, column.name)[part] for column in fields(self)))
+
+    @staticmethod
+    def empty(count: int) -> UpdateRows:
+        """Rows with every value missing, to be filled."""
+        columns: dict[str, Any] = {
+            column.name: np.full(count, NULL, np.int64) for column in fields(UpdateRows)
+        }
+        for name in ("kind", "side", "flags"):
+            columns[name] = np.zeros(count, np.uint8)
+        return UpdateRows(**columns)
+
+
+def _null(value: int | None) -> int:
+    return NULL if value is None else value
+
+
+def _order(kind: Kind, update: OrderAdded | OrderChanged | SnapshotOrder) -> dict[str, int]:
+    recovery = False if isinstance(update, SnapshotOrder) else update.recovery
+    previous = update.previous_size if isinstance(update, OrderChanged) else None
+    return {
+        "kind": kind,
+        "side": update.side,
+        "flags": IMPLIED * update.implied + RECOVERY * recovery,
+        "order_id": _null(update.order_id),
+        "price": _null(update.price),
+        "size": update.size,
+        "previous": _null(previous),
+        "position": _null(update.position),
+        "firm": _null(update.firm),
+        "inserted": _null(update.insert_time_ns),
+    }
+
+
+def row_of(update: Update) -> dict[str, int]:
+    """The columns of one update that have a value."""
+    match update:
+        case OrderAdded():
+            return _order(Kind.ADD, update)
+        case OrderChanged():
+            return _order(Kind.CHANGE, update)
+        case SnapshotOrder():
+            return _order(Kind.SNAPSHOT_ORDER, update)
+        case OrderDeleted():
+            return {
+                "kind": Kind.DELETE,
+                "side": update.side,
+                "order_id": _null(update.order_id),
+                "price": _null(update.price),
+                "previous": _null(update.size),
+                "position": _null(update.position),
+            }
+        case SideCleared():
+            return {"kind": Kind.CLEAR_SIDE, "side": update.side}
+        case TopRemoved():
+            return {"kind": Kind.REMOVE_TOP, "side": update.side, "position": update.position}
+        case SnapshotBegun():
+            return {
+                "kind": Kind.SNAPSHOT_BEGIN,
+                "size": _null(update.bids),
+                "previous": _null(update.offers),
+            }
+        case SnapshotEnded():
+            return {"kind": Kind.SNAPSHOT_END}
+        case BookEmptied():
+            return {"kind": Kind.EMPTY}
+        case ChannelReset():
+            return {"kind": Kind.RESET}
+        case Interrupted():
+            return {"kind": Kind.INTERRUPT}
+
+
+def rows_of(updates: Iterable[tuple[int, int, Update]]) -> UpdateRows:
+    """Columns for updates given as (instrument, event, update)."""
+    listed: Sequence[tuple[int, int, Update]] = list(updates)
+    rows = UpdateRows.empty(len(listed))
+    for at, (instrument, event, update) in enumerate(listed):
+        rows.instrument[at] = instrument
+        rows.event[at] = event
+        for name, value in row_of(update).items():
+            column: npt.NDArray[Any] = getattr(rows, name)
+            column[at] = value
+    return rows

@@ -1,0 +1,62 @@
+"""Ticks: the best levels of a book after each event that changed them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pregao.book.base import Book
+from pregao.book.faults import Fault, State
+from pregao.book.updates import MessageKey, Side, Update
+from pregao.book.views import Level
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """The best levels after an event."""
+
+    event: int
+    key: MessageKey
+    """The event's last message about this book."""
+    state: State
+    bids: tuple[Level, ...]
+    offers: tuple[Level, ...]
+
+
+class TickMaker:
+    """Follows one book through its updates and tells when an event changed the best levels.
+
+    An event is over when an update of another event comes, or when the caller says so; what
+    changes and changes back within an event is no tick. A book that becomes stale, or is sound
+    again, gives a tick too: readers must not take the last levels of a stale book for the market.
+    """
+
+    __slots__ = ("_event", "_key", "_last", "book", "depth")
+
+    def __init__(self, book: Book, depth: int) -> None:
+        self.book = book
+        self.depth = depth
+        self._event: int | None = None
+        self._key: MessageKey | None = None
+        self._last: tuple[bool, tuple[Level, ...], tuple[Level, ...]] = (False, (), ())
+
+    def apply(self, event: int, update: Update) -> tuple[Tick | None, Fault | None]:
+        """Take an update in: the tick of the event before it, if one is due, and what is wrong."""
+        tick = None if event == self._event else self.end_event()
+        self._event = event
+        self._key = update.key
+        return tick, self.book.apply(update)
+
+    def end_event(self) -> Tick | None:
+        """Say that the running event is over: its tick, if it changed something."""
+        event, key = self._event, self._key
+        self._event = None
+        if event is None or key is None:
+            return None
+        state = self.book.state
+        bids = tuple(self.book.levels(Side.BID, self.depth))
+        offers = tuple(self.book.levels(Side.OFFER, self.depth))
+        now = (state is State.STALE, bids, offers)
+        if now == self._last:
+            return None
+        self._last = now
+        return Tick(event, key, state, bids, offers)

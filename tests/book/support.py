@@ -1,0 +1,246 @@
+"""Builders of updates and stories: readable books, and update sequences for properties."""
+
+import random
+
+from hypothesis import strategies as st
+
+from pregao.book.faults import State
+from pregao.book.position import PositionBook
+from pregao.book.priority import PriorityBook
+from pregao.book.updates import (
+    BookEmptied,
+    ChannelReset,
+    Interrupted,
+    MessageKey,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    Side,
+    SideCleared,
+    SnapshotBegun,
+    SnapshotEnded,
+    SnapshotOrder,
+    TopRemoved,
+)
+
+BID, OFFER = Side.BID, Side.OFFER
+
+
+def key(number, index=0, version=1):
+    return MessageKey(version, number, index)
+
+
+class Feed:
+    """Makes updates with rising keys."""
+
+    def __init__(self):
+        self.number = 0
+
+    def key(self):
+        self.number += 1
+        return key(self.number)
+
+    def new(self, side, order_id, price, size, **more):
+        return OrderAdded(self.key(), side, order_id, price, size, **more)
+
+    def change(self, side, order_id, price, size, **more):
+        return OrderChanged(self.key(), side, order_id, price, size, **more)
+
+    def delete(self, side, order_id, price=None, size=None, **more):
+        return OrderDeleted(self.key(), side, order_id, price, size, **more)
+
+    def thru(self, side):
+        return SideCleared(self.key(), side)
+
+    def from_(self, side, position):
+        return TopRemoved(self.key(), side, position)
+
+    def empty(self):
+        return BookEmptied(self.key())
+
+    def reset(self):
+        return ChannelReset(self.key())
+
+    def gap(self):
+        return Interrupted(self.key(), "packet 7 is missing")
+
+    def snapshot(self, *orders, bids=None, offers=None, last_rpt_seq=None):
+        """Begin, orders as (side, id, price, size) or SnapshotOrder, end."""
+        made = [
+            order if isinstance(order, SnapshotOrder) else SnapshotOrder(self.key(), *order)
+            for order in orders
+        ]
+        return [
+            SnapshotBegun(self.key(), bids, offers, last_rpt_seq),
+            *made,
+            SnapshotEnded(self.key()),
+        ]
+
+
+def fill(book, feed, rows):
+    """Enter orders given as (side, id, price, size), each at the end of its side."""
+    places = {BID: 0, OFFER: 0}
+    for side, order_id, price, size in rows:
+        places[side] += 1
+        fault = book.apply(feed.new(side, order_id, price, size, position=places[side]))
+        assert fault is None, fault
+
+
+def shown(book, side):
+    """A side as (id, size, price), the way the documents print it."""
+    return [(order.order_id, order.size, order.price) for order in book.orders(side)]
+
+
+# What a step of a story does, by weight.
+_STEPS = (
+    ["add"] * 40
+    + ["change"] * 12
+    + ["delete"] * 24
+    + ["move", "move", "flag", "thru", "from", "from", "empty", "reset", "snapshot", "gap"]
+)
+_ODDITIES = ["unknown", "duplicate", "side", "size", "price", "no id", "place", "stray", "cut"]
+
+steps = st.tuples(
+    st.sampled_from(_STEPS),
+    st.integers(0, 1),
+    st.integers(0, 6),
+    st.integers(1, 9),
+    st.integers(0, 40),
+    st.sampled_from([None] * 30 + _ODDITIES),
+    st.booleans(),
+)
+scripts = st.lists(steps, max_size=60)
+
+
+def long_script(seed, length):
+    """A script too long for Hypothesis to draw step by step, with few oddities."""
+    rng = random.Random(seed)
+    return [
+        (
+            rng.choice(_STEPS if rng.random() < 0.3 else _STEPS[:76]),
+            rng.randrange(2),
+            rng.randrange(7),
+            rng.randint(1, 9),
+            rng.randrange(41),
+            rng.choice(_ODDITIES) if rng.random() < 0.02 else None,
+            rng.random() < 0.5,
+        )
+        for _ in range(length)
+    ]
+
+
+class Story:
+    """Turns drawn steps into updates that mostly fit, following them with a book of its own."""
+
+    def __init__(self, by_position):
+        self.by_position = by_position
+        self.book = PositionBook() if by_position else PriorityBook()
+        self.feed = Feed()
+        self.next_id = 100
+        self.updates = []
+
+    def tell(self, script):
+        for step in script:
+            for update in self._updates(*step):
+                self.updates.append(update)
+                self.book.apply(update)
+        return self.updates
+
+    def _place(self, side, order_id):
+        orders = self.book.orders(side)
+        return 1 + next(i for i, order in enumerate(orders) if order.order_id == order_id)
+
+    def _new_place(self, side, price):
+        """Where a new order of this price would stand, the books being kept by price."""
+        better = [
+            order
+            for order in self.book.orders(side)
+            if order.price is None
+            or (price is not None and (order.price >= price) == (side is BID))
+            or order.price == price
+        ]
+        return len(better) + 1
+
+    def _updates(self, step, side, price, size, pick, odd, told):
+        side = Side(side)
+        feed = self.feed
+        price = None if price == 0 else 1000 + price
+        orders = self.book.orders(side)
+        chosen = orders[pick % len(orders)] if orders else None
+        if self.book.state is State.STALE and pick % 3 == 0:
+            return [feed.empty()] if told else self._snapshot(None, pick, told=True)
+        implied = pick % 9 == 0
+        recovery = pick % 7 == 0
+        if odd == "stray":
+            return (
+                [SnapshotOrder(feed.key(), side, 7, price, size)]
+                if told
+                else [SnapshotEnded(feed.key())]
+            )
+        match step:
+            case "thru":
+                return [feed.thru(side)]
+            case "from":
+                return [feed.from_(side, pick if odd else min(pick, len(orders)) or 1)]
+            case "empty":
+                return [feed.empty()]
+            case "reset":
+                return [feed.reset()]
+            case "gap":
+                return [feed.gap()]
+            case "snapshot":
+                return self._snapshot(odd, pick, told)
+        if step == "add" or chosen is None:
+            self.next_id += 1 + pick % 3
+            order_id = self.next_id if not implied else self.next_id + 1_000_000
+            if pick == 5:
+                order_id = pick * size  # an old number that comes back first in its level
+            if odd == "duplicate" and chosen is not None:
+                order_id = chosen.order_id
+            place = self._new_place(side, price) if odd != "place" else pick
+            return [
+                feed.new(
+                    side, None if odd == "no id" else order_id, price, size,
+                    position=None if odd == "cut" else place,
+                    firm=pick or None, insert_time_ns=size if told else None,
+                    implied=implied, recovery=recovery,
+                )
+            ]  # fmt: skip
+        place = self._place(side, chosen.order_id) if odd != "place" else pick
+        order_id = {"unknown": 3, "no id": None}.get(odd, chosen.order_id)
+        line = side.other if odd == "side" else side
+        before = chosen.size + (odd == "size")
+        if step == "delete":
+            was = chosen.price if odd != "price" else 999
+            return [
+                feed.delete(
+                    line, order_id, was if told else None, before if told else None,
+                    position=place,
+                )
+            ]  # fmt: skip
+        new_price = price if step == "move" else chosen.price
+        return [
+            feed.change(
+                line, order_id, new_price, size, previous_size=before if told else None,
+                position=None if odd == "cut" else place, firm=pick or None,
+                implied=chosen.implied != (step == "flag"), recovery=recovery,
+            )
+        ]  # fmt: skip
+
+    def _snapshot(self, odd, pick, told):
+        orders = self.book.orders(BID) + self.book.orders(OFFER)
+        made = [
+            SnapshotOrder(
+                self.feed.key(), order.side, order.order_id, order.price, order.size,
+                implied=order.implied, firm=order.firm,
+            )
+            for order in orders[pick % 3 :]
+        ]  # fmt: skip
+        bids = sum(order.side is BID for order in made) + (odd == "size")
+        offers = sum(order.side is OFFER for order in made)
+        parts = self.feed.snapshot(
+            *made, bids=bids if told else None, offers=offers if told or pick % 2 else None
+        )
+        if odd == "cut":
+            parts.insert(len(parts) // 2, self.feed.thru(BID))
+        return parts[:-1] if odd == "place" else parts
