@@ -31,7 +31,7 @@ def packets(path: Path) -> list[DecodedPacket]:
 
 def arbitrated(folder: Path, channel: int) -> list[DecodedPacket]:
     """What feeds A and B together deliver of a channel, in order, heartbeats left out."""
-    by_number = {}
+    by_number: dict[tuple[int, int], DecodedPacket] = {}
     for feed in "AB":
         for packet in packets(folder / f"{channel:03d}_Incremental_{feed}.pcap"):
             if packet.header.sequenced:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,16 @@ from tests.exchange.capture_replay import (
 )
 
 
-def run(out: Path, profile: str = "equities", **changes) -> dict:
-    settings = {"duration_ns": 6 * SECOND, "rate": 250.0, "instruments": 12, "books": 4} | changes
+def run(out: Path, profile: str = "equities", **changes: Any) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "duration_ns": 6 * SECOND,
+        "rate": 250.0,
+        "instruments": 12,
+        "books": 4,
+    } | changes
     Simulation(Settings(profile=profile, out=out, **settings)).run()
-    return json.loads((out / "truth/summary.json").read_text())
+    summary: dict[str, Any] = json.loads((out / "truth/summary.json").read_text())
+    return summary
 
 
 def hashes(out: Path) -> dict[str, str]:
@@ -122,7 +129,7 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(tmp_path):
 def test_the_day_has_an_opening_auction_a_closing_call_and_an_after_market(tmp_path):
     run(tmp_path)
     replay = Replay(16)
-    phases = []
+    phases: list[str] = []
     theoretical_before_open = 0
     for packet in arbitrated(tmp_path, 51):
         replay.apply(packet)
@@ -145,7 +152,7 @@ def test_the_day_has_an_opening_auction_a_closing_call_and_an_after_market(tmp_p
 def test_the_snapshot_stream_shows_the_books_of_the_truth(tmp_path):
     """A snapshot made after the last change of an instrument has the orders of its final book."""
     run(tmp_path)
-    last: dict[int, tuple[int | None, list[list]]] = {}
+    last: dict[int, tuple[int | None, list[int]]] = {}
     now = 0
     for packet in packets(tmp_path / "051_Snapshot.pcap"):
         for decoded in packet.messages:
@@ -254,7 +261,7 @@ def test_a_rate_with_messages_ends_the_run_early(tmp_path):
 
 @pytest.mark.parametrize("compression", [Compression.GZIP, Compression.ZSTD])
 def test_compressed_captures_hold_the_same_packets(tmp_path, compression):
-    short = {"duration_ns": SECOND, "instruments": 3}
+    short: dict[str, Any] = {"duration_ns": SECOND, "instruments": 3}
     run(tmp_path / "plain", **short)
     run(tmp_path / "small", compression=compression, **short)
     name = "051_Incremental_A.pcap"
@@ -278,7 +285,7 @@ def test_many_instruments_are_made_up_with_names_of_their_own(tmp_path):
     assert set(symbols) <= names
 
 
-def test_moments_stand_at_their_time_of_day(tmp_path):
+def test_a_late_join_by_share_of_the_run(tmp_path):
     settings = Settings(
         profile="equities", out=tmp_path, duration_ns=60 * SECOND, late_join=Moment(share=0.25)
     )

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from pregao.clock import MILLISECOND, SECOND
+from pregao.clock import DAY, MILLISECOND, SECOND
 from pregao.exchange.profiles import Bursts
-
 
 _LONGEST = 4.0
 """No burst and no calm lasts longer than so many times its mean."""
+
+_LONGEST_CALM_NS = 1000.0 * DAY
 
 
 class Span(NamedTuple):
@@ -72,9 +73,10 @@ class Pace:
         factor = (bursts.factor[0] + bursts.factor[1]) / 2
         self._calm = (1 - bursts.share * factor) / (1 - bursts.share)
         self._burst_mean_ns = bursts.length_ms * MILLISECOND
-        self._calm_mean_ns = (
-            self._burst_mean_ns * (1 - bursts.share) / bursts.share if bursts.share else 0.0
-        )
+        self._calm_mean_ns = 0.0
+        if bursts.share:
+            calm_ns = self._burst_mean_ns * (1 - bursts.share) / bursts.share
+            self._calm_mean_ns = min(calm_ns, _LONGEST_CALM_NS)
         self._factor = 0.0
         self._toggle_ns = -1
         self._early_ns = 0
@@ -155,7 +157,7 @@ class Pace:
         """Begin or end a burst when its time has come."""
         rng = self._rng
         if self._toggle_ns < 0:
-            self._toggle_ns = now_ns + 1 + int(rng.expovariate(1 / self._calm_mean_ns))
+            self._toggle_ns = now_ns + 1 + int(rng.expovariate(1.0) * self._calm_mean_ns)
         while self._toggle_ns <= now_ns:
             if self.burst:
                 self.burst = 0

@@ -1,0 +1,145 @@
+"""How people write the settings of a simulation, and the day that is planned from them."""
+
+from __future__ import annotations
+
+from datetime import date, time
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.errors import UsageError
+from pregao.exchange.catalogue import bundled_catalogue
+from pregao.exchange.commands import SetGroupPhase
+from pregao.exchange.instruments import SecurityType
+from pregao.exchange.schedule import default_schedule, parse_schedule
+from pregao.exchange.simulation_day import plan_day
+from pregao.exchange.simulation_settings import (
+    Moment,
+    ResetKind,
+    Settings,
+    parse_duration,
+    parse_moment,
+    parse_reset,
+    place,
+)
+from pregao.exchange.terms import TradingStatus
+
+DAY = date(2026, 5, 21)
+CATALOGUE = bundled_catalogue()
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("30m", 30 * MINUTE),
+        ("1h30m", 90 * MINUTE),
+        ("45s", 45 * SECOND),
+        ("1500ms", 1500 * MILLISECOND),
+        ("1.5h", 90 * MINUTE),
+        (" 2min ", 2 * MINUTE),
+    ],
+)
+def test_durations(text, span):
+    assert parse_duration(text) == span
+
+
+@pytest.mark.parametrize("text", ["", "30", "m", "30 parsecs", "-5s", "1h-5m", "5s5"])
+def test_durations_that_are_none(text):
+    with pytest.raises(UsageError, match=r"--duration: .* is not a span of time"):
+        parse_duration(text)
+
+
+def test_moments():
+    assert parse_moment("--late-join", "0.5").share == 0.5
+    assert parse_moment("--late-join", "10:05:30").time_of_day == time(10, 5, 30)
+    for text in ("1", "1.0", "-0.1", "noon", "25:00", "nan", "10:00+03:00", ""):
+        with pytest.raises(UsageError, match="--late-join: "):
+            parse_moment("--late-join", text)
+
+
+def test_resets():
+    assert parse_reset("0.25").kind == ResetKind.CHANNEL
+    assert parse_reset("channel@0.25") == parse_reset("channel@0.25")
+    assert parse_reset("sequence@10:00").kind == ResetKind.SEQUENCE
+    with pytest.raises(UsageError, match="neither 'channel' nor 'sequence'"):
+        parse_reset("book@0.5")
+    with pytest.raises(UsageError, match="--reset-at"):
+        parse_reset("sequence@")
+
+
+def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
+    midnight = 1_000_000 * SECOND
+    start, end = midnight + 9 * HOUR, midnight + 9 * HOUR + 30 * MINUTE
+    at = parse_moment("--reset-at", "09:10")
+    assert place("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
+    assert place("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
+    for text in ("08:59:59", "09:30"):
+        with pytest.raises(UsageError, match=r"from 09:00:00 to 09:30:00"):
+            place("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"instruments": 0}, "--instruments: 0"),
+        ({"duration_ns": 10}, "--duration"),
+        ({"duration_ns": 25 * HOUR}, "--duration"),
+        ({"schema_version": 11}, "--schema-version: 11"),
+        ({"rate": 0.0}, "--rate: 0"),
+        ({"rate": -3.0}, "--rate: -3"),
+        ({"rate": float("nan")}, "--rate: nan"),
+        ({"messages": 0}, "--messages: 0"),
+        ({"books": 0}, "--books: 0"),
+    ],
+)
+def test_settings_out_of_range_name_their_option(changes, words):
+    with pytest.raises(UsageError) as refused:
+        Settings(profile="equities", out=Path("unused"), **changes)
+    assert words in str(refused.value)
+
+
+@given(st.integers(1, 24 * 3600), st.integers(1, len(CATALOGUE)))
+def test_a_day_fits_its_duration_and_keeps_its_order(seconds, count):
+    chosen = CATALOGUE[:count]
+    schedule = default_schedule(chosen)
+    day = plan_day(schedule, chosen, DAY, seconds * SECOND)
+    assert day.end_ns - day.start_ns == seconds * SECOND
+    times = [when for when, _ in day.commands]
+    assert times == sorted(times)
+    assert day.start_ns < times[0]
+    assert times[-1] < day.end_ns
+    planned = schedule.commands(dict.fromkeys(x.security_group for x in chosen), DAY)
+    for (_, told), (_, meant) in zip(day.commands, planned, strict=True):
+        assert (told.group, told.phase, told.session) == (meant.group, meant.phase, meant.session)
+        if told.open_time_ns is not None:
+            assert day.start_ns < told.open_time_ns < day.end_ns
+    # The spans cover the run without holes.
+    assert day.phases[0][0] == day.start_ns
+    assert day.phases[-1][1] == day.end_ns
+    for before, after in pairwise(day.phases):
+        assert before[1] == after[0]
+    kinds = [kind for start, end, kind in day.phases if end > start]
+    assert {"closed", "auction", "open"} == set(kinds)
+
+
+def test_an_auction_is_estimated_to_end_when_its_group_opens():
+    chosen = [x for x in CATALOGUE if x.security_group == "01"]
+    day = plan_day(default_schedule(chosen), chosen, DAY, 30 * MINUTE)
+    timed = {command.phase: when for when, command in reversed(day.commands)}
+    ends = [c.open_time_ns for _, c in day.commands if c.phase == TradingStatus.RESERVED]
+    assert ends[0] == timed[TradingStatus.OPEN]
+    assert isinstance(day.commands[0][1], SetGroupPhase)
+
+
+def test_a_schedule_that_never_opens_or_leaves_a_group_out_is_refused():
+    chosen = [x for x in CATALOGUE if x.security_type == SecurityType.CS]
+    closed = {"schedule": {"default": [{"time": "09:00", "phase": "CLOSE"}]}}
+    with pytest.raises(UsageError, match="never opens"):
+        plan_day(parse_schedule(closed, "s"), chosen, DAY, MINUTE)
+    other = {"schedule": {"ZZ": [{"time": "09:00", "phase": "OPEN"}]}}
+    with pytest.raises(UsageError, match="no entries for group 01"):
+        plan_day(parse_schedule(other, "s"), chosen, DAY, MINUTE)

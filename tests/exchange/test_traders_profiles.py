@@ -1,0 +1,137 @@
+"""Profiles: those that come with the package, and what is said about bad ones."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.exchange.profiles import (
+    bundled_profiles,
+    load_profile,
+    parse_profile,
+)
+from pregao.exchange.traders import activity_weights
+
+BUNDLE = tomllib.loads(
+    resources.files("pregao.exchange").joinpath("profiles.toml").read_text("utf-8")
+)
+
+
+def test_the_bundled_profiles_are_sound():
+    assert bundled_profiles() == ("equities", "derivatives", "stress")
+    for name in bundled_profiles():
+        profile = load_profile(name)
+        assert profile.name == name
+        assert 20 <= profile.bursts.factor[0] <= profile.bursts.factor[1] <= 30
+        assert profile.book.large_orders >= 2000
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    data: dict[str, Any] = copy.deepcopy(BUNDLE["equities"])
+    *tables, last = path.split(".")
+    table = data
+    for name in tables:
+        table = table[name]
+    if value is None:
+        del table[last]
+    else:
+        table[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("rate", -1.0),
+        ("rate", 0),
+        ("rate", "fast"),
+        ("rate", float("inf")),
+        ("rate", True),
+        ("rate", None),
+        ("speed", 3),
+        ("security_types", ["CS", "TULIP"]),
+        ("security_types", []),
+        ("weights", [1]),
+        ("weights", {"PETR4": -2}),
+        ("messages_per_order", 0.5),
+        ("activity", 3),
+        ("activity.exponent", -0.1),
+        ("activity.day", [0.0, 0.0]),
+        ("activity.day", []),
+        ("activity.day", [1.0, -1.0]),
+        ("bursts.share", 0.2),
+        ("bursts.factor", [30.0, 20.0]),
+        ("bursts.factor", [20.0]),
+        ("bursts.length_ms", 0),
+        ("book.orders", 0),
+        ("book.orders", 1.5),
+        ("book.least", 301),
+        ("book.large", -1),
+        ("prices.near", 0),
+        ("prices.far_share", 1.5),
+        ("prices.move", -0.5),
+        ("quantities.lots", [1, 0]),
+        ("quantities.lots", [1, 2.5]),
+        ("quantities.weights", [1, 2]),
+        ("quantities.weights", [0, 0, 0, 0, 0, 0, 0, 0, 0]),
+        ("open.quote", -1),
+        ("open.stare", 1),
+        ("take.limit", float("nan")),
+        ("operations.bust", -1),
+        ("operations.bust", 0.5),
+        ("operations.sleep", 1),
+        ("shocks.percent", [5.0, 1.0]),
+        ("shocks.percent", [1.0, 90.0]),
+        ("members.firms", 1),
+        ("members.sessions", None),
+    ],
+)
+def test_an_impossible_profile_is_refused_by_the_name_of_its_entry(path, value):
+    with pytest.raises(UsageError) as refused:
+        parse_profile("mine", changed(path, value), "mine.toml")
+    assert str(refused.value).startswith("mine.toml: ")
+    assert path in str(refused.value)
+
+
+@pytest.mark.parametrize("section", ["open", "auction", "take"])
+def test_weights_that_sum_to_nothing_are_refused(section):
+    with pytest.raises(UsageError, match=f"the weights of {section} sum to 0"):
+        parse_profile("mine", changed(section, {}), "mine.toml")
+
+
+def test_weights_name_instruments_that_are_simulated():
+    profile = parse_profile("mine", changed("weights", {"PETR4": 9.0}), "mine.toml")
+    assert activity_weights(["VALE3", "PETR4"], profile)[1] == 9.0 / 2**1.15
+    with pytest.raises(UsageError, match=r"weights\.PETR4"):
+        activity_weights(["VALE3"], profile)
+    none = parse_profile("mine", changed("weights", {"VALE3": 0}), "mine.toml")
+    with pytest.raises(UsageError, match="sum to 0"):
+        activity_weights(["VALE3"], none)
+
+
+def test_a_profile_is_read_from_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    text = resources.files("pregao.exchange").joinpath("profiles.toml").read_text("utf-8")
+    start, end = text.index("[equities]"), text.index("[derivatives]")
+    path.write_text(
+        text[start:end].replace("[equities]\n", "").replace("[equities.", "["), encoding="utf-8"
+    )
+    assert load_profile(str(path)).name == "mine"
+    path.write_text("rate = ", encoding="utf-8")
+    with pytest.raises(UsageError, match="not a TOML file"):
+        load_profile(str(path))
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="not a TOML file"):
+        load_profile(str(path))
+
+
+@pytest.mark.parametrize("name", ["absent", "absent.toml"])
+def test_a_profile_that_is_not_there_is_refused(tmp_path, name, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="absent"):
+        load_profile(name)
