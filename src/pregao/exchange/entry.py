@@ -52,7 +52,6 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     """Enter an order: check it, trade what can be traded, queue or cancel the rest."""
     security_id = command.security_id
     listing = market.listings.get(security_id)
-    reject: Reject | None
     if listing is None:
         _refuse(market, command, rejects.UNKNOWN_INSTRUMENT, now_ns)
         return
@@ -109,19 +108,14 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     market.orders[order.order_id] = order
     market.by_client[client] = order
     received = now_ns if command.received_ns is None else command.received_ns
-    if listing.status == OPEN:
-        if order.time_in_force == MOC:
-            market.accepted(order, now_ns, working=False)
-            listing.waiting[order.order_id] = order
-            return
-        market.accepted(order, now_ns)
-        trade_or_queue(market, listing, order, received, now_ns, [])
-        return
     if order.time_in_force == MOC and listing.status != FINAL_CLOSING_CALL:
         market.accepted(order, now_ns, working=False)
         listing.waiting[order.order_id] = order
         return
     market.accepted(order, now_ns)
+    if listing.status == OPEN:
+        trade_or_queue(market, listing, order, received, now_ns, [])
+        return
     items: list[MarketItem] = [market.put(listing, order, now_ns)]
     publish_theoretical(market, listing, items, now_ns)
     market.tell(items)
