@@ -170,6 +170,13 @@ def test_a_thousand_rejects_keep_ten_places():
     assert noise.line_accounts() == []
 
 
+def test_the_first_places_are_the_first_in_the_captures():
+    old = b"\0\0\2\0\2\0\x05\0"
+    block = block_of([payload(n, (old,)) if n % 2 else b"short" for n in range(1, 31)])
+    survey = surveyed([block, block])
+    assert [place.number for place in survey.rejects.first] == list(range(1, 11))
+
+
 def test_reasons_without_number_are_counted_together():
     rejects = Survey().rejects
     for n in range(1000):

@@ -53,12 +53,24 @@ class Rejects:
     reasons: Counter[str] = field(default_factory=Counter)
     first: list[Place] = field(default_factory=list)
     most: int = 10
-    """How many places are kept."""
+    """How many places are kept: the first ones, in the order of the captures."""
+    _settled: int = 0
 
     @property
     def total(self) -> int:
         """Messages and packets together."""
         return self.messages + self.packets
+
+    def begin_block(self) -> None:
+        """Know that what comes stands behind everything before."""
+        self._settled = len(self.first)
+
+    def keep(self, place: Place) -> None:
+        """Keep a place if it is among the first; those of a block come in any order."""
+        room = self.most - self._settled
+        block = [*self.first[self._settled :], place]
+        block.sort(key=lambda each: (each.number, each.byte))
+        self.first[self._settled :] = block[:room]
 
     def count(self, reason: str, number: int = 1) -> None:
         """Add to a reason; of very many different ones, the later are counted together."""
@@ -70,7 +82,8 @@ class Rejects:
 def walk_faults(
     decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock, rejects: Rejects
 ) -> None:
-    """Count the packets of a block whose walk broke."""
+    """Begin with a block: count the packets whose walk broke."""
+    rejects.begin_block()
     counts = np.bincount(walked.fault, minlength=1)
     broken = int(counts[1:].sum())
     if not broken:
@@ -79,7 +92,7 @@ def walk_faults(
     for fault in np.flatnonzero(counts[1:]).tolist():
         rejects.count(FAULTS[fault + 1], int(counts[fault + 1]))
     for reject in islice(decoder.faults(walked), max(0, rejects.most - len(rejects.first))):
-        rejects.first.append(_place(walked, name, block, reject))
+        rejects.keep(_place(walked, name, block, reject))
 
 
 def decode_kinds(
@@ -105,8 +118,7 @@ def decode_kinds(
             if isinstance(outcome, Reject):
                 rejects.messages += 1
                 rejects.count(outcome.reason)
-                if len(rejects.first) < rejects.most:
-                    rejects.first.append(_place(walked, name, block, outcome))
+                rejects.keep(_place(walked, name, block, outcome))
             else:
                 yield outcome
 
@@ -120,8 +132,8 @@ def _keep(
     rejects: Rejects,
 ) -> None:
     for outcome in decoder.decode_kind(walked, kind):
-        if isinstance(outcome, Reject) and len(rejects.first) < rejects.most:
-            rejects.first.append(_place(walked, name, block, outcome))
+        if isinstance(outcome, Reject):
+            rejects.keep(_place(walked, name, block, outcome))
 
 
 def _place(walked: Walked, name: str, block: PacketBlock, reject: Reject) -> Place:

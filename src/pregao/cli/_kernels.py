@@ -1,0 +1,55 @@
+"""Kernels that write numbers as text."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import njit
+
+_ZERO = 48
+_DOT = 46
+_MINUS = 45
+_TEN = np.uint64(10)
+
+
+@njit
+def number_sizes(values, scale, sizes):
+    """How many characters each number has, written with so many digits behind the point."""
+    for n in range(np.uint64(len(values))):
+        value = values[n]
+        left = np.uint64(value)
+        size = 0
+        if value < 0:
+            left = np.uint64(0) - left
+            size = 1
+        digits = 1
+        while left >= _TEN:
+            left //= _TEN
+            digits += 1
+        if scale > 0:
+            digits = max(digits, scale + 1) + 1
+        sizes[n] = size + digits
+
+
+@njit
+def write_numbers(values, scale, offsets, out):
+    """Write each number in front of the next one's offset."""
+    for n in range(np.uint64(len(values))):
+        value = values[n]
+        left = np.uint64(value)
+        start = offsets[n]
+        if value < 0:
+            left = np.uint64(0) - left
+            out[start] = _MINUS
+            start += 1
+        place = offsets[n + 1] - 1
+        behind = scale
+        while place >= start:
+            if scale > 0 and behind == 0:
+                out[place] = _DOT
+            else:
+                rest = left // _TEN
+                out[place] = np.uint8(left - rest * _TEN) + _ZERO
+                left = rest
+            behind -= 1
+            place -= 1

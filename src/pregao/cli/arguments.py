@@ -1,0 +1,98 @@
+"""What the user wrote on the command line, read into values; mistakes are sentences."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from pregao.clock import parse_ns
+from pregao.errors import SchemaError, UsageError
+from pregao.sbe.model import Schema
+from pregao.sbe.xml import template
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey import Destination
+
+
+def parts(values: Iterable[str] | None) -> list[str]:
+    """The members of comma lists that may be given several times."""
+    found = [part.strip() for value in values or () for part in value.split(",")]
+    return [part for part in found if part]
+
+
+def numbers(values: Iterable[str] | None, option: str, limit: int) -> frozenset[int] | None:
+    """Whole numbers from 0 to a limit; None if none were given."""
+    found = []
+    for part in parts(values):
+        if not part.isascii() or not part.isdigit() or int(part) > limit:
+            raise UsageError(f"{option} takes whole numbers from 0 to {limit}, not {part!r}.")
+        found.append(int(part))
+    return frozenset(found) or None
+
+
+def moment(text: str | None, option: str) -> int | None:
+    """A time in nanoseconds since 1970, from ISO 8601 or from that number itself."""
+    if text is None:
+        return None
+    try:
+        return parse_ns(text)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"{option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it names a zone) "
+            f"or nanoseconds since 1970, not {text!r}."
+        ) from None
+
+
+def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
+    """What destinations carry: ``233.252.14.1:30001=incremental``."""
+    found: dict[Destination, Stream] = {}
+    for part in parts(values):
+        where, equals, what = part.partition("=")
+        address, colon, port = where.rpartition(":")
+        names = [stream.value for stream in Stream]
+        if not (equals and colon and address and port.isdigit() and what in names):
+            raise UsageError(
+                "--stream takes ADDRESS:PORT=STREAM, such as 233.252.14.1:30001=incremental, "
+                f"where STREAM is one of {', '.join(names)}; not {part!r}."
+            )
+        found[Destination(address.strip("[]"), int(port))] = Stream(what)
+    return found
+
+
+def template_ids(values: Iterable[str] | None, registry: Registry) -> frozenset[int] | None:
+    """The templates that were named, by name (with or without the number) or number."""
+    wanted = parts(values)
+    if not wanted:
+        return None
+    schemas = umdf_schemas(registry)
+    found: set[int] = set()
+    for name in wanted:
+        ids = _ids_of(name, schemas)
+        if not ids:
+            names = {m.name.lower(): m.name for schema in schemas for m in schema.messages}
+            near = difflib.get_close_matches(name.lower(), names, 1, 0.4)
+            hint = f" Did you mean {names[near[0]]}?" if near else ""
+            raise UsageError(
+                f"There is no template {name!r}.{hint} `pregao schema` lists the templates."
+            )
+        found |= ids
+    return frozenset(found)
+
+
+def umdf_schemas(registry: Registry) -> list[Schema]:
+    """Every schema with which market data may be read, newest first."""
+    named = registry.named()
+    if any(schema.id == UMDF_SCHEMA_ID for schema in named):
+        return named
+    versions = reversed(registry.versions(UMDF_SCHEMA_ID))
+    return named + [registry.get(UMDF_SCHEMA_ID, version) for version in versions]
+
+
+def _ids_of(name: str, schemas: Sequence[Schema]) -> set[int]:
+    found = set()
+    for schema in schemas:
+        try:
+            found.add(template(schema, name).id)
+        except SchemaError:
+            continue
+    return found

@@ -1,0 +1,179 @@
+"""``pregao decode``: every message of a capture as text, or in files for further work."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pregao.cli.pipeline import Decoded
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao decode day.pcap | less",
+        "pregao decode day.pcap --template Trade_53 --symbol PETR4 -o trades.csv",
+        "pregao decode folder-with-captures/ -o tables/ --format parquet",
+        'pregao decode --hex "37 00 01 00 b1 68 de 3a …"',
+        "Lists may be given with commas or by repeating the option. Times are ISO 8601 (UTC unless "
+        "they name a zone) or nanoseconds since 1970.",
+        "The exit code is 0 if everything could be decoded, 1 if something was rejected, 2 if the "
+        "command could not do its work. A capture that ends early (one that is still being "
+        "written) is decoded up to its last whole packet, and that is told; it is no failure.",
+    )
+)
+
+
+def decode(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FILE…",
+            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
+            "standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="A .jsonl, .csv, .parquet or .arrow file, or a folder (one file per template). "
+            "Without it, text goes to standard output.",
+        ),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="parquet (default of a folder), csv, arrow, jsonl or text.",
+        ),
+    ] = None,
+    template: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--template", "-t", metavar="TEMPLATE", help="Only these templates, by name or number."
+        ),
+    ] = None,
+    security_id: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Only messages about these instruments."),
+    ] = None,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYMBOL", help="Only these symbols, as definitions in the input tell them."
+        ),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only packets captured at or after this time."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only packets captured before this time.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="NUMBER", help="Stop after so many messages."),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Read all messages with this SBE schema file."),
+    ] = None,
+    hex_: Annotated[
+        str | None,
+        typer.Option(
+            "--hex",
+            metavar="DIGITS",
+            help="A packet in hexadecimal, or - to paste it on standard input.",
+        ),
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHERE=WHAT",
+            help="What a destination carries, such as 233.252.14.1:30001=incremental.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")] = False,
+) -> None:
+    """Decode every message of market-data captures, in packet order."""
+    from pregao.cli import arguments
+    from pregao.cli.decoding import Request, decode_captures, decode_packet
+    from pregao.cli.outputs import ReaderGoneError
+    from pregao.errors import UsageError
+    from pregao.schemas import Registry
+
+    started = time.perf_counter()
+    registry = Registry.from_environment([] if schema is None else [schema])
+    request = Request(
+        registry=registry,
+        output=output,
+        format=format_,
+        templates=arguments.template_ids(template, registry),
+        security_ids=arguments.numbers(security_id, "--security-id", (1 << 63) - 1),
+        symbols=arguments.parts(symbol),
+        channels=arguments.numbers(channel, "--channel", 255),
+        since_ns=arguments.moment(since, "--since"),
+        until_ns=arguments.moment(until, "--until"),
+        limit=limit,
+        streams=arguments.streams(stream),
+        force=force,
+    )
+    try:
+        if hex_ is not None:
+            if files:
+                raise UsageError("--hex decodes one packet: name either it or captures.")
+            account = decode_packet(request, sys.stdin.read() if hex_ == "-" else hex_)
+        elif files:
+            account = decode_captures(request, files)
+        else:
+            raise UsageError("Name a capture to decode (or - for standard input, or --hex).")
+    except ReaderGoneError:
+        raise typer.Exit(0) from None
+    tell(account, time.perf_counter() - started)
+    raise typer.Exit(1 if account.rejected else 0)
+
+
+def tell(account: Decoded, seconds: float) -> None:
+    """Say on standard error what was done, skipped and rejected."""
+    for name, tail in account.reading.tails:
+        say(f"{name}: {tail}; what is whole before it was decoded")
+    for (template_id, version), count in sorted(account.unknown.items()):
+        say(
+            f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
+        )
+    statistics = account.reading.statistics
+    if statistics.cut:
+        say(f"{statistics.cut:,} packets were cut by the snap length and could not be decoded")
+    for reason, count in statistics.malformed.most_common():
+        say(f"{count:,} malformed packets: {reason}")
+    for error in account.reading.damaged:
+        say(f"{error}; the rest of that file was not read")
+    for place in account.rejects.first:
+        say(f"rejected: {place}")
+    more = account.rejects.total - len(account.rejects.first)
+    if more > 0:
+        say(f"… and {more:,} more, by reason:")
+        for reason, count in account.rejects.reasons.most_common(10):
+            say(f"  {count:,} × {reason}")
+    rate = account.messages / seconds if seconds > 0 else 0.0
+    say(
+        f"{account.packets:,} packets, {account.messages:,} messages, "
+        f"{account.rejected:,} rejected in {seconds:.2f} s ({rate:,.0f} messages/s)"
+    )
+
+
+def say(sentence: str) -> None:
+    """Write a line on standard error."""
+    sys.stderr.write(f"pregao: {sentence}\n")

@@ -1,0 +1,173 @@
+"""The work of ``pregao decode``: what was asked for, carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from pregao.capture import Flow, PacketBlock
+from pregao.capture.bulk import PADDING
+from pregao.cli.captures import STANDARD_INPUT, Captures
+from pregao.cli.files import NewFiles
+from pregao.cli.hexadecimal import packet_bytes
+from pregao.cli.outputs import (
+    Output,
+    SingleFile,
+    Versions,
+    open_output,
+    output_kind,
+    several_templates,
+)
+from pregao.cli.pipeline import Decoded, Learned, Pipeline, expected_versions, learn
+from pregao.cli.progress import Progress
+from pregao.cli.selection import Selection
+from pregao.errors import UsageError
+from pregao.schemas import Registry
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey import Destination, LineNumbers, Lines
+
+_PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet without a flow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asked for."""
+
+    registry: Registry
+    output: str | None = None
+    format: str | None = None
+    templates: frozenset[int] | None = None
+    security_ids: frozenset[int] | None = None
+    symbols: Sequence[str] = ()
+    channels: frozenset[int] | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+    limit: int | None = None
+    streams: dict[Destination, Stream]
+    force: bool = False
+
+    def selection(self) -> Selection:
+        """The packets and messages to decode, as far as known before anything is read."""
+        return Selection(
+            self.templates, self.security_ids, self.channels, self.since_ns, self.until_ns
+        )
+
+
+def decode_captures(request: Request, names: Sequence[str]) -> Decoded:
+    """Decode captures into the output that was asked for."""
+    target, folder, kind = output_kind(request.output, request.format)
+    captures = Captures(names)
+    _refuse_inputs(target, captures)
+    captures.check()
+    selection, lines = request.selection(), Lines(request.streams)
+    # Text appears as it is read; files are written with the streams of all that was read.
+    twice = kind != "text" or bool(request.symbols)
+    with captures.kept() if twice else nullcontext(), NewFiles(force=request.force) as files:
+        versions: Versions = {}
+        if target is not None and not folder:
+            files.check(target)
+        if twice:
+            with Progress("learning") as progress:
+                learned = learn(
+                    captures, selection, request.symbols, lines, request.registry, progress
+                )
+            versions = _planned(request, selection, learned, kind, folder=folder)
+            if folder and target is not None:
+                _prepare(target, kind, versions, files)
+        pipeline = Pipeline(request.registry, selection, lines, learned=twice, limit=request.limit)
+        output = open_output(files, target, folder, kind, versions)
+        if isinstance(output, SingleFile) and len(versions) == 1:
+            output.begin(next(iter(versions)))
+        with Progress("decoding", quiet=target is None) as progress:
+            return _written(pipeline, captures, output, progress)
+
+
+def _written(pipeline: Pipeline, captures: Captures, output: Output, progress: Progress) -> Decoded:
+    try:
+        account = pipeline.run(captures, output, progress)
+        output.close()
+    except BaseException as error:
+        output.abandon()
+        if isinstance(error, OSError):
+            words = error.strerror or str(error)
+            raise UsageError(f"The output cannot be written: {words}.") from error
+        raise
+    return account
+
+
+def _planned(
+    request: Request, selection: Selection, learned: Learned, kind: str, *, folder: bool
+) -> Versions:
+    """The templates that will be written, if these can be known before decoding."""
+    if folder or kind in ("jsonl", "text"):
+        return learned.versions
+    versions = expected_versions(selection, learned, request.registry)
+    if not versions:
+        raise UsageError(
+            "No message in the input matches, so there is nothing to write. "
+            "`pregao info` shows what is there."
+        )
+    if len(versions) > 1 and request.limit is None:
+        raise several_templates(pairs[0][1].name for pairs in versions.values())
+    return versions
+
+
+def _prepare(folder: Path, kind: str, versions: Versions, files: NewFiles) -> None:
+    """Make the folder and see that nothing in it would be lost or mixed up."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror}.") from None
+    names = {f"{pairs[0][1].name}.{kind}" for pairs in versions.values()}
+    others = sorted(
+        path.name for path in folder.glob(f"*.{kind}") if path.is_file() and path.name not in names
+    )
+    if others and not files.force:
+        raise UsageError(
+            f"{folder} holds {kind} files already, such as {others[0]}; name another folder, or "
+            "use --force to write into this one."
+        )
+    for name in names:
+        files.check(folder / name)
+
+
+def _refuse_inputs(target: Path | None, captures: Captures) -> None:
+    """Refuse to write over what is read."""
+    for name in captures.names:
+        if target is None or name == STANDARD_INPUT or not target.exists():
+            continue
+        with suppress(OSError):
+            if target.samefile(name):
+                raise UsageError(f"{target} is the capture itself; name another file to write.")
+
+
+def decode_packet(request: Request, text: str) -> Decoded:
+    """Decode one packet that was pasted as hexadecimal digits, as text or JSON."""
+    target, folder, kind = output_kind(request.output, request.format)
+    if target is not None or kind not in ("text", "jsonl"):
+        raise UsageError("A pasted packet is shown on standard output as text or jsonl.")
+    if request.symbols:
+        raise UsageError("A pasted packet has no definitions to find symbols: use --security-id.")
+    data = packet_bytes(text)
+    block = PacketBlock(
+        np.frombuffer(data + bytes(PADDING), np.uint8),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int64),
+        np.array([len(data)], np.int32),
+        np.ones(1, np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(1, np.int32),
+    )
+    lines = Lines(request.streams)
+    pipeline = Pipeline(
+        request.registry, request.selection(), lines, learned=False, limit=request.limit
+    )
+    with NewFiles(force=False) as files:
+        output = open_output(files, None, folder, kind, {})
+        pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
+        output.close()
+    return pipeline.account

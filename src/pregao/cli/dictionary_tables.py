@@ -1,0 +1,138 @@
+"""What ``pregao schema`` describes, as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.markup import escape
+
+from pregao.cli.render import console, print_table
+
+_FIELD_COLUMNS = (
+    "field", "tag", "offset", "size", "type", "null", "presence", "since", "description",
+)  # fmt: skip
+
+
+def show(described: dict[str, Any]) -> None:
+    """Print a description."""
+    out = console()
+    version = f"version {described['version']} ({described['semantic_version']})"
+    kind = described["kind"]
+    if kind == "schema":
+        print_table(out, f"{described['package']}, {version}", *_messages(described))
+        out.print(escape(f"versions: {', '.join(described['versions'])}"))
+        out.print(escape(f"types: {', '.join(described['types'])}"))
+        out.print("`pregao schema NAME` shows a message or a type.")
+    elif kind == "message":
+        title = (
+            f"{described['name']}: template {described['template']}, block of "
+            f"{described['block_length']} bytes, {version}"
+        )
+        rows = list(_fields(described, ""))
+        print_table(out, title, _FIELD_COLUMNS, rows, numbers="tag offset size since")
+        if described["description"]:
+            out.print(escape(described["description"]))
+    else:
+        size = f"{described['size']} bytes" if described["size"] != 1 else "1 byte"
+        title = f"{described['name']}: {kind} of {size} ({described['encoding']}), {version}"
+        print_table(out, title, *_members(described))
+        if described["description"]:
+            out.print(escape(described["description"]))
+
+
+def _messages(described: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    rows = [
+        (
+            message["template"],
+            message["name"],
+            message["block_length"],
+            message["fields"],
+            ", ".join(message["groups"]),
+            ", ".join(message["data"]),
+            message["since"] or None,
+        )
+        for message in described["messages"]
+    ]
+    return ("template", "message", "block", "fields", "groups", "data", "since"), list(rows)
+
+
+def _fields(block: dict[str, Any], indent: str) -> Iterator[tuple[object, ...]]:
+    for field in block["fields"]:
+        constant = field["constant"]
+        yield (
+            indent + field["name"],
+            str(field["id"]),
+            field["offset"],
+            field["size"] or None,
+            _type_name(field),
+            _number(field["null"]),
+            field["presence"] if constant is None else f"constant {constant}",
+            field["since"] or None,
+            field["description"],
+        )
+    for group in block["groups"]:
+        yield (
+            f"{indent}{group['name']} […]",
+            str(group["id"]),
+            None,
+            None,
+            f"group, entries of {group['block_length']} bytes",
+            None,
+            None,
+            group["since"] or None,
+            group["description"],
+        )
+        yield from _fields(group, indent + "  ")
+    for data in block["data"]:
+        yield (
+            f"{indent}{data['name']} …",
+            str(data["id"]),
+            None,
+            None,
+            f"data, length {data['length']}",
+            None,
+            None,
+            data["since"] or None,
+            data["description"],
+        )
+
+
+def _type_name(field: dict[str, Any]) -> str:
+    name, encoding = field["type"], field["encoding"]
+    return name if name == encoding else f"{name} ({encoding})"
+
+
+def _number(value: object) -> str | None:
+    """A null value as it is written in schemas, without commas."""
+    return None if value is None else str(value)
+
+
+def _members(described: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:
+    kind = described["kind"]
+    if kind == "type":
+        row = (
+            described["encoding"],
+            described["presence"],
+            _number(described["null"]),
+            _number(described["constant"]),
+        )
+        return ("encoding", "presence", "null", "constant"), [row]
+    if kind == "composite":
+        return ("member", "offset", "size", "encoding", "presence", "constant", "since"), [
+            (
+                member["name"],
+                member["offset"],
+                member["size"],
+                member["encoding"],
+                member.get("presence"),
+                _number(member.get("constant")),
+                member["since"] or None,
+            )
+            for member in described["members"]
+        ]
+    number = "value" if kind == "enum" else "bit"
+    return ("name", number, "since", "description"), [
+        (member["name"], str(member[number]), member["since"] or None, member["description"])
+        for member in described["members"]
+    ]

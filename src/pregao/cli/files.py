@@ -1,0 +1,72 @@
+"""Files that a command writes: under a temporary name, renamed when everything is written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from pregao.errors import UsageError
+
+
+class NewFiles:
+    """The files of one run, which appear together at its end or not at all.
+
+    A file that exists is only replaced if the user said so.
+    """
+
+    def __init__(self, *, force: bool) -> None:
+        self.force = force
+        self._parts: dict[Path, Path] = {}
+        self._open: list[BinaryIO] = []
+
+    def check(self, path: Path) -> None:
+        """Refuse a path that cannot be written, or that holds something already."""
+        if path.is_dir():
+            raise UsageError(f"{path} is a folder; name a file.")
+        if path.exists() and not self.force:
+            raise UsageError(f"{path} exists already; use --force to replace it.")
+        if not path.parent.is_dir():
+            raise UsageError(f"There is no folder {path.parent}; make it first.")
+
+    def create(self, path: Path) -> BinaryIO:
+        """Begin a file; it stands under a temporary name until the run is done."""
+        self.check(path)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        try:
+            stream = part.open("wb")
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
+        self._parts[path] = part
+        self._open.append(stream)
+        return stream
+
+    @property
+    def paths(self) -> list[Path]:
+        """What is being written."""
+        return list(self._parts)
+
+    def __enter__(self) -> NewFiles:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            for stream in self._open:
+                stream.close()
+            if kind is None:
+                for path, part in self._parts.items():
+                    self.check(path)
+                    part.replace(path)
+        except OSError as failed:
+            raise UsageError(f"The output cannot be written: {failed.strerror}.") from None
+        finally:
+            for part in self._parts.values():
+                with contextlib.suppress(OSError):
+                    part.unlink(missing_ok=True)

@@ -1,0 +1,57 @@
+"""``pregao info``: what captures hold, before anything is decoded into files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao info day.pcap",
+        "pregao info feed-a.pcap.zst feed-b.pcap.zst",
+        "pregao info folder-with-captures/ --json | jq .flows",
+        "Streams are recognised by the messages on them. Snapshot and definition streams repeat "
+        "in loops, each with a sequence version of its own; heartbeats have no number.",
+    )
+)
+
+
+def info(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE…",
+            help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
+            "standard input.",
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    schema: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Read all messages with this SBE schema file."),
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="WHERE=WHAT",
+            help="What a destination carries, such as 233.252.14.1:30001=incremental.",
+        ),
+    ] = None,
+) -> None:
+    """Tell what market-data captures hold: streams, versions, gaps, rates, rejects."""
+    import json
+
+    from pregao.cli import arguments
+    from pregao.cli.inventory import report, surveyed
+    from pregao.cli.inventory_tables import show
+    from pregao.schemas import Registry
+
+    registry = Registry.from_environment([] if schema is None else [schema])
+    survey, account = surveyed(files, registry, arguments.streams(stream))
+    if as_json:
+        typer.echo(json.dumps(report(survey, account), indent=2))
+    else:
+        show(report(survey, account))

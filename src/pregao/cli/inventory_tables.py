@@ -1,0 +1,171 @@
+"""The account of ``pregao info`` as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from pregao.cli.render import console, print_table
+
+_MOST_SEQUENCES = 8
+
+
+def show(found: dict[str, Any]) -> None:
+    """Print the account."""
+    out = console()
+    for line in _summary(found):
+        out.print(escape(line))
+    if found["flows"]:
+        _flows(out, found)
+    if found["gaps"]:
+        _gaps(out, found)
+    if found["templates"]:
+        _templates(out, found)
+    for line in _troubles(found):
+        out.print(escape(line))
+
+
+def _summary(found: dict[str, Any]) -> list[str]:
+    files = found["files"]
+    kinds = sorted({" ".join(filter(None, (f["compression"], f["format"]))) for f in files})
+    links = [link["name"] or f"link type {link['number']}" for link in found["link_types"]]
+    names = files[0]["name"] if len(files) == 1 else f"{len(files)} files"
+    per_second = found["per_second"]
+    lines = [
+        f"{names}: {', '.join(kinds)}, {', '.join(sorted(set(links)))}",
+        f"{found['packets']:,} packets, {found['bytes']:,} bytes; "
+        f"{found['udp']['packets']:,} of them UDP with {found['udp']['bytes']:,} bytes of payload",
+    ]
+    if found["first"]:
+        lines.append(f"{found['first']} to {found['last']} ({found['seconds']:,.3f} s)")
+    lines.append(
+        f"{found['messages']:,} messages; per second {_rates(per_second['messages'])}; "
+        f"packets per second {_rates(per_second['packets'])}"
+    )
+    if found["channels"]:
+        lines.append(f"channels: {', '.join(map(str, found['channels']))}")
+    if found["versions"]:
+        lines.append(f"schema versions: {', '.join(map(_version, found['versions'][:12]))}")
+    return lines
+
+
+def _rates(rates: dict[str, float]) -> str:
+    return f"{rates['mean']:,.0f} on average, {rates['peak']:,} at the peak (over 100 ms)"
+
+
+def _version(entry: dict[str, Any]) -> str:
+    text = f"{entry['version']} ({entry['messages']:,} messages"
+    if entry["schema_id"] != 2:
+        text = f"schema id {entry['schema_id']}: {text}"
+    if entry["read_with"] is None:
+        return f"{text}, refused)"
+    read = "" if entry["read_with"] == entry["version"] else f", read with {entry['read_with']}"
+    return f"{text}{read})"
+
+
+def _flows(out: Console, found: dict[str, Any]) -> None:
+    rows = []
+    for flow in found["flows"]:
+        rows.append(
+            (
+                f"{flow['address']}:{flow['port']}",
+                flow["stream"],
+                ", ".join(map(str, flow["channels"])),
+                flow["packets"],
+                flow["messages"],
+                flow["heartbeats"],
+                flow["per_second"]["peak"],
+                _sequences(flow),
+                flow["missing"],
+                flow["duplicates"],
+                flow["late"],
+            )
+        )
+    columns = (
+        "flow", "stream", "channel", "packets", "messages", "heartbeats", "peak/s", "sequences",
+        "missing", "duplicates", "late",
+    )  # fmt: skip
+    numbers = "packets messages heartbeats peak/s missing duplicates late"
+    print_table(out, "Flows", columns, rows, numbers=numbers)
+
+
+def _sequences(flow: dict[str, Any]) -> str:
+    loops = flow.get("loops")
+    if loops is not None:
+        return f"{loops['seen']:,} loops, {loops['whole']:,} whole, up to {loops['longest']:,}"
+    runs = flow["sequences"]
+    shown = [f"{run['version']}: {run['first']:,}–{run['last']:,}" for run in runs]
+    more = len(shown) - _MOST_SEQUENCES
+    return "\n".join(shown[:_MOST_SEQUENCES] + ([f"… and {more:,} more"] if more > 0 else []))
+
+
+def _gaps(out: Console, found: dict[str, Any]) -> None:
+    rows = [
+        (
+            gap["flow"],
+            gap["channel"],
+            gap["sequence_version"],
+            f"{gap['first']:,}–{gap['last']:,}",
+            gap["last"] - gap["first"] + 1,
+            gap["seen"],
+        )
+        for gap in found["gaps"]
+    ]
+    columns = ("flow", "channel", "version", "numbers", "packets", "noticed")
+    print_table(out, "First gaps", columns, rows, numbers="packets")
+
+
+def _templates(out: Console, found: dict[str, Any]) -> None:
+    rows = [
+        (
+            entry["message"] or "(unknown)",
+            entry["template"],
+            ", ".join(map(str, entry["versions"])),
+            entry["messages"],
+            f"{100 * entry['messages'] / max(1, found['messages']):.1f}%",
+            f"{entry['per_second']['mean']:,.1f}",
+            entry["per_second"]["peak"],
+        )
+        for entry in found["templates"]
+    ]
+    columns = ("message", "template", "versions", "messages", "share", "mean/s", "peak/s")
+    print_table(out, "Messages", columns, rows, numbers="template messages share mean/s peak/s")
+
+
+def _troubles(found: dict[str, Any]) -> list[str]:
+    lines = []
+    rejects = found["rejects"]
+    total = rejects["messages"] + rejects["packets"]
+    if total:
+        lines.append(f"rejected: {total:,}")
+        lines += [f"  {count:,} × {reason}" for reason, count in rejects["reasons"].items()]
+        place = rejects["first"][0] if rejects["first"] else None
+        if place:
+            lines.append(
+                f"  the first: {place['file']}: packet {place['packet']:,} at byte "
+                f"{place['position']:,}, byte {place['byte']} of its payload: {place['reason']}"
+            )
+    else:
+        lines.append("rejected: nothing")
+    for entry in found["foreign"][:10]:
+        lines.append(
+            f"no market data: {entry['packets']:,} packets to {entry['address']}:{entry['port']}"
+        )
+    other = dict(found["not_udp"]["other"])
+    if found["not_udp"]["tcp"]:
+        other["TCP"] = found["not_udp"]["tcp"]
+    lines += [f"not UDP: {count:,} × {reason}" for reason, count in other.items()]
+    if found["not_udp"]["fragments"]:
+        fragments = found["not_udp"]
+        lines.append(
+            f"IP fragments: {fragments['fragments']:,}, of which {fragments['fragments_joined']:,} "
+            "went into whole datagrams"
+        )
+    if found["cut_by_snap_length"]:
+        lines.append(f"cut by the snap length: {found['cut_by_snap_length']:,} packets")
+    lines += [f"malformed: {count:,} × {reason}" for reason, count in found["malformed"].items()]
+    lines += [f"{entry['file']}: {entry['reason']}" for entry in found["truncated"]]
+    lines += [f"{error}; the rest of that file was not read" for error in found["damaged"]]
+    return lines

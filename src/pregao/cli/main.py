@@ -1,0 +1,72 @@
+"""The ``pregao`` command: its parts, and what becomes of errors.
+
+Commands import what they need when they run, so that ``pregao --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from pregao.cli import decode as decode_command
+from pregao.cli import demo as demo_command
+from pregao.cli import info as info_command
+from pregao.cli import schema as schema_command
+from pregao.cli import simulate as simulate_command
+from pregao.errors import PregaoError
+
+app = typer.Typer(
+    name="pregao",
+    help="B3's electronic market: captures, messages, books.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+_debug = False
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from pregao import __version__
+
+        typer.echo(f"pregao {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[  # noqa: ARG001 - it acts while it is read
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where in the program an error arose.")
+    ] = False,
+) -> None:
+    """Read B3's market data: decode captures, look into them, look up the messages."""
+    global _debug
+    _debug = debug
+
+
+app.command(epilog=decode_command.EPILOG)(decode_command.decode)
+app.command(epilog=info_command.EPILOG)(info_command.info)
+app.command(epilog=schema_command.EPILOG)(schema_command.schema)
+app.command(epilog=demo_command.EPILOG)(demo_command.demo)
+app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+
+
+def run() -> NoReturn:
+    """Run the command line; errors are sentences on standard error and the exit code 2."""
+    try:
+        app()
+    except PregaoError as error:
+        if _debug:
+            raise
+        sys.stderr.write(f"pregao: {error}\n")
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    raise SystemExit(2)

@@ -1,0 +1,256 @@
+"""From captures to outputs: learn what is in them, then decode what was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.capture import PacketBlock
+from pregao.capture.bulk import BLOCK_BYTES
+from pregao.cli.arguments import umdf_schemas
+from pregao.cli.captures import STANDARD_INPUT, Captures, ReadAccount, numbered
+from pregao.cli.outputs import Output, Versions
+from pregao.cli.progress import Progress
+from pregao.cli.selection import Selection, limited, security_id
+from pregao.errors import UsageError
+from pregao.sbe.model import Message
+from pregao.schemas import Registry
+from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Unknown, Walked, walk
+from pregao.umdf.keys import key_columns
+from pregao.umdf.survey import (
+    STREAMS,
+    LineNumbers,
+    Lines,
+    Rejects,
+    decode_kinds,
+    message_of,
+    schema_of,
+    walk_faults,
+)
+
+_LIVE_BLOCK = 1 << 16
+_SHOWN_BLOCK = 1 << 20
+"""Block sizes where messages should appear soon: from a pipe, and from a file."""
+
+
+@dataclass(slots=True)
+class Learned:
+    """What the captures hold, found by reading them once."""
+
+    lines: Lines
+    versions: Versions
+    """The templates of the messages asked for, with the schemas that read them."""
+
+
+@dataclass(slots=True)
+class Decoded:
+    """The account of a run."""
+
+    reading: ReadAccount = field(default_factory=ReadAccount)
+    rejects: Rejects = field(default_factory=Rejects)
+    unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
+    """Messages of unknown templates, by template id and version."""
+    packets: int = 0
+    messages: int = 0
+    templates: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def rejected(self) -> int:
+        """Everything that could not be read, in packets, messages and damaged files."""
+        return self.rejects.total + self.reading.lost + len(self.reading.damaged)
+
+
+def learn(
+    captures: Captures,
+    selection: Selection,
+    symbols: Sequence[str],
+    lines: Lines,
+    registry: Registry,
+    progress: Progress,
+) -> Learned:
+    """Read the captures once: the streams of all lines, what is there, what symbols stand for.
+
+    The instruments of the symbols are added to the selection.
+    """
+    decoder = BulkDecoder(registry)
+    wanted = {symbol.upper() for symbol in symbols}
+    found: dict[str, set[int]] = {}
+    kinds: set[tuple[int, int, int]] = set()
+    for _, block, numbers in numbered(captures.read(ReadAccount(), progress), lines):
+        walked = walk(block.buffer, block.offset, block.length)
+        lines.add(numbers.of(block.flow), walked)
+        if wanted:
+            _learn_symbols(decoder, walked, wanted, found)
+        if selection.by_packet:
+            chosen = selection.packets(block)
+            walked = walk(chosen.buffer, chosen.offset, chosen.length)
+            kinds.update((k.schema_id, k.template_id, k.version) for k in walked.kinds())
+    if not selection.by_packet:
+        kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.seen()}
+    if wanted:
+        selection.security_ids = _instruments(wanted, found, selection.security_ids)
+    return Learned(lines, _versions(kinds, selection, registry))
+
+
+def _learn_symbols(
+    decoder: BulkDecoder, walked: Walked, wanted: set[str], found: dict[str, set[int]]
+) -> None:
+    """Take the instruments of wanted symbols from the definitions among some messages."""
+    for kind in walked.kinds():
+        message = message_of(decoder.registry, kind.schema_id, kind.template_id, kind.version)
+        if message is None or not _defines(message):
+            continue
+        for outcome in decoder.decode_kind(walked, kind):
+            if not isinstance(outcome, Batch):
+                continue
+            symbols = pc.utf8_upper(outcome.columns.column("symbol"))
+            rows = pc.is_in(symbols, pa.array(sorted(wanted), pa.string()))
+            for symbol, number in zip(
+                symbols.filter(rows).to_pylist(),
+                outcome.columns.column("security_id").filter(rows).to_pylist(),
+                strict=True,
+            ):
+                found.setdefault(symbol, set()).add(number)
+
+
+def _defines(message: Message) -> bool:
+    names = {each.name for each in message.fields}
+    return "symbol" in names and security_id(message) is not None
+
+
+def _instruments(
+    wanted: set[str], found: dict[str, set[int]], numbers: frozenset[int] | None
+) -> frozenset[int]:
+    missing = sorted(wanted - set(found))
+    if missing:
+        raise UsageError(
+            f"No definition of {', '.join(missing)} is in the input, so that its messages cannot "
+            "be told. Add the capture of the definition stream, or use --security-id."
+        )
+    return frozenset(number for each in found.values() for number in each) | (
+        numbers or frozenset()
+    )
+
+
+def _versions(
+    kinds: set[tuple[int, int, int]], selection: Selection, registry: Registry
+) -> Versions:
+    found: Versions = {}
+    for schema_id, template_id, version in sorted(kinds):
+        schema = schema_of(registry, schema_id, version)
+        message = None if schema is None else schema.by_id.get(template_id)
+        if schema is None or message is None:
+            continue
+        if selection.templates is not None and template_id not in selection.templates:
+            continue
+        if selection.security_ids is not None and security_id(message) is None:
+            continue
+        pairs = found.setdefault(template_id, [])
+        if all(known is not schema for known, _ in pairs):
+            pairs.append((schema, message))
+    return found
+
+
+class Pipeline:
+    """Decodes captures into an output."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        selection: Selection,
+        lines: Lines,
+        *,
+        learned: bool,
+        limit: int | None,
+    ) -> None:
+        """``learned`` tells that the lines have been seen in full, and are not to be counted."""
+        self._decoder = BulkDecoder(registry)
+        self._selection = selection
+        self._lines = lines
+        self._learned = learned
+        self._left = limit
+        self._streams: npt.NDArray[np.int8] | None = None
+        self.account = Decoded()
+
+    def run(self, captures: Captures, output: Output, progress: Progress) -> Decoded:
+        """Read the captures once, to their end or to the limit."""
+        account = self.account
+        size = BLOCK_BYTES
+        if not self._learned:
+            size = _LIVE_BLOCK if STANDARD_INPUT in captures.names else _SHOWN_BLOCK
+        with closing(captures.read(account.reading, progress, size)) as blocks:
+            for name, block, numbers in numbered(blocks, self._lines):
+                self.block(name, block, numbers, output)
+                if self._left == 0:
+                    break
+        return account
+
+    def block(self, name: str, block: PacketBlock, numbers: LineNumbers, output: Output) -> None:
+        """Decode one block."""
+        chosen = self._selection.packets(block)
+        walked = walk(chosen.buffer, chosen.offset, chosen.length)
+        lines = numbers.of(chosen.flow)
+        if not self._learned:
+            # Also what is not shown tells which stream a line is.
+            everything = walked
+            if chosen is not block:
+                everything = walk(block.buffer, block.offset, block.length)
+            self._lines.add(numbers.of(block.flow), everything)
+            self._streams = None
+        self.account.packets += len(chosen)
+        streams = self._stream_numbers()[lines]
+        walk_faults(self._decoder, walked, name, chosen, self.account.rejects)
+        kinds = self._selection.kinds(walked, self._decoder.registry)
+        after = -1
+        while kinds and self._left != 0:
+            part = kinds
+            if self._left is not None:
+                part, after = limited(kinds, after, self._left)
+            if not part:
+                break
+            for batch in self._batches(walked, part, name, chosen):
+                keys = key_columns(walked, batch.rows, chosen.time_ns, streams)
+                output.write(batch, keys)
+            if self._left is None:
+                break
+        output.end_block()
+
+    def _batches(
+        self, walked: Walked, kinds: list[Kind], name: str, block: PacketBlock
+    ) -> Iterator[Batch]:
+        account = self.account
+        for outcome in decode_kinds(self._decoder, walked, kinds, name, block, account.rejects):
+            if isinstance(outcome, Unknown):
+                account.unknown[outcome.template_id, outcome.version] += len(outcome.rows)
+                continue
+            count = len(outcome.rows)
+            account.messages += count
+            account.templates[outcome.message.name] += count
+            if self._left is not None:
+                self._left -= count
+            yield outcome
+
+    def _stream_numbers(self) -> npt.NDArray[np.int8]:
+        """The number of each line's stream."""
+        if self._streams is None or len(self._streams) < len(self._lines.destinations):
+            streams = self._lines.streams(self._decoder.registry)
+            self._streams = np.array([STREAMS.index(stream) for stream in streams], np.int8)
+        return self._streams
+
+
+def expected_versions(selection: Selection, learned: Learned, registry: Registry) -> Versions:
+    """The templates to write: those seen, or the one that was named although none was seen."""
+    if learned.versions or selection.templates is None or len(selection.templates) != 1:
+        return learned.versions
+    (template_id,) = selection.templates
+    for schema in umdf_schemas(registry):
+        if template_id in schema.by_id:
+            return {template_id: [(schema, schema.by_id[template_id])]}
+    return {}

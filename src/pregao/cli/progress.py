@@ -1,0 +1,48 @@
+"""How far a command is, shown on standard error where that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Any
+
+
+class Progress:
+    """A bar for each capture while it is read; nothing at all without a terminal."""
+
+    def __init__(self, what: str, *, quiet: bool = False) -> None:
+        self._what = what
+        self._bar: Any = None
+        self._task: Any = None
+        if not quiet and sys.stderr.isatty():
+            # Imported here: it costs a tenth of a second, which scripts need not pay.
+            from rich.console import Console
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(console=Console(stderr=True), transient=True)
+
+    def begin(self, name: str, size: int | None) -> None:
+        """Start with a capture of so many bytes, if that is known."""
+        if self._bar is not None:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(f"{self._what} {name}", total=size)
+
+    def reached(self, position: int) -> None:
+        """Say how far into the capture the reading is."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=position)
+
+    def __enter__(self) -> Progress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()

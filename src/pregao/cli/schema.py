@@ -1,0 +1,59 @@
+"""``pregao schema``: the messages, fields and types of a schema version, in tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao schema",
+        "pregao schema Order_MBO_50",
+        "pregao schema 12 --version 9",
+        "pregao schema MatchEventIndicator",
+        "pregao schema NewOrderSingle --protocol entrypoint",
+    )
+)
+
+
+def schema(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="A message (by name or template number), or a type, enumeration or set.",
+            show_default=False,
+        ),
+    ] = None,
+    protocol: Annotated[
+        str, typer.Option(metavar="PROTOCOL", help="umdf (market data) or entrypoint (orders).")
+    ] = "umdf",
+    version: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VERSION", help="A schema version, such as 16 or 2.2.0; the newest by default."
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--schema", metavar="PATH", help="Show this SBE schema file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Show the messages of a schema, or the fields of one message, or a type."""
+    import json
+
+    from pregao.cli import dictionary, dictionary_tables
+
+    chosen, versions = dictionary.choose(protocol, version, file)
+    described = (
+        dictionary.contents(chosen, versions)
+        if name is None
+        else dictionary.described(chosen, name)
+    )
+    if as_json:
+        typer.echo(json.dumps(described, indent=2))
+    else:
+        dictionary_tables.show(described)

@@ -1,0 +1,110 @@
+"""Which packets and messages a user wants: by time, channel, template and instrument."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.capture import PacketBlock
+from pregao.sbe.model import Message
+from pregao.sbe.values import Kind as Sort
+from pregao.sbe.values import Reading, readings
+from pregao.schemas import Registry
+from pregao.umdf.bulk import Kind, Walked
+from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
+from pregao.umdf.survey import message_of
+from pregao.umdf.survey._kernels import gather_words
+
+
+@dataclass(slots=True)
+class Selection:
+    """What was asked for; None stands for everything."""
+
+    templates: frozenset[int] | None = None
+    security_ids: frozenset[int] | None = None
+    channels: frozenset[int] | None = None
+    since_ns: int | None = None
+    until_ns: int | None = None
+
+    @property
+    def by_packet(self) -> bool:
+        """Are whole packets left out?"""
+        return (self.channels, self.since_ns, self.until_ns) != (None, None, None)
+
+    def packets(self, block: PacketBlock) -> PacketBlock:
+        """The packets of a block that were captured in time, on the channels asked for."""
+        if not self.by_packet:
+            return block
+        wanted = np.ones(len(block), np.bool_)
+        if self.since_ns is not None:
+            wanted &= block.time_ns >= self.since_ns
+        if self.until_ns is not None:
+            wanted &= block.time_ns < self.until_ns
+        if self.channels is not None:
+            whole = block.length >= PACKET_HEADER_SIZE
+            channels = np.where(whole, block.buffer[block.offset + CHANNEL_AT], 0)
+            wanted &= whole & np.isin(channels, list(self.channels))
+        rows = np.flatnonzero(wanted)
+        columns = [getattr(block, each.name)[rows] for each in fields(block)[1:]]
+        return PacketBlock(block.buffer, *columns)
+
+    def kinds(self, walked: Walked, registry: Registry) -> list[Kind]:
+        """The messages asked for, kind by kind."""
+        kinds = walked.kinds()
+        if self.templates is not None:
+            kinds = [kind for kind in kinds if kind.template_id in self.templates]
+        if self.security_ids is None:
+            return kinds
+        wanted = np.array(sorted(self.security_ids), np.int64)
+        chosen = []
+        for kind in kinds:
+            message = message_of(registry, kind.schema_id, kind.template_id, kind.version)
+            reading = None if message is None else security_id(message)
+            if reading is not None:
+                rows = kind.rows[_matches(walked, kind.rows, reading, wanted)]
+                if len(rows):
+                    chosen.append(Kind(kind.schema_id, kind.template_id, kind.version, rows))
+        return chosen
+
+
+def security_id(message: Message) -> Reading | None:
+    """The field of a message that says which instrument it is about, if it has one."""
+    for reading in readings(message):
+        if reading.name == "securityID" and reading.kind is Sort.INTEGER and reading.size == 8:
+            return reading
+    return None
+
+
+def _matches(
+    walked: Walked,
+    rows: npt.NDArray[np.int64],
+    reading: Reading,
+    wanted: npt.NDArray[np.int64],
+) -> npt.NDArray[np.bool_]:
+    bodies = walked.body[rows]
+    there = (walked.block_length[rows] >= reading.end) & (
+        bodies + walked.block_length[rows] <= walked.end[rows]
+    )
+    values = np.empty(len(rows), np.int64)
+    gather_words(walked.buffer, np.where(there, bodies + reading.offset, 0), values)
+    found: npt.NDArray[np.bool_] = there & np.isin(values, wanted)
+    return found
+
+
+def limited(kinds: list[Kind], after: int, count: int) -> tuple[list[Kind], int]:
+    """The first messages behind one, at most so many; and the last of them (-1 if none)."""
+    rows = (
+        np.sort(np.concatenate([kind.rows for kind in kinds])) if kinds else np.empty(0, np.int64)
+    )
+    rows = rows[rows > after][:count]
+    if not len(rows):
+        return [], -1
+    last = int(rows[-1])
+    chosen = []
+    for kind in kinds:
+        part = kind.rows[(kind.rows > after) & (kind.rows <= last)]
+        if len(part):
+            chosen.append(Kind(kind.schema_id, kind.template_id, kind.version, part))
+    return chosen, last

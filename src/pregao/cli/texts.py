@@ -1,0 +1,274 @@
+"""Columns of values as columns of text, whole columns at a time, in three dialects.
+
+Text is for people, JSON and CSV for programs. A null value has no text. Decimals have all the
+digits of their scale in every dialect, and never an exponent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.cli import _kernels
+from pregao.sbe.values import Kind, Reading
+from pregao.umdf.tables import Column
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FIRST_SECOND = -62_135_596_800
+_LAST_SECOND = 253_402_300_799
+_MONTH_YEAR = ("year", "month", "day", "week")
+_ODD_IN_CSV = r'[",\r\n]'
+_ODD_IN_TEXT = r'[^\pL\pN\pP\pS]|["{}\[\]=\\]|^$'
+
+
+class Dialect(Enum):
+    """Whom the text is for."""
+
+    TEXT = "text"
+    JSON = "json"
+    CSV = "csv"
+
+
+def column_text(array: Any, column: Column, dialect: Dialect) -> Any:
+    """The values of a column as text."""
+    if dialect is not Dialect.CSV:
+        return _value(array, column, dialect)
+    text = _csv_value(array, column)
+    odd = pc.match_substring_regex(text, _ODD_IN_CSV)
+    if not pc.any(odd).as_py():
+        return text
+    return pc.if_else(odd, _quoted(pc.replace_substring(text, '"', '""')), text)
+
+
+def _csv_value(array: Any, column: Column) -> Any:
+    """Groups and records are JSON, but a month and year is as FIX writes it."""
+    if is_month_year(column):
+        return _month_year(array)
+    if column.repeats or column.children:
+        return _value(array, column, Dialect.JSON)
+    if pa.types.is_string(array.type):
+        return array
+    if pa.types.is_binary(array.type):
+        return _hexadecimal(array)
+    reading = column.reading
+    match None if reading is None else reading.kind:
+        case Kind.ENUM | Kind.DATE | Kind.FLOAT:
+            return array.cast(pa.string())
+        case Kind.NUMBERS:
+            return _numbers(array, Dialect.JSON)
+        case _:
+            return numbers_text(array, 0 if reading is None else reading.scale)
+
+
+def _value(array: Any, column: Column, dialect: Dialect) -> Any:
+    if column.repeats:
+        return _group(array, column, dialect)
+    reading = column.reading
+    if reading is None:
+        return _words(array, dialect)
+    match reading.kind:
+        case Kind.RECORD:
+            return _record(array, column, dialect)
+        case Kind.ENUM:
+            return _enumeration(array, column, dialect)
+        case Kind.SET if dialect is Dialect.TEXT:
+            return _set_names(array, reading)
+        case Kind.TIME if dialect is Dialect.TEXT:
+            return time_text(array, reading.unit)
+        case Kind.DECIMAL:
+            text = numbers_text(array, reading.scale)
+            return _quoted(text) if dialect is Dialect.JSON else text
+        case Kind.DATE:
+            text = array.cast(pa.string())
+            return _quoted(text) if dialect is Dialect.JSON else text
+        case Kind.FLOAT:
+            return changed(array.cast(pa.string()), "[a-df-z]", lambda value: f'"{value}"')
+        case Kind.NUMBERS:
+            return _numbers(array, dialect)
+        case Kind.TEXT | Kind.BYTES:
+            return _words(array, dialect)
+        case _:
+            return numbers_text(array)
+
+
+def numbers_text(array: Any, scale: int = 0) -> Any:
+    """Whole numbers or 64-bit decimals with so many digits behind the point."""
+    if pa.types.is_decimal(array.type):
+        array = pa.Array.from_buffers(
+            pa.int64(), len(array), array.buffers(), array.null_count, array.offset
+        )
+    else:
+        array = array.cast(pa.int64())
+    valid = array.buffers()[0]
+    values = np.frombuffer(array.buffers()[1], np.int64, len(array), 8 * array.offset)
+    sizes = np.empty(len(values), np.int64)
+    _kernels.number_sizes(values, scale, sizes)
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    out = np.empty(int(offsets[-1]), np.uint8)
+    _kernels.write_numbers(values, scale, offsets, out)
+    if array.offset and valid is not None:
+        packed = np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+        valid = pa.py_buffer(packed)
+    buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.string(), len(array), buffers, array.null_count)
+
+
+def time_text(array: Any, unit: str = "ns") -> Any:
+    """Times as ``2026-05-21T13:00:00.000000001Z``; those beyond year 9999 as numbers."""
+    factor = _PER_SECOND[unit]
+    low, high = _FIRST_SECOND * factor, (_LAST_SECOND + 1) * factor - 1
+    if unit != "ns":
+        outside = pc.or_(pc.less(array, low), pc.greater(array, high))
+        if pc.any(outside).as_py():
+            inside = time_text(pc.if_else(outside, pa.scalar(None, pa.int64()), array), unit)
+            return pc.coalesce(inside, numbers_text(array))
+    text = array.cast(pa.timestamp(unit)).cast(pa.string())
+    return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "Z", "")
+
+
+def is_month_year(column: Column) -> bool:
+    """Is it a record of year, month, day and week?"""
+    return tuple(child.column for child in column.children) == _MONTH_YEAR
+
+
+def _month_year(array: Any) -> Any:
+    """Records of year, month, day and week as FIX writes them: 202605, 20260521, 202605w2."""
+    parts = [
+        pc.utf8_lpad(numbers_text(part), width, "0")
+        for part, width in zip(array.flatten(), (4, 2, 2, 1), strict=True)
+    ]
+    year, month, day, week = parts
+    week = pc.coalesce(pc.binary_join_element_wise("w", week, ""), "")
+    text = pc.binary_join_element_wise(
+        pc.coalesce(year, "0000"), pc.coalesce(month, "00"), pc.coalesce(day, ""), week, ""
+    )
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+
+
+def _record(array: Any, column: Column, dialect: Dialect) -> Any:
+    if dialect is Dialect.TEXT and is_month_year(column):
+        return _month_year(array)
+    text = objects_text(array.flatten(), column.children, dialect, len(array))
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, pa.string()))
+
+
+def _group(array: Any, column: Column, dialect: Dialect) -> Any:
+    entries = array.values
+    parts = [entries.field(place) for place in range(len(column.children))]
+    text = objects_text(parts, column.children, dialect, len(entries))
+    joined = _joined(array.offsets, text, dialect)
+    if dialect is Dialect.TEXT:  # an empty group says nothing
+        empty = pc.equal(pc.list_value_length(array), 0)
+        return pc.if_else(empty, pa.scalar(None, pa.string()), joined)
+    return joined
+
+
+def _joined(offsets: Any, text: Any, dialect: Dialect) -> Any:
+    """Lists of texts in brackets."""
+    lists = pa.ListArray.from_arrays(offsets, text)
+    joined = pc.binary_join(lists, " " if dialect is Dialect.TEXT else ",")
+    return pc.binary_join_element_wise("[", joined, "]", "")
+
+
+def objects_text(
+    arrays: list[Any], columns: tuple[Column, ...], dialect: Dialect, count: int
+) -> Any:
+    """Named values in braces; in text the nulls are left out."""
+    if not columns:
+        return pa.array(["{}"] * count, pa.string())
+    if dialect is Dialect.TEXT:
+        # Joining drops rows in which everything is null: the empty text at the front prevents it.
+        inner = pc.binary_join_element_wise(
+            "", *named_texts(arrays, columns), " ", null_handling="skip"
+        )
+        inner = pc.ascii_ltrim_whitespace(inner)
+        return pc.binary_join_element_wise("{", inner, "}", "")
+    parts: list[Any] = []
+    sign = "{"
+    for array, column in zip(arrays, columns, strict=True):
+        value = column_text(array, column, Dialect.JSON)
+        parts += [f"{sign}{json.dumps(column.name)}:", pc.coalesce(value, "null")]
+        sign = ","
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def named_texts(arrays: list[Any], columns: tuple[Column, ...]) -> list[Any]:
+    """Columns of ``name=value``; null where the value is."""
+    return [
+        pc.binary_join_element_wise(f"{column.name}=", column_text(array, column, Dialect.TEXT), "")
+        for array, column in zip(arrays, columns, strict=True)
+    ]
+
+
+def _enumeration(array: Any, column: Column, dialect: Dialect) -> Any:
+    if dialect is Dialect.TEXT:
+        return array.cast(pa.string())
+    # What has no name is a number, and stays one.
+    known = set(column.names)
+    names = [n if n not in known else json.dumps(n) for n in array.dictionary.to_pylist()]
+    quoted = pa.DictionaryArray.from_arrays(array.indices, pa.array(names, pa.string()))
+    return quoted.cast(pa.string())
+
+
+def _set_names(array: Any, reading: Reading) -> Any:
+    """The names of the bits; the same for equal numbers, of which there are few."""
+    assert reading.set is not None
+    coded = array.dictionary_encode()
+    names = ["|".join(reading.set.names(number)) or "0" for number in coded.dictionary.to_pylist()]
+    texts = pa.array(names, pa.string())
+    return pa.DictionaryArray.from_arrays(coded.indices, texts).cast(pa.string())
+
+
+def _numbers(array: Any, dialect: Dialect) -> Any:
+    width = array.type.list_size
+    offsets = pa.array(np.arange(0, len(array) * width + 1, width, dtype=np.int32))
+    flat = array.values.slice(array.offset * width, len(array) * width)
+    text = flat.cast(pa.string()) if pa.types.is_floating(flat.type) else numbers_text(flat)
+    return _joined(offsets, text, dialect)
+
+
+def _hexadecimal(array: Any) -> Any:
+    values = [None if value is None else value.hex() for value in array.to_pylist()]
+    return pa.array(values, pa.string())
+
+
+def _words(array: Any, dialect: Dialect) -> Any:
+    """Text, and bytes as their hexadecimal digits."""
+    if pa.types.is_binary(array.type):
+        array = _hexadecimal(array)
+    if dialect is Dialect.TEXT:
+        return changed(array, _ODD_IN_TEXT, shown)
+    if pc.any(pc.match_substring_regex(array, "[[:cntrl:]]")).as_py():
+        return changed(array, "", lambda value: json.dumps(value, ensure_ascii=False))
+    if pc.any(pc.match_substring_regex(array, r'["\\]')).as_py():
+        array = pc.replace_substring(pc.replace_substring(array, "\\", r"\\"), '"', r"\"")
+    return _quoted(array)
+
+
+def shown(value: str) -> str:
+    """A text in quotes in which nothing can disturb a terminal."""
+    quoted = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
+
+
+def _quoted(array: Any) -> Any:
+    return pc.binary_join_element_wise('"', array, '"', "")
+
+
+def changed(array: Any, pattern: str, change: Callable[[str], str]) -> Any:
+    """The same texts, with those that match changed."""
+    odd = pc.match_substring_regex(array, pattern)
+    if not pc.any(odd).as_py():
+        return array
+    values = [
+        change(value) if is_odd else value
+        for value, is_odd in zip(array.to_pylist(), odd.to_pylist(), strict=True)
+    ]
+    return pa.array(values, pa.string())
