@@ -9,7 +9,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
-from pregao.clock import MILLISECOND, MINUTE, SECOND, VirtualClock
+from pregao.clock import MILLISECOND, MINUTE, VirtualClock
 from pregao.errors import UsageError
 from pregao.exchange.channels import Channel
 from pregao.exchange.commands import AdvanceTime, Command, ResetChannel, ResetStream, StartDay
@@ -37,7 +37,7 @@ _TICKS = 200
 _SNAPSHOT_LOOPS = 40
 """About so many times in a run each snapshot and definition loop begins."""
 _LOOP_PACKETS_PER_SECOND = 1000
-_SHORTEST_PAUSE_NS = SECOND // 5
+_SHORTEST_PAUSE_NS = 20 * MILLISECOND
 _LONGEST_PAUSE_NS = MINUTE
 _BURSTS_PER_RUN = 100
 """A burst takes at most so small a part of a run in the mean."""

@@ -17,7 +17,9 @@ from pregao.exchange.terms import TradingStatus
 _ROOM = {"closed": 0.1, "auction": 3.0, "open": 1.0}
 """How much of a run an hour takes: the closed ones pass quickly, auctions are given time."""
 _LEAD = 0.01
-"""So much of a run lies ahead of the first change of phase, and after the last one."""
+"""So much of a run lies ahead of the first change of phase."""
+_TAIL = 0.05
+"""So much of it comes after the last one: the loops show the market as it was left."""
 _AUCTION_NS = 5 * MINUTE
 """How long an auction called by a band lasts in a day of full length."""
 _SHORTEST_AUCTION_NS = SECOND // 2
@@ -124,7 +126,7 @@ class _Warp:
         weights = [_ROOM[kind] for _, _, kind in kinds]
         spans = [end - begin for begin, end, _ in kinds]
         total = sum(span * weight for span, weight in zip(spans, weights, strict=True))
-        room = duration_ns * (1 - 2 * _LEAD)
+        room = duration_ns * (1 - _LEAD - _TAIL)
         self._begins = [begin for begin, _, _ in kinds]
         self._places: list[int] = []
         self._lengths: list[int] = []

@@ -19,7 +19,7 @@ _OPEN = TradingStatus.OPEN
 _AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
 _HOT_SHARE = 0.6
 """So much of a burst goes to one instrument."""
-_BOOK_BUDGET = 0.2
+_BOOK_BUDGET = 0.1
 """At most so much of the day's orders goes into filling the books."""
 _TIDY_EVERY = 256
 

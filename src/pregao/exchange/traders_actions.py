@@ -35,6 +35,9 @@ _MOC = TimeInForce.AT_THE_CLOSE
 Request = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
 """What members ask for."""
 
+_EMPTY, _THIN, _FULL = 0.5, 0.85, 1.15
+"""How full a book is, as a share of its target: below, orders come in far from the top too; below,
+nobody cancels; above, nobody quotes."""
 _TRIES = 6
 """How many order numbers are looked at to find one that still stands."""
 _QUEUE_NS = 60_000
@@ -193,10 +196,9 @@ def quote(
     """Put an order behind the touch; when the book is full, take one out instead."""
     standing = desk.standing()
     far = floor.far_share
-    if standing > desk.target:
-        if 4 * standing > 5 * desk.target:
-            return pull(floor, desk)
-    elif 4 * standing < 3 * desk.target:
+    if standing > _FULL * desk.target:
+        return pull(floor, desk)
+    if standing < _EMPTY * desk.target:
         far = max(far, 0.5)
     buy = _thin_side(floor, desk)
     tables = floor.tables
@@ -234,7 +236,7 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
 
 def cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     """Cancel an order; when the book is thin, put one in instead."""
-    if 2 * desk.standing() < desk.target:
+    if desk.standing() < _THIN * desk.target:
         return quote(floor, desk, now_ns)
     return pull(floor, desk)
 
@@ -340,10 +342,11 @@ def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     assert head is not None
     draw = floor.random()
     lots = floor.pick(floor.tables.lots)
-    if draw < 0.75:
-        lots = min(lots, head.visible // desk.lot)
-    elif draw > 0.95:
+    # Most take from the first order in the queue, some from a few, and a few sweep the level.
+    if draw > 0.97:
         lots += level.quantity // desk.lot
+    else:
+        lots = min(lots, (1 if draw < 0.75 else 4) * head.visible // desk.lot)
     quantity = desk.quantity(max(lots, 1))
     slip = int(floor.random() * 3)
     price: int | None = (best + slip if buy else max(best - slip, desk.least)) * desk.tick
@@ -411,7 +414,7 @@ def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noq
 
 def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     """Send an order to an auction: deep while the book is thin, else around the fair value."""
-    if 2 * desk.standing() < desk.target and floor.random() < 0.7:
+    if desk.standing() < _EMPTY * desk.target and floor.random() < 0.7:
         return quote(floor, desk, now_ns)
     buy = _thin_side(floor, desk)
     price = desk.crossing(floor.pick(floor.tables.around))

@@ -353,9 +353,11 @@ def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _adjust(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    listing = operations.desk().listing
-    if (last := listing.statistics.last) is not None:
-        yield AdjustLastTrade(listing.security_id, last, listing.lot)
+    desks = [desk for desk in operations.crowd.desks if desk.listing.statistics.last is not None]
+    if desks:
+        listing = operations.draws.choice(desks).listing
+        assert listing.statistics.last is not None
+        yield AdjustLastTrade(listing.security_id, listing.statistics.last, listing.lot)
 
 
 def _implied(operations: Operations, now_ns: int) -> Iterator[Command]:

@@ -1,0 +1,218 @@
+"""``pregao simulate`` on the command line: what it writes, what it says, what it refuses."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pregao.cli.simulate import EPILOG, simulate
+from pregao.errors import PregaoError
+
+SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--books", "2"]
+
+app = typer.Typer(add_completion=False)
+app.command(epilog=EPILOG)(simulate)
+
+
+def invoke(*arguments: object) -> Any:
+    return CliRunner().invoke(app, [str(each) for each in arguments])
+
+
+def done(*arguments: object) -> Any:
+    result = invoke(*arguments)
+    assert result.exception is None, result.output
+    assert result.exit_code == 0
+    return result
+
+
+def refused(*arguments: object) -> str:
+    """The sentence that the command ends with; the main command prints it and exits with 2."""
+    result = invoke(*arguments)
+    assert isinstance(result.exception, PregaoError), result.output
+    sentence = str(result.exception)
+    assert "\n" not in sentence
+    return sentence
+
+
+def test_a_run_writes_captures_by_channel_and_stream_and_the_truth(tmp_path):
+    out = tmp_path / "day"
+    result = done("--out", out, *SHORT)
+    assert sorted(path.name for path in out.iterdir()) == [
+        "051_Incremental_A.pcap",
+        "051_Incremental_B.pcap",
+        "051_InstrumentDefinition.pcap",
+        "051_Snapshot.pcap",
+        "truth",
+    ]
+    assert sorted(path.name for path in (out / "truth").iterdir()) == [
+        "books.jsonl",
+        "faults.json",
+        "summary.json",
+        "trades.jsonl",
+    ]
+    assert "051_Incremental_A.pcap" in result.stderr
+    summary = json.loads((out / "truth/summary.json").read_text())
+    assert f"{summary['messages']:,} messages" in result.stderr
+    assert str(tmp_path) not in (out / "truth/summary.json").read_text()
+
+
+def test_the_same_arguments_give_the_same_bytes(tmp_path):
+    faults = ["--loss", "A=0.05,B=0.02", "--reorder", "0.05", "--duplicate", "snapshot=0.1"]
+    found = []
+    for name in ("one", "two"):
+        done("--out", tmp_path / name, *SHORT, *faults, "--quiet", "--seed", 7)
+        found.append(
+            {
+                str(path.relative_to(tmp_path / name)): hashlib.sha256(path.read_bytes()).digest()
+                for path in (tmp_path / name).rglob("*")
+                if path.is_file()
+            }
+        )
+    assert len(found[0]) == 8
+    assert found[0] == found[1]
+
+
+def test_quiet_says_nothing(tmp_path):
+    result = done("--out", tmp_path / "day", *SHORT, "--quiet")
+    assert result.output == ""
+
+
+def test_a_folder_that_is_not_empty_is_left_alone_without_force(tmp_path):
+    out = tmp_path / "day"
+    done("--out", out, *SHORT, "--quiet", "--compress", "gzip")
+    before = sorted(path.name for path in out.iterdir())
+    assert "not empty" in refused("--out", out, *SHORT)
+    assert sorted(path.name for path in out.iterdir()) == before
+    (out / "notes.txt").write_text("mine")
+    done("--out", out, *SHORT, "--quiet", "--force")
+    # What the earlier run wrote is gone, what it did not write is kept.
+    assert not list(out.glob("*.gz"))
+    assert (out / "notes.txt").read_text() == "mine"
+    assert (out / "051_Incremental_A.pcap").exists()
+
+
+def test_help_has_an_example():
+    result = done("--help")
+    text = re.sub(r"\s+", " ", result.output)
+    assert "pregao simulate --profile equities --seed 1 --instruments 40 --duration 30m" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--profile", "bonds"], "there is no profile 'bonds': choose one of equities"),
+        (["--duration", "soon"], "--duration: 'soon'"),
+        (["--duration", "1ms"], "--duration: a run lasts"),
+        (["--instruments", "0"], "--instruments: 0"),
+        (["--schema-version", "12"], "--schema-version: 12"),
+        (["--rate", "-5"], "--rate: -5"),
+        (["--messages", "-5"], "--messages: -5"),
+        (["--messages", "99999999999", "--duration", "1s"], "longer --duration"),
+        (["--loss", "2"], "--loss: '2'"),
+        (["--reorder", "C=0.1"], "--reorder: there is no feed 'C'"),
+        (["--loss", "0.7", "--duplicate", "0.7"], "sum to more than 1"),
+        (["--late-join", "later"], "--late-join: 'later'"),
+        (["--late-join", "23:59"], "--late-join: 23:59 is outside of the run"),
+        (["--reset-at", "1.5"], "--reset-at: '1.5'"),
+        (["--date", "tomorrow"], "--date: 'tomorrow'"),
+        (["--instruments-file", "absent.toml"], "absent.toml"),
+        (["--schedule-file", "absent.toml"], "absent.toml"),
+        (["--books", "0"], "--books: 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    assert words in refused("--out", tmp_path / "day", *arguments)
+    assert not (tmp_path / "day").exists()
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    out = tmp_path / "day"
+    out.write_text("mine")
+    assert "day" in refused("--out", out, *SHORT)
+    assert out.read_text() == "mine"
+
+
+def test_instruments_and_schedule_from_files(tmp_path):
+    instruments = tmp_path / "instruments.toml"
+    instruments.write_text(
+        """
+        [kind.share]
+        security_type = "CS"
+        security_sub_type = 1
+        product = "EQUITY"
+        security_group = "S1"
+        cfi_code = "ESVUFR"
+        min_price_increment = 0.01
+        min_lot_size = 100
+        min_order_qty = 100
+        channel = 84
+
+        [[instrument]]
+        like = "share"
+        security_id = 11
+        symbol = "ABCD3"
+        asset = "ABCD"
+        previous_close = 20.00
+
+        [[instrument]]
+        like = "share"
+        security_id = 12
+        symbol = "EFGH3"
+        asset = "EFGH"
+        previous_close = 7.50
+        """,
+        encoding="utf-8",
+    )
+    schedule = tmp_path / "schedule.toml"
+    schedule.write_text(
+        """
+        [[schedule.default]]
+        time = "10:00"
+        phase = "RESERVED"
+        new_session = true
+        [[schedule.default]]
+        time = "10:30"
+        phase = "OPEN"
+        [[schedule.default]]
+        time = "11:30"
+        phase = "CLOSE"
+        """,
+        encoding="utf-8",
+    )
+    files = ["--instruments-file", instruments, "--schedule-file", schedule]
+    out = tmp_path / "day"
+    done("--out", out, "--duration", "3s", *files, "--late-join", "10:00:01", "--quiet")
+    assert (out / "084_Incremental_A.pcap").stat().st_size > 1000
+    summary = json.loads((out / "truth/summary.json").read_text())
+    assert [each["symbol"] for each in summary["instruments"]] == ["ABCD3", "EFGH3"]
+    assert summary["capture_from_ns"] == summary["start_ns"] + 10**9
+    assert "only 2" in refused("--out", out, *files, "--instruments", 3)
+    schedule.write_text(schedule.read_text().replace("11:30", "09:30"), encoding="utf-8")
+    assert "goes backwards" in refused("--out", tmp_path / "other", *files)
+
+
+def test_a_profile_of_ones_own_is_refused_by_the_name_of_its_entry(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text("rate = -1", encoding="utf-8")
+    assert "mine.toml: rate" in refused("--out", tmp_path / "day", "--profile", path)
+
+
+def test_resets_can_be_given_several_times(tmp_path):
+    out = tmp_path / "day"
+    done("--out", out, *SHORT, "--quiet", "--reset-at", "0.3", "--reset-at", "sequence@0.6")
+    summary = json.loads((out / "truth/summary.json").read_text())
+    assert summary["settings"]["resets"] == ["channel@0.3", "sequence@0.6"]
+    assert summary["channels"]["51"]["sequence_version"] == 2
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    sentence = refused("--out", tmp_path / "file" / "day", *SHORT)
+    assert "cannot be used" in sentence

@@ -1,0 +1,251 @@
+"""What the crowd sends: it looks like a market, and the engine takes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.errors import UsageError
+from pregao.exchange.catalogue import bundled_catalogue
+from pregao.exchange.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
+from pregao.exchange.engine import Engine
+from pregao.exchange.instruments import SecurityType
+from pregao.exchange.profiles import Profile, load_profile
+from pregao.exchange.reports import OrderRejected
+from pregao.exchange.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.traders import Crowd
+
+START = 1_779_361_200 * SECOND
+SHARES = [
+    x
+    for x in bundled_catalogue()
+    if x.security_type in (SecurityType.CS, SecurityType.PS) and not x.underlyings
+]
+FUTURES = [
+    x for x in bundled_catalogue() if x.security_type in (SecurityType.FUT, SecurityType.MLEG)
+]
+
+
+class Run:
+    """A crowd in front of an engine; what it sends and what comes of it is counted."""
+
+    def __init__(self, instruments: Any, profile: Profile, seed: int, orders: int) -> None:
+        self.engine = Engine(instruments, date(2026, 5, 21))
+        market = self.engine._market
+        self.crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
+        self.groups = list(market.groups)
+        self.now = START
+        self.requests: list[Any] = []
+        self.rejects: list[OrderRejected] = []
+        self.items: Counter[str] = Counter()
+        self.touch: list[int] = []
+
+    def phase(self, phase: TradingStatus) -> None:
+        for group in self.groups:
+            self._count(self.engine.apply(SetGroupPhase(group, phase), self.now))
+
+    def trade(self, orders: int, burst: int = 0) -> None:
+        for _ in range(orders):
+            self.now += MILLISECOND
+            request = self.crowd.next(self.now, burst)
+            if request is not None:
+                self._see(request)
+                self.requests.append(request)
+                self._count(self.engine.apply(request, self.now))
+
+    def _see(self, request: Any) -> None:
+        """How many price steps behind the best of its side an order is placed."""
+        if isinstance(request, NewOrder) and request.price is not None:
+            listing = self.engine._market.listings[request.security_id]
+            best = listing.side(request.side).best_price()
+            if best is not None:
+                away = best - request.price if request.side == Side.BUY else request.price - best
+                self.touch.append(away // listing.tick)
+
+    def _count(self, outcome: Any) -> None:
+        self.rejects += [x for x in outcome.reports if isinstance(x, OrderRejected)]
+        for unit in outcome.market:
+            self.items.update(type(item).__name__ for item in unit.items)
+
+
+@pytest.fixture(scope="module")
+def shares() -> Run:
+    """A day of shares: an auction, then continuous trading."""
+    run = Run(SHARES, load_profile("equities"), 5, 12_000)
+    run.phase(TradingStatus.RESERVED)
+    run.trade(1500)
+    run.phase(TradingStatus.OPEN)
+    run.trade(10_500)
+    return run
+
+
+@pytest.fixture(scope="module")
+def filled() -> Run:
+    """Continuous trading in books that are as full as they are meant to be."""
+    run = Run(SHARES, load_profile("equities"), 6, 12_000)
+    run.phase(TradingStatus.OPEN)
+    run.trade(5000)
+    run.items.clear()
+    run.requests.clear()
+    run.touch.clear()
+    run.trade(10_000)
+    return run
+
+
+def test_the_engine_takes_what_is_sent(shares):
+    assert len(shares.rejects) < len(shares.requests) / 200
+
+
+def test_activity_follows_a_power_law(shares):
+    by_instrument = Counter(request.security_id for request in shares.requests)
+    ranked = [by_instrument[instrument.security_id] for instrument in SHARES]
+    assert ranked[0] == max(ranked)
+    total = sum(ranked)
+    weights = [1 / rank**1.15 for rank in range(1, len(ranked) + 1)]
+    for rank, count in enumerate(ranked):
+        assert count / total == pytest.approx(weights[rank] / sum(weights), rel=0.25)
+
+
+def test_orders_are_placed_near_the_top(filled):
+    near = sum(away <= 10 for away in filled.touch)
+    assert near > 0.8 * len(filled.touch)
+    assert max(filled.touch) > 50
+
+
+def test_most_orders_are_cancelled_or_changed_and_few_trade(filled):
+    kinds = Counter(type(request) for request in filled.requests)
+    assert kinds[CancelOrder] > 0.5 * kinds[NewOrder]
+    assert kinds[ModifyOrder] > 0.3 * kinds[NewOrder]
+    assert filled.items["ExecutionSummary"] < 0.1 * len(filled.requests)
+
+
+def test_the_mix_of_messages_is_that_of_real_traffic(filled):
+    """Orders 28 %, deletes 18 %, trades 3-4 %, summaries and statistics 2-3 % each."""
+    items = filled.items
+    orders = items["OrderAdded"] + items["OrderChanged"]
+    assert items["OrderDeleted"] / orders == pytest.approx(18 / 28, rel=0.25)
+    assert items["Trade"] / orders == pytest.approx(3.5 / 28, rel=0.5)
+    assert items["ExecutionSummary"] / orders == pytest.approx(2.5 / 28, rel=0.5)
+    assert items["ExecutionStatistics"] / orders == pytest.approx(2.5 / 28, rel=0.5)
+
+
+def test_all_kinds_of_orders_are_sent(shares):
+    new = [request for request in shares.requests if isinstance(request, NewOrder)]
+    validities = {request.time_in_force for request in new}
+    assert validities >= {
+        TimeInForce.DAY,
+        TimeInForce.IMMEDIATE_OR_CANCEL,
+        TimeInForce.FILL_OR_KILL,
+        TimeInForce.GOOD_TILL_CANCEL,
+        TimeInForce.GOOD_FOR_AUCTION,
+        TimeInForce.AT_THE_CLOSE,
+    }
+    types = {request.ord_type for request in new}
+    assert types == {OrdType.LIMIT, OrdType.MARKET, OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT}
+    assert any(0 < request.max_floor < request.quantity for request in new)
+
+
+def test_the_auction_trades_when_it_ends(shares):
+    assert shares.items["TheoreticalOpeningPrice"] > 50
+    assert shares.items["OpeningPrice"] >= len(SHARES) - 2
+
+
+def test_the_most_active_books_are_the_large_ones(shares):
+    sizes = [desk.standing() for desk in shares.crowd.desks]
+    assert min(sizes[:2]) > 2 * max(sizes[2:])
+
+
+def test_the_traders_forget_orders_that_are_gone(shares):
+    for desk in shares.crowd.desks:
+        assert len(desk.live) < 200 + 4 * desk.standing()
+
+
+def test_a_burst_goes_mostly_to_one_instrument():
+    run = Run(SHARES, load_profile("equities"), 2, 3000)
+    run.phase(TradingStatus.OPEN)
+    run.trade(500)
+    run.requests.clear()
+    run.crowd.heat(run.crowd.desks[4])
+    run.trade(1000, burst=1)
+    common = Counter(request.security_id for request in run.requests).most_common(1)
+    assert common[0][0] == run.crowd.desks[4].security_id
+    assert common[0][1] > 500
+
+
+def test_nobody_sends_orders_while_the_market_is_closed():
+    run = Run(SHARES, load_profile("equities"), 1, 100)
+    run.trade(50)
+    assert run.requests == []
+
+
+def test_the_same_seed_sends_the_same_orders():
+    runs = []
+    for seed in (1, 1, 2):
+        run = Run(SHARES, load_profile("stress"), seed, 600)
+        run.phase(TradingStatus.RESERVED)
+        run.trade(200)
+        run.phase(TradingStatus.OPEN)
+        run.trade(400)
+        runs.append(run.requests)
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(), st.sampled_from(["derivatives", "stress"]))
+def test_futures_and_spreads_are_traded_without_complaint(seed, name):
+    run = Run(FUTURES, load_profile(name), seed, 500)
+    run.phase(TradingStatus.RESERVED)
+    run.trade(100)
+    run.phase(TradingStatus.OPEN)
+    run.trade(300)
+    run.phase(TradingStatus.FINAL_CLOSING_CALL)
+    run.trade(50)
+    assert len(run.rejects) <= 5, run.rejects
+
+
+def test_a_shock_moves_the_price():
+    run = Run(SHARES[:1], load_profile("equities"), 1, 4000)
+    run.phase(TradingStatus.OPEN)
+    run.trade(1000)
+    desk = run.crowd.desks[0]
+    before = desk.best_bid()
+    desk.shock(5.0)
+    run.trade(3000)
+    assert before is not None
+    after = desk.best_bid()
+    assert after is not None
+    assert after > before * 1.03
+
+
+def test_a_crowd_needs_something_to_trade():
+    forwards = [x for x in bundled_catalogue() if x.is_forward]
+    with pytest.raises(UsageError, match="none of the chosen instruments"):
+        Run(forwards, load_profile("equities"), 1, 100)
+
+
+def test_books_of_a_short_run_stay_small():
+    profile = load_profile("stress")
+    long = Run(SHARES, profile, 1, 10_000_000)
+    short = Run(SHARES, profile, 1, 1000)
+    assert long.crowd.desks[0].target == 2 * profile.book.large_orders
+    assert sum(desk.target for desk in short.crowd.desks) < 400
+
+
+def test_quantities_are_such_as_the_instrument_takes():
+    odd = [x for x in bundled_catalogue() if x.security_group == "1F"]
+    large = replace(SHARES[0], min_order_qty=500, max_order_qty=900)
+    run = Run([*odd, large], load_profile("stress"), 3, 1000)
+    run.phase(TradingStatus.OPEN)
+    run.trade(1000)
+    for request in run.requests:
+        if isinstance(request, NewOrder):
+            low, high = (500, 900) if request.security_id == large.security_id else (1, 99)
+            assert low <= request.quantity <= high

@@ -1,0 +1,128 @@
+"""Market operations of a synthetic day: every act is one that the engine takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.exchange.catalogue import bundled_catalogue
+from pregao.exchange.commands import AdvanceTime, SetGroupPhase
+from pregao.exchange.engine import Engine
+from pregao.exchange.profiles import OPERATIONS, load_profile
+from pregao.exchange.terms import TradingStatus
+from pregao.exchange.traders import Crowd
+from pregao.exchange.traders_draws import Draws
+from pregao.exchange.traders_operations import Operations
+from pregao.exchange.traders_pace import Pace, Span
+
+START = 1_779_361_200 * SECOND
+LENGTH = 4 * SECOND
+MARKET = [x for x in bundled_catalogue() if x.security_type.name != "INDEX"]
+
+
+def day(seed: int, orders: int = 800, instruments: Any = MARKET) -> tuple[Engine, Counter[str]]:
+    """A short day in which everything that market operations know is done."""
+    stress = load_profile("stress")
+    profile = replace(
+        stress,
+        operations=dict.fromkeys(OPERATIONS, 4),
+        shocks=replace(stress.shocks, count=4, percent=(8.0, 10.0)),
+    )
+    engine = Engine(instruments, date(2026, 5, 21), auction_duration_ns=SECOND // 2)
+    market = engine._market
+    crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
+    pace = Pace(Draws(seed, "p"), profile.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    operations = Operations(market, crowd, pace, profile, seed, START, START + LENGTH)
+    done: Counter[str] = Counter()
+
+    def apply(command: Any, now: int) -> None:
+        done[type(command).__name__] += 1
+        for unit in engine.apply(command, now).market:
+            done.update(type(item).__name__ for item in unit.items)
+
+    for command in operations.opening():
+        apply(command, START)
+    for group in list(market.groups):
+        apply(SetGroupPhase(group, TradingStatus.OPEN), START)
+    step = LENGTH // orders
+    for now in range(START + step, START + LENGTH + step, step):
+        for command in operations.due(now):
+            apply(command, now)
+        request = crowd.next(now, pace.burst)
+        if request is not None:
+            apply(request, now)
+    for command in operations.due(START + 10 * LENGTH):
+        apply(command, START + 10 * LENGTH)
+    for command in operations.closing():
+        apply(command, START + 10 * LENGTH)
+    assert operations.next_ns is None
+    apply(AdvanceTime(), START + 10 * LENGTH + MILLISECOND)
+    return engine, done
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.integers())
+def test_the_engine_takes_every_act(seed):
+    day(seed, orders=250)
+
+
+def test_everything_happens_in_a_day():
+    _, done = day(3)
+    for name in (
+        "AddInstrument",
+        "AdjustLastTrade",
+        "AmendTrade",
+        "BustTrade",
+        "ChangeInstrument",
+        "DeleteSide",
+        "EnterImplied",
+        "EnterTrade",
+        "ExpelOrder",
+        "ForwardTrade",
+        "MassDeleteOrders",
+        "News",
+        "OpenInterest",
+        "PriceBand",
+        "PublishNews",
+        "QuantityBand",
+        "RejoinGroup",
+        "RemoveInstrument",
+        "ResetBook",
+        "SecurityStatus",
+        "SetClosingPrice",
+        "SetSettlementPrice",
+        "TradeBust",
+    ):
+        assert done[name] > 0, name
+
+
+def test_a_halted_instrument_rejoins_its_group_and_a_new_one_is_removed():
+    engine, _ = day(3)
+    assert len(engine.instruments) == len(MARKET)
+    for instrument in engine.instruments:
+        assert engine.book(instrument.security_id).ruling_status == TradingStatus.OPEN
+
+
+def test_a_large_shock_calls_an_auction():
+    instruments = [x for x in MARKET if x.symbol in ("PETR4", "VALE3")]
+    called = 0
+    for seed in range(3):
+        _, done = day(seed, orders=3000, instruments=instruments)
+        called += done["TheoreticalOpeningPrice"]
+    assert called > 0
+
+
+@pytest.mark.parametrize("symbol", ["PETRR340", "DIIF27N27", "PETR4"])
+def test_bands_are_wide_enough_to_trade_in(symbol):
+    (instrument,) = [x for x in MARKET if x.symbol == symbol]
+    engine, done = day(1, orders=400, instruments=[instrument])
+    listing = engine._market.listings[instrument.security_id]
+    assert listing.reject_high - listing.reject_low >= 100 * listing.tick or symbol == "PETRR340"
+    assert done["Trade"] > 0
