@@ -103,8 +103,9 @@ GAPS = pa.schema(
 
 INGESTS = pa.schema(
     [
-        _column("capture_id", pa.string(), "Hash of the capture's content."),
+        _column("capture_id", pa.string(), "Name of the capture in the other tables."),
         _column("unit_id", pa.string(), "Ingest that took it in."),
+        _column("content_hash", pa.string(), "Hash of the capture's content."),
         _column("name", pa.string(), "Name it had."),
         _column("size", pa.int64(), "Bytes of the file."),
         _column("fingerprint", pa.string(), "Hash of its size, head and tail."),

@@ -1,0 +1,452 @@
+"""The ingest: captures to committed tables, exactly once, with every byte accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from pregao import __version__
+from pregao.clock import DAY, system_clock
+from pregao.errors import PregaoError
+from pregao.lake.captures import find_captures
+from pregao.lake.location import Location
+from pregao.lake.parquet import Written, iso, write_table
+from pregao.lake.plan import Options, Plan, Survey, check_options, decide_roles, make_plan, survey
+from pregao.lake.report import CaptureReport, Report, check, gather
+from pregao.lake.schemas import (
+    DATE,
+    GAPS,
+    PACKETS,
+    REJECTS,
+    SAO_PAULO_NS,
+    bundled_template_tables,
+    message_schema,
+    message_table_name,
+)
+from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.tasks import HASH_BLOCK, Manifest, Task, merge_staged, run_task
+from pregao.lake.window import Coverage, Role, joined_runs
+from pregao.umdf.streams import Stream, StreamEvidence
+
+Runner = Callable[[list[Task], "Progress"], list[Manifest]]
+"""What does the tasks: in this process, or on Spark."""
+Merger = Callable[[Location, dict[tuple[str, int], list[str]]], list[Written]]
+
+
+class Progress:
+    """Is told how an ingest goes on; the command line shows it."""
+
+    def started(self, total_bytes: int, tasks: int) -> None:
+        """The tasks are about to run."""
+
+    def advanced(self, done_bytes: int, messages: int) -> None:
+        """So much was done so far."""
+
+    def step(self, words: str) -> None:
+        """Something else is being done."""
+
+
+def run_here(tasks: list[Task], progress: Progress) -> list[Manifest]:
+    """Do the tasks in this process, one after another."""
+    manifests = []
+    done = messages = 0
+    for task in tasks:
+        manifest = run_task(task)
+        manifests.append(manifest)
+        done += sum(bytes_of(task, piece_number) for piece_number in range(len(task.pieces)))
+        messages += manifest.sums.messages.total()
+        progress.advanced(done, messages)
+    return manifests
+
+
+def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
+    """Merge small tables in this process."""
+    return [merge_staged(lake, table, day, paths) for (table, day), paths in groups.items()]
+
+
+def bytes_of(task: Task, number: int) -> int:
+    """How many bytes of its capture a piece owns."""
+    piece = task.pieces[number]
+    end = task.sizes[piece.capture] if piece.end is None else piece.end
+    return end - (piece.start or 0)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What earlier ingests left: roles, coverage, and how often channels were taken in."""
+
+    roles: dict[str, Role] = field(default_factory=dict)
+    coverage: Coverage = field(default_factory=dict)
+    generations: dict[int, int] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    """Content hash by fingerprint."""
+
+
+def ingest(
+    captures: Iterable[str | Location],
+    lake_location: str | Location,
+    options: Options | None = None,
+    *,
+    run: Runner = run_here,
+    merge: Merger = merge_here,
+    progress: Progress | None = None,
+) -> Report:
+    """Take captures into a lake; those that are there already are left alone."""
+    options = options or Options()
+    check_options(options)
+    progress = progress or Progress()
+    began = time.perf_counter()
+    lake = Lake(lake_location)
+    entries = find_captures(captures)
+    if lake.exists():
+        progress.step("finishing what an earlier run left")
+        lake.roll_forward()
+    lake.ensure_tables(table_specs())
+    locations = [entry.location for entry in entries]
+    for _ in range(_ATTEMPTS):
+        report = _attempt(lake, locations, options, run, merge, progress)
+        report.seconds = time.perf_counter() - began
+        if report.committed or not report.captures:
+            return report
+        progress.step("another ingest was faster; planning anew")
+    raise PregaoError(f"{lake.location}: other ingests kept taking the same captures; try again.")
+
+
+_ATTEMPTS = 8
+
+
+def table_specs() -> list[TableSpec]:
+    """The tables of every lake, with the columns of every bundled version."""
+    specs = [
+        TableSpec("packets", PACKETS, description="A UDP payload seen."),
+        TableSpec("rejects", REJECTS, description="Bytes that could not be decoded."),
+        TableSpec("gaps", GAPS, description="A hole in a sequence."),
+    ]
+    for table in bundled_template_tables().values():
+        meaning = f"Messages of the template {table.name}."
+        specs.append(
+            TableSpec(message_table_name(table.name), message_schema(table), (DATE,), meaning)
+        )
+    return specs
+
+
+def _attempt(
+    lake: Lake,
+    locations: Sequence[Location],
+    options: Options,
+    run: Runner,
+    merge: Merger,
+    progress: Progress,
+) -> Report:
+    report = Report(unit_id=uuid.uuid4().hex)
+    known = _known(lake)
+    taken = lake.known_captures()
+    progress.step("looking into the captures")
+    surveys = []
+    for location in locations:
+        found = survey(location)
+        identity = known.fingerprints.get(found.fingerprint)
+        if identity is not None and identity == content_hash(location, found.size):
+            report.skipped[location.name] = taken.get(identity, "")
+        else:
+            surveys.append(found)
+    if not surveys:
+        return report
+    _first_of_each(surveys, report)
+    plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    report.captures = [
+        CaptureReport(s.location.name, s.size, i, fingerprint=s.fingerprint)
+        for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
+    ]
+    gather(report, manifests)
+    for index, capture in enumerate(report.captures):
+        capture.content_hash = _combined(manifests, index, capture.size)
+    check(report)
+    files = [file for manifest in manifests for file in manifest.files]
+    groups: dict[tuple[str, int], list[str]] = {}
+    for staged in (staged for manifest in manifests for staged in manifest.staged):
+        groups.setdefault((staged.table, staged.day), []).append(staged.path)
+    if groups:
+        progress.step("merging small tables")
+        files += merge(lake.location, dict(sorted(groups.items())))
+    files += _gaps(lake, report, manifests, known)
+    _finish(lake, report, plan, known, files, progress)
+    _remove_staging(lake, report.unit_id)
+    return report
+
+
+def _first_of_each(surveys: list[Survey], report: Report) -> None:
+    """Of captures that look the same, take one: a capture is its content, not its name."""
+    seen: dict[tuple[str, str], str] = {}
+    for found in list(surveys):
+        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
+        if len(twins) < 2:
+            continue
+        identity = (found.fingerprint, content_hash(found.location, found.size))
+        if identity in seen:
+            surveys.remove(found)
+            report.skipped[found.location.name] = f"the same as {seen[identity]}"
+        else:
+            seen[identity] = found.location.name
+
+
+def _run(
+    lake: Lake,
+    surveys: list[Survey],
+    known: _Known,
+    options: Options,
+    report: Report,
+    run: Runner,
+    progress: Progress,
+) -> tuple[Plan, list[Manifest]]:
+    """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
+    ids = [uuid.uuid4().hex[:16] for _ in surveys]
+    for attempt in range(3):
+        roles = decide_roles(surveys, known.roles.values(), options)
+        staging = f"{STAGING}/{report.unit_id}-{attempt}"
+        plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
+        report.notes = list(plan.notes)
+        report.tasks = len(plan.tasks)
+        progress.started(sum(found.size for found in surveys), len(plan.tasks))
+        manifests = run(plan.tasks, progress)
+        if not _learnt(surveys, roles, manifests, options):
+            return plan, manifests
+        progress.step("a flow carries another stream than it seemed; decoding again")
+    raise PregaoError(
+        "What some flows carry could not be settled; name it with --stream ADDRESS:PORT=STREAM."
+    )
+
+
+def _learnt(
+    surveys: list[Survey], roles: list[Role], manifests: list[Manifest], options: Options
+) -> bool:
+    """Did the tasks see something that changes a role? Then the surveys know it now."""
+    fixed = {destination for destination, _ in options.streams}
+    seen: dict[str, StreamEvidence] = {}
+    for manifest in manifests:
+        for (destination, template), count in manifest.evidence.items():
+            seen.setdefault(destination, StreamEvidence()).add(template, count)
+    planned = {role.destination: role.stream for role in roles}
+    changed = False
+    for destination, evidence in seen.items():
+        stream = evidence.decide()
+        if destination in fixed or stream is planned.get(destination, Stream.UNKNOWN):
+            continue
+        surveys[0].evidence[destination] = evidence
+        surveys[0].channels.setdefault(destination, _any_channels(surveys, destination))
+        changed = True
+    return changed
+
+
+def _any_channels(surveys: list[Survey], destination: str) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for found in surveys:
+        total.update(found.channels.get(destination, ()))
+    return total
+
+
+def content_hash(location: Location, size: int) -> str:
+    """The identity of a capture: a hash over the hashes of its blocks."""
+    digests = {}
+    with location.filesystem.open_input_file(location.path) as file:
+        for number in range(-(-size // HASH_BLOCK)):
+            length = min(HASH_BLOCK, size - number * HASH_BLOCK)
+            digests[number] = hashlib.sha256(file.read(length)).digest()
+    return _of_blocks(digests, size)
+
+
+def _of_blocks(digests: dict[int, bytes], size: int) -> str:
+    whole = hashlib.sha256(str(size).encode())
+    for number in range(-(-size // HASH_BLOCK)):
+        whole.update(digests[number])
+    return whole.hexdigest()
+
+
+def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
+    digests: dict[int, bytes] = {}
+    for manifest in manifests:
+        digests.update(manifest.hashes.get(capture, {}))
+    return _of_blocks(digests, size)
+
+
+def _known(lake: Lake) -> _Known:
+    """What earlier ingests tell about flows and sequences."""
+    known = _Known()
+    table = lake.delta("ingests").to_pyarrow_table(
+        columns=["unit_id", "content_hash", "fingerprint", "report"]
+    )
+    for row in table.to_pylist():
+        known.fingerprints[row["fingerprint"]] = row["content_hash"]
+        if not row["report"]:
+            continue
+        told = json.loads(row["report"])
+        channels = set()
+        for role in told["roles"]:
+            known.roles[role["destination"]] = Role(
+                role["destination"], Stream(role["stream"]), role["feed"]
+            )
+        for name, runs in told["coverage"].items():
+            channel, version = (int(part) for part in name.split("/"))
+            key = (channel, version)
+            own = [(first, last) for first, last in runs]
+            known.coverage[key] = joined_runs(known.coverage.get(key, []), own)
+            channels.add(channel)
+        for channel in channels:
+            known.generations[channel] = known.generations.get(channel, 0) + 1
+    return known
+
+
+def _gaps(lake: Lake, report: Report, manifests: list[Manifest], known: _Known) -> list[Written]:
+    """The holes of the feeds' sequences, and what closed them; the coverage goes to the report."""
+    feeds: dict[tuple[int, int], dict[str, list[tuple[int, int]]]] = {}
+    for manifest in manifests:
+        for (channel, version, feed), runs in manifest.coverage.items():
+            own = feeds.setdefault((channel, version), {})
+            own[feed] = joined_runs(own.get(feed, []), runs)
+    last_time = max((c.last_time_ns or 0 for c in report.captures), default=0)
+    day = (last_time + SAO_PAULO_NS) // DAY
+    rows: list[dict[str, Any]] = []
+    for (channel, version), by_feed in sorted(feeds.items()):
+        union = joined_runs(*by_feed.values())
+        report.coverage[f"{channel}/{version}"] = union
+        before = known.coverage.get((channel, version), [])
+        for feed, runs in sorted(by_feed.items()):
+            for first, last in _holes(runs):
+                for low, high, closed in _closings(first, last, by_feed, feed, before):
+                    rows.append(
+                        {
+                            "channel": channel,
+                            "security_id": None,
+                            "sequence_version": version,
+                            "feed": feed,
+                            "first_missing": low,
+                            "last_missing": high,
+                            "closed_by": closed,
+                            "capture_time_ns": None,
+                            "unit_id": report.unit_id,
+                            "date": day,
+                        }
+                    )
+    report.gaps = rows
+    if not rows:
+        return []
+    schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
+    data = pa.Table.from_pylist(
+        [{key: value for key, value in row.items() if key != "date"} for row in rows], schema
+    )
+    return [write_table(lake.location.filesystem, lake.location.path, "gaps", data, day)]
+
+
+def _holes(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    return [(a[1] + 1, b[0] - 1) for a, b in itertools.pairwise(runs)]
+
+
+def _closings(
+    first: int,
+    last: int,
+    by_feed: dict[str, list[tuple[int, int]]],
+    feed: str,
+    before: list[tuple[int, int]],
+) -> list[tuple[int, int, str | None]]:
+    """The parts of a hole, by what closed them."""
+    result: list[tuple[int, int, str | None]] = []
+    for name, runs in [*sorted(by_feed.items()), ("earlier ingest", before)]:
+        if name == feed:
+            continue
+        label = name if name == "earlier ingest" else f"feed {name}"
+        result += [
+            (max(a, first), min(b, last), label) for a, b in runs if a <= last and b >= first
+        ]
+        if result:
+            break
+    closed = joined_runs([(a, b) for a, b, _ in result])
+    position = first
+    open_parts: list[tuple[int, int, str | None]] = []
+    for a, b in closed:
+        if a > position:
+            open_parts.append((position, a - 1, None))
+        position = b + 1
+    if position <= last:
+        open_parts.append((position, last, None))
+    return sorted([*result, *open_parts])
+
+
+def _finish(
+    lake: Lake,
+    report: Report,
+    plan: Plan,
+    known: _Known,
+    files: list[Written],
+    progress: Progress,
+) -> None:
+    """Commit what was written, unless somebody else took a capture or channel meanwhile."""
+    report.files = len(files)
+    report.bytes_written = sum(file.size for file in files)
+    report.roles = [
+        {"destination": role.destination, "stream": role.stream.value, "feed": role.feed}
+        for role in plan.roles
+    ]
+    channels = {int(name.split("/")[0]) for name in report.coverage}
+    guards = [f"incremental {c} {known.generations.get(c, 0)}" for c in sorted(channels)]
+    report.committed = True
+    now = system_clock()
+    text = json.dumps(report.json())
+    rows = []
+    for index, capture in enumerate(report.captures):
+        first = capture.first_time_ns or now
+        rows.append(
+            {
+                "capture_id": capture.capture_id,
+                "unit_id": report.unit_id,
+                "content_hash": capture.content_hash,
+                "name": capture.name,
+                "size": capture.size,
+                "fingerprint": capture.fingerprint,
+                "first_time_ns": capture.first_time_ns,
+                "last_time_ns": capture.last_time_ns,
+                "packets": capture.statistics.udp,
+                "messages": report.messages if index == 0 else None,
+                "rejected": report.sums.packets.get("rejected", 0) if index == 0 else None,
+                "schema_versions": sorted(report.sums.versions),
+                "report": text if index == 0 else None,
+                "committed_at_ns": now,
+                "pregao_version": __version__,
+                "date": iso((first + SAO_PAULO_NS) // DAY),
+            }
+        )
+    unit = Unit(
+        report.unit_id,
+        tuple([capture.content_hash for capture in report.captures] + guards),
+        tuple(_new_file(lake, file) for file in files),
+        tuple(rows),
+    )
+    progress.step("committing")
+    outcome = lake.commit(unit)
+    report.committed = outcome.committed
+
+
+def _new_file(lake: Lake, file: Written) -> NewFile:
+    schema = lake.schema(file.table)
+    return NewFile(
+        file.table,
+        file.path,
+        file.size,
+        file.rows,
+        ((DATE, iso(file.day)),),
+        stats_json(file.metadata, schema),
+    )
+
+
+def _remove_staging(lake: Lake, unit_id: str) -> None:
+    for entry in lake.location.join(STAGING).entries():
+        if entry.name.startswith(unit_id) and entry.is_folder:
+            lake.location.filesystem.delete_dir(entry.location.path)
