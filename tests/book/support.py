@@ -91,6 +91,13 @@ def shown(book, side):
     return [(order.order_id, order.size, order.price) for order in book.orders(side)]
 
 
+def place(book, order_id):
+    """Where an order stands on its side, from 1."""
+    position = book.queue_position(order_id)
+    assert position is not None
+    return position.in_side
+
+
 # What a step of a story does, by weight.
 _STEPS = (
     ["add"] * 40
@@ -207,21 +214,21 @@ class Story:
                 )
             ]  # fmt: skip
         place = self._place(side, chosen.order_id) if odd != "place" else pick
-        order_id = {"unknown": 3, "no id": None}.get(odd, chosen.order_id)
+        name = {"unknown": 3, "no id": None}.get(odd, chosen.order_id)
         line = side.other if odd == "side" else side
         before = chosen.size + (odd == "size")
         if step == "delete":
             was = chosen.price if odd != "price" else 999
             return [
                 feed.delete(
-                    line, order_id, was if told else None, before if told else None,
+                    line, name, was if told else None, before if told else None,
                     position=place,
                 )
             ]  # fmt: skip
         new_price = price if step == "move" else chosen.price
         return [
             feed.change(
-                line, order_id, new_price, size, previous_size=before if told else None,
+                line, name, new_price, size, previous_size=before if told else None,
                 position=None if odd == "cut" else place, firm=pick or None,
                 implied=chosen.implied != (step == "flag"), recovery=recovery,
             )

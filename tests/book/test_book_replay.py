@@ -1,6 +1,7 @@
 """The kernels replay any sequence of updates exactly as the book classes do."""
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,12 +11,12 @@ from hypothesis import strategies as st
 from pregao.book.faults import FaultCode, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
-from pregao.book.replay import BookKind, Replay, none_if_null
-from pregao.book.rows import NULL, rows_of
+from pregao.book.replay import BookKind, Replay
+from pregao.book.rows import NULL, none_if_null, rows_of
 from pregao.book.ticks import TickMaker
 from pregao.book.updates import Side
-from pregao.book.views import Level, Order
-from tests.book.support import BID, Feed, Story, long_script, scripts
+from pregao.book.views import Level
+from tests.book.support import BID, Feed, Story, long_script, place, scripts
 
 KINDS = [BookKind.PRIORITY, BookKind.POSITION]
 CLASSES = {BookKind.PRIORITY: PriorityBook, BookKind.POSITION: PositionBook}
@@ -33,8 +34,8 @@ def told(kind, stories, per_event):
 def expected(kind, rows, depth, check_sizes):
     """Ticks, faults and full books after every row, by the classes."""
     ticks, faults, books = [], [], []
-    makers = {}
-    last_row = {}
+    makers: dict[int, Any] = {}
+    last_row: dict[int, int] = {}
     for row, (instrument, event, update) in enumerate(rows):
         maker = makers.get(instrument)
         if maker is None:
@@ -46,7 +47,7 @@ def expected(kind, rows, depth, check_sizes):
             assert fault.key == update.key
             faults.append((row, fault.code))
         last_row[instrument] = row
-        book = maker.book
+        book: Any = maker.book
         books.append((book.state, book.orders(Side.BID), book.orders(Side.OFFER)))
     for instrument, maker in makers.items():
         tick = maker.end_event()
@@ -67,21 +68,11 @@ def as_levels(ticks, at, side):
 
 
 def as_orders(book, side):
-    return [
-        Order(
-            none_if_null(book.order_id[at]),
-            Side(side),
-            none_if_null(book.price[at]),
-            int(book.size[at]),
-            none_if_null(book.firm[at]),
-            none_if_null(book.inserted[at]),
-            bool(book.implied[at]),
-        )
-        for at in np.flatnonzero(book.side == side)
-    ]
+    return book.orders(Side(side))
 
 
-def compare(replayed, ticks, faults, books, depth):
+def compare(replayed, twin, depth):
+    ticks, faults, books = twin
     assert replayed.faults == faults
     assert [book.row for book in replayed.books] == list(range(len(books)))
     for found, (state, bids, offers) in zip(replayed.books, books, strict=True):
@@ -115,7 +106,7 @@ def test_kernels_equal_the_classes_on_any_sequence(kind, stories, depth, per_eve
     rows = told(kind, stories, per_event)
     replay = Replay(kind, depth, check_sizes=check_sizes, room=1, chunk=3)
     replayed = replay.run(rows_of(rows), dump_at=range(len(rows)))
-    compare(replayed, *expected(kind, rows, depth, check_sizes), depth)
+    compare(replayed, expected(kind, rows, depth, check_sizes), depth)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,7 +116,7 @@ def test_kernels_equal_the_classes_on_long_sequences(kind, seed, depth, per_even
     stories = [long_script(seed, 250), long_script(seed + 1, 100)]
     rows = told(kind, stories, per_event)
     replayed = Replay(kind, depth, room=16, chunk=50).run(rows_of(rows), dump_at=range(len(rows)))
-    compare(replayed, *expected(kind, rows, depth, check_sizes=True), depth)
+    compare(replayed, expected(kind, rows, depth, check_sizes=True), depth)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,19 +177,19 @@ def test_deep_books_grow_and_empty_again(kind):
     feed = Feed()
     rng = np.random.default_rng(5)
     rows, standing = [], []
-    book = CLASSES[kind]()
+    book: Any = CLASSES[kind]()
     for order_id in range(1, 3001):
         price = 10_000 - int(rng.integers(0, 700))
-        at = np.searchsorted([-order.price for order in book.orders(BID)], -price, "right")
-        update = feed.new(BID, order_id, price, 5, position=int(at) + 1)
+        better = sum(order.price >= price for order in book.orders(BID))
+        update = feed.new(BID, order_id, price, 5, position=better + 1)
         book.apply(update)
         rows.append((1, order_id, update))
         standing.append(order_id)
         if order_id % 3 == 0:
             gone = standing.pop(int(rng.integers(0, len(standing))))
             order = book.order(gone)
-            place = book.queue_position(gone).in_side
-            update = feed.delete(BID, gone, order.price, order.size, position=place)
+            at = place(book, gone)
+            update = feed.delete(BID, gone, order.price, order.size, position=at)
             book.apply(update)
             rows.append((1, order_id, update))
     replay = Replay(kind, 2, room=16)

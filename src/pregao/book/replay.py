@@ -16,7 +16,9 @@ import numpy.typing as npt
 from pregao.book import _kernels
 from pregao.book import _words as w
 from pregao.book.faults import FaultCode, State
-from pregao.book.rows import NULL, Codes, Kind, Numbers, UpdateRows
+from pregao.book.rows import Codes, Kind, Numbers, UpdateRows, none_if_null
+from pregao.book.updates import Side
+from pregao.book.views import Order
 
 Slots = npt.NDArray[np.int32]
 
@@ -95,6 +97,21 @@ class FullBook:
     def __len__(self) -> int:
         """How many orders there are."""
         return len(self.side)
+
+    def orders(self, side: Side) -> list[Order]:
+        """The orders of a side, as a book class gives them."""
+        return [
+            Order(
+                none_if_null(self.order_id[at]),
+                side,
+                none_if_null(self.price[at]),
+                int(self.size[at]),
+                none_if_null(self.firm[at]),
+                none_if_null(self.inserted[at]),
+                bool(self.implied[at]),
+            )
+            for at in np.flatnonzero(self.side == side)
+        ]
 
     def rows(self, instrument: int, event: int) -> UpdateRows:
         """Snapshot rows that bring a replay to this content."""
@@ -311,8 +328,3 @@ class _Dumps:
             found.append(FullBook(int(wanted[at]), State(int(self.state[at])), **columns))
             begin = end
         return found
-
-
-def none_if_null(value: int) -> int | None:
-    """A column's value as a book gives it."""
-    return None if value == NULL else int(value)

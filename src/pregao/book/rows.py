@@ -94,6 +94,11 @@ class UpdateRows:
         return UpdateRows(**columns)
 
 
+def none_if_null(value: int | np.int64) -> int | None:
+    """A column's value as a book gives it."""
+    return None if value == NULL else int(value)
+
+
 def _null(value: int | None) -> int:
     return NULL if value is None else value
 
