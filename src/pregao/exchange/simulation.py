@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
+import gc
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
@@ -47,6 +48,21 @@ _WARM_UP_ORDERS = 500
 
 Progress = Callable[[float, int], None]
 """Told now and then: how much of the run is over (0 to 1), and the messages so far."""
+
+
+@contextmanager
+def _no_cycle_collection() -> Iterator[None]:
+    """Keep the collector of cycles from walking all standing orders again and again.
+
+    Orders and events make no cycles: memory stays flat without it, and a run is a tenth faster.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 class Simulation:
@@ -198,6 +214,7 @@ class Simulation:
                     self.publisher.channels[instrument.channel],
                     self._captures[instrument.channel],
                 )
+            opened.enter_context(_no_cycle_collection())
             self._begin()
             while not self._done and self.clock.now_ns < day.end_ns:
                 self._trade_until(self._limit())

@@ -92,8 +92,9 @@ class Floor:
         """
         live = desk.live
         random = self.random
-        session_of = self.members.session_of
+        sessions = self.members.count
         security_id = desk.security_id
+        by_client = self.by_client
         for _ in range(_TRIES):
             size = len(live)
             if not size:
@@ -101,7 +102,8 @@ class Floor:
             draw = random()
             place = size - 1 - int(size * draw * draw)
             number = live[place]
-            order = self.by_client.get((session_of(number), security_id, number))
+            # The session of an order, as ``session_of`` tells it.
+            order = by_client.get((number % sessions + 1, security_id, number))
             if order is not None:
                 if not keep:
                     del live[place]
@@ -155,7 +157,8 @@ def _new(
 ) -> NewOrder:
     """A new order of some member."""
     members = floor.members
-    index = floor.someone()
+    random = floor.random
+    index = int(random() * members.count)
     number = members.new_id(index)
     if rests:
         desk.live.append(number)
@@ -176,7 +179,7 @@ def _new(
         0,
         0,
         0,
-        now_ns - int(floor.random() * _QUEUE_NS),
+        now_ns - int(random() * _QUEUE_NS),
     )
 
 
