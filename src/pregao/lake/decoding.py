@@ -17,9 +17,9 @@ from pregao.lake.parquet import order_by_value
 from pregao.lake.schemas import (
     KEY,
     SAO_PAULO_NS,
-    bundled_template_tables,
+    bundled_message_tables,
     message_table_name,
-    template_tables,
+    message_tables,
 )
 from pregao.lake.window import (
     Bounds,
@@ -38,6 +38,8 @@ from pregao.sbe.model import Message
 from pregao.sbe.values import readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.tables import TemplateTable
 
 _EXECUTION_SUMMARY = 55
 _OUTCOMES = ["decoded", "duplicate", "rejected", "filtered"]
@@ -110,7 +112,7 @@ class WindowDecoder:
         self.channels = channels
         registry = Registry.bundled() if registry is None else registry
         plain = registry is Registry.bundled()
-        self._tables = bundled_template_tables() if plain else template_tables(registry)
+        self._tables = bundled_message_tables() if plain else message_tables(registry)
         self._decoder = BulkDecoder(registry)
         self._walker = Walker()
         self._flags: dict[int, int] = {}
@@ -252,13 +254,8 @@ class WindowDecoder:
         for item in self._decoder.decode_kind(walked, kind):
             match item:
                 case Batch():
-                    table = self._tables[item.message.id]
-                    arrays = self._keys(walked, item.rows, packets, chosen, events)
-                    arrays += table.fit(item.message, item.columns, len(item.rows))
-                    names = [entry.name for entry in KEY]
-                    names += [column.column for column in table.columns]
-                    rows = pa.Table.from_arrays(arrays, names=names)
-                    result.put(message_table_name(item.message.name), day, rows)
+                    keys = self._keys(walked, item.rows, packets, chosen, events)
+                    self._put(result, self._tables.templates[item.message.id], item, keys, day)
                     result.sums.messages[item.message.name] += len(item.rows)
                     result.sums.versions.add(item.version)
                 case Unknown():
@@ -269,6 +266,17 @@ class WindowDecoder:
                     result.sums.reasons[item.reason] += 1
                     packet = int(chosen[item.packet])
                     self._reject(result, walked, item, packets, packet, day)
+
+    def _put(
+        self, result: Decoded, table: TemplateTable, batch: Batch, keys: list[Any], day: int
+    ) -> None:
+        """Add messages to their table; definitions also to the instruments."""
+        name = message_table_name(batch.message.name)
+        rows = _message_rows(table, batch, keys)
+        result.put(name, day, rows)
+        if batch.message.id in DEFINITIONS:
+            rows = _message_rows(self._tables.instruments, batch, keys)
+            result.put("instruments", day, _last_of_each(rows))
 
     def _by_instrument(self, walked: Walked, kind: Kind) -> Numbers:
         """The rows by security id, each instrument's in the order of the stream."""
@@ -438,6 +446,19 @@ class WindowDecoder:
             packets.sending_time_ns[later] != packets.sending_time_ns[leaders]
         )
         sums.conflicts += int(differs.sum())
+
+
+def _message_rows(table: TemplateTable, batch: Batch, keys: list[Any]) -> Any:
+    own = table.fit(batch.message, batch.columns, len(batch.rows))
+    names = [entry.name for entry in KEY] + [column.column for column in table.columns]
+    return pa.Table.from_arrays(keys + own, names=names)
+
+
+def _last_of_each(rows: Any) -> Any:
+    """The last of each instrument's rows, which stand together."""
+    securities = rows.column("security_id").to_numpy()
+    last = np.flatnonzero(np.append(securities[1:] != securities[:-1], True))
+    return rows.take(pa.array(last))
 
 
 def _days(sending_time_ns: Numbers, capture_time_ns: Numbers) -> Numbers:

@@ -18,6 +18,7 @@ from pregao import __version__
 from pregao.clock import DAY, system_clock
 from pregao.errors import PregaoError
 from pregao.lake.captures import find_captures
+from pregao.lake.instruments import settle_instruments
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, iso, write_table
 from pregao.lake.plan import Options, Plan, Survey, check_options, decide_roles, make_plan, survey
@@ -28,7 +29,7 @@ from pregao.lake.schemas import (
     PACKETS,
     REJECTS,
     SAO_PAULO_NS,
-    bundled_template_tables,
+    bundled_message_tables,
     message_schema,
     message_table_name,
 )
@@ -111,6 +112,7 @@ def ingest(
         progress.step("finishing what an earlier run left")
         lake.roll_forward()
     lake.ensure_tables(table_specs())
+    settle_instruments(lake)
     locations = [entry.location for entry in entries]
     for _ in range(_ATTEMPTS):
         report = _attempt(lake, locations, options, run, merge, progress)
@@ -131,7 +133,15 @@ def table_specs() -> list[TableSpec]:
         TableSpec("rejects", REJECTS, description="Bytes that could not be decoded."),
         TableSpec("gaps", GAPS, description="A hole in a sequence."),
     ]
-    for table in bundled_template_tables().values():
+    tables = bundled_message_tables()
+    specs.append(
+        TableSpec(
+            "instruments",
+            message_schema(tables.instruments),
+            description="An instrument of a day: its latest definition.",
+        )
+    )
+    for table in tables.templates.values():
         meaning = f"Messages of the template {table.name}."
         specs.append(
             TableSpec(message_table_name(table.name), message_schema(table), (DATE,), meaning)
@@ -432,6 +442,8 @@ def _finish(
     progress.step("committing")
     outcome = lake.commit(unit)
     report.committed = outcome.committed
+    if outcome.committed:
+        settle_instruments(lake)
 
 
 def _new_file(lake: Lake, file: Written) -> NewFile:

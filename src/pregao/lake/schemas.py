@@ -7,6 +7,7 @@ A table is created with the columns of every bundled schema version. Files hold 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow as pa
 from pregao.sbe.arrow import widened
 from pregao.sbe.names import snake_case
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.streams import DEFINITIONS
 from pregao.umdf.tables import Column, TemplateTable
 
 DATE = "date"
@@ -128,21 +130,35 @@ def message_table_name(message_name: str) -> str:
     return f"umdf_{snake_case(message_name)}"
 
 
-def template_tables(registry: Registry) -> Mapping[int, TemplateTable]:
+@dataclass(frozen=True, slots=True)
+class MessageTables:
+    """The tables of a registry's UMDF templates, and that of the instruments."""
+
+    templates: Mapping[int, TemplateTable]
+    instruments: TemplateTable
+    """The definitions of both templates that they came in."""
+
+
+def message_tables(registry: Registry) -> MessageTables:
     """The tables of all UMDF templates, over every version that the registry knows."""
     versions: dict[int, list[Any]] = {}
-    for number in registry.versions(UMDF_SCHEMA_ID):
-        schema = registry.get(UMDF_SCHEMA_ID, number)
+    known = [registry.get(UMDF_SCHEMA_ID, n) for n in registry.versions(UMDF_SCHEMA_ID)]
+    known += [schema for schema in registry.named() if schema not in known]
+    for schema in known:
         for message in schema.messages:
             if message.id:
                 versions.setdefault(message.id, []).append((schema, message))
-    return {template: TemplateTable(pairs) for template, pairs in versions.items()}
+    definitions = [pair for template in sorted(DEFINITIONS) for pair in versions.get(template, ())]
+    return MessageTables(
+        {template: TemplateTable(pairs) for template, pairs in versions.items()},
+        TemplateTable(definitions),
+    )
 
 
 @cache
-def bundled_template_tables() -> Mapping[int, TemplateTable]:
-    """The tables of the bundled schemas' templates."""
-    return template_tables(Registry.bundled())
+def bundled_message_tables() -> MessageTables:
+    """The tables of the bundled schemas."""
+    return message_tables(Registry.bundled())
 
 
 def declared(kind: Any) -> Any:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
 from pregao.lake.decoding import Sums, WindowDecoder
+from pregao.lake.instruments import latest
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, write_table
 from pregao.lake.schemas import DATE, REJECTS
@@ -290,7 +291,10 @@ class _Run:
                 data = pa.Table.from_pylist(parts, schema=schema)
             else:
                 data = pa.concat_tables(parts)
-            if self.task.staging is None or data.num_rows >= SMALL:
+            if table == "instruments":
+                data = latest(data)
+            large = data.num_rows >= SMALL and table != "instruments"
+            if self.task.staging is None or large:
                 self.manifest.files.append(write_table(filesystem, root, table, data, day))
             else:
                 self.stage(table, day, data)
@@ -338,6 +342,8 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
         with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
             parts.append(reader.read_all())
     data = pa.concat_tables(parts).unify_dictionaries()
+    if table == "instruments":
+        return write_table(filesystem, lake.path, table, latest(data), day)
     by = [name for name in ("security_id", "channel", "sequence_version", "sequence_number",
                             "index_in_packet") if name in data.column_names]  # fmt: skip
     if by:

@@ -1,0 +1,246 @@
+"""`pregao ingest`: captures into the tables of a lake."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.lake.report import Report
+
+EPILOG = (
+    "Example: pregao ingest captures/ --lake lake    then    "
+    'pregao query "SELECT count(*) FROM umdf_trade_53" --lake lake'
+)
+
+_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def ingest(
+    captures: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CAPTURE…", help="Capture files, folders or patterns; s3:// and others too."
+        ),
+    ],
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")],
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
+            "or 'here' to do without Spark."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    skew: Annotated[
+        str, typer.Option(help="How far apart the feeds may bring the same packet.")
+    ] = "1s",
+    range_size: Annotated[
+        str, typer.Option("--range-size", help="About how much one task reads.")
+    ] = "64M",
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Take in only these channels (comma list).")
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
+    ] = None,
+    feed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
+    ] = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Take captures into a lake of Delta tables, exactly once.
+
+    Feeds A and B are merged: each message once, with which feed brought it first. A capture that
+    is there already, under whatever name, is left alone. The run fails, committing nothing, if
+    not every packet and message is accounted for.
+    """
+    from pregao.cli import arguments
+    from pregao.lake.ingest import ingest as take_in
+    from pregao.lake.ingest import merge_here, run_here
+    from pregao.lake.plan import Options
+
+    channels = arguments.numbers(channel, "--channel", 255)
+    options = Options(
+        target_bytes=size_of(range_size),
+        skew_ns=span_of(skew),
+        channels=None if channels is None else tuple(sorted(channels)),
+        schema_files=tuple(schema or ()),
+        streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
+        feeds=tuple(feeds_of(feed)),
+    )
+    run, merge = run_here, merge_here
+    if master != "here":
+        from pregao.lake.runner import merge_on_spark, on_spark
+        from pregao.lake.session import spark_session
+
+        spark = spark_session(master=master, conf=settings_of(conf))
+        run, merge = on_spark(spark), merge_on_spark(spark)
+    with _shown(quiet) as progress:
+        done = take_in(captures, lake, options, run=run, merge=merge, progress=progress)
+    if report is not None:
+        report.write_text(json.dumps(done.json(), indent=1) + "\n")
+    if not quiet:
+        show(done, lake)
+
+
+def span_of(text: str) -> int:
+    """A span of time such as ``500ms``, in nanoseconds."""
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m)", text.strip())
+    if matched is None:
+        raise UsageError(f"--skew takes a span such as 500ms, 2s or 1m, not {text!r}.")
+    return round(float(matched.group(1)) * _UNITS[matched.group(2)])
+
+
+def size_of(text: str) -> int:
+    """A size such as ``64M``, in bytes."""
+    matched = re.fullmatch(r"(\d+)([kmg]?)b?", text.strip().lower())
+    if matched is None or int(matched.group(1)) == 0:
+        raise UsageError(f"--range-size takes a size such as 64M or 1G, not {text!r}.")
+    return int(matched.group(1)) * _SIZES[matched.group(2)]
+
+
+def settings_of(values: Iterable[str] | None) -> dict[str, str]:
+    """Settings for Spark from ``key=value`` texts."""
+    found = {}
+    for value in values or ():
+        key, equals, setting = value.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--conf takes KEY=VALUE, not {value!r}.")
+        found[key] = setting
+    return found
+
+
+def feeds_of(values: Iterable[str] | None) -> list[tuple[str, str]]:
+    """Which feed destinations are, from ``ADDRESS:PORT=B`` texts."""
+    found = []
+    for value in values or ():
+        destination, equals, name = value.partition("=")
+        if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]", name):
+            raise UsageError(f"--feed takes ADDRESS:PORT=A (or B, C, …), not {value!r}.")
+        found.append((destination, name))
+    return found
+
+
+def _shown(quiet: bool) -> Any:
+    """Progress on standard error, where that is a terminal."""
+    from pregao.lake.ingest import Progress
+
+    class Silent(Progress):
+        def __enter__(self) -> Progress:
+            return self
+
+        def __exit__(self, *_error: object) -> None:
+            return None
+
+    if quiet or not sys.stderr.isatty():
+        return Silent()
+    return _Bar()
+
+
+class _Bar:
+    """A bar with bytes, messages per second and the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+        from rich.progress import Progress as RichProgress
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+        )
+        self._task = self._bar.add_task("starting", total=None, rate="")
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._bar.stop()
+
+    def started(self, total_bytes: int, tasks: int) -> None:
+        """The tasks are about to run."""
+        self._bar.reset(
+            self._task, total=total_bytes, description=f"decoding in {tasks} tasks", rate=""
+        )
+
+    def advanced(self, done_bytes: int, messages: int) -> None:
+        """So much was done so far."""
+        seconds = self._bar.tasks[0].elapsed or 0
+        rate = f"{messages / seconds / 1e6:.2f} M messages/s" if seconds and messages else ""
+        self._bar.update(self._task, completed=done_bytes, rate=rate)
+
+    def step(self, words: str) -> None:
+        """Something else is being done."""
+        self._bar.update(self._task, description=words)
+
+
+def show(report: Report, lake: str) -> None:
+    """Print what an ingest did."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for name, unit in report.skipped.items():
+        console.print(f"{name}: there already ({unit})", highlight=False)
+    if not report.captures:
+        console.print(f"Nothing new for {lake}.", highlight=False)
+        return
+    told = report.json()
+    table = Table(title=f"taken into {lake}", show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for name, count in told["packets"].items():
+        table.add_row(f"packets {name}", f"{count:,}")
+    table.add_row("messages decoded", f"{report.messages:,}")
+    for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
+        table.add_row(f"messages {label}", f"{told['messages'][key]:,}")
+    open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
+    table.add_row("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})")
+    table.add_row("bytes read", f"{report.bytes_read:,}")
+    table.add_row("files written", f"{report.files:,} ({report.bytes_written:,} bytes)")
+    table.add_row("seconds", f"{report.seconds:.1f}")
+    table.add_row("messages per second", f"{told['messages_per_second'] or 0:,}")
+    console.print(table)
+    for capture in report.captures:
+        if capture.truncated_tail is not None:
+            position, length = capture.truncated_tail
+            console.print(
+                f"{capture.name}: the last {length} bytes, at {position}, are not a whole packet.",
+                highlight=False,
+            )
+    for note in report.notes:
+        console.print(note, highlight=False)
+    for reason, count in report.sums.reasons.most_common(5):
+        console.print(f"rejected {count:,}: {reason}", highlight=False)
