@@ -76,8 +76,8 @@ def ingest(
     not every packet and message is accounted for.
     """
     from pregao.cli import arguments
+    from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
-    from pregao.lake.ingest import merge_here, run_here
     from pregao.lake.plan import Options
 
     channels = arguments.numbers(channel, "--channel", 255)
@@ -89,7 +89,8 @@ def ingest(
         streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
         feeds=tuple(feeds_of(feed)),
     )
-    run, merge = run_here, merge_here
+    run: Runner = run_here
+    merge: Merger = merge_here
     if master != "here":
         from pregao.lake.runner import merge_on_spark, on_spark
         from pregao.lake.session import spark_session
