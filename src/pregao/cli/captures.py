@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, cast
@@ -50,7 +50,13 @@ class ReadAccount:
     @property
     def lost(self) -> int:
         """Packets that were captured, but not so that they could be read."""
-        return self.statistics.cut + self.statistics.malformed.total()
+        counts = self.statistics
+        return counts.cut + counts.malformed.total() + self.fragments
+
+    @property
+    def fragments(self) -> int:
+        """IP fragments that never became whole datagrams."""
+        return self.statistics.fragments_dropped + self.statistics.fragments_pending
 
     def close(self, reader: BlockReader) -> None:
         """Take in a reader that was read to its end."""
@@ -70,27 +76,27 @@ class Captures:
         self.names = [found for name in names for found in _named(name)]
         if self.names.count(STANDARD_INPUT) > 1:
             raise UsageError("Standard input (-) can be read only once; name it once.")
-        self._spool: IO[bytes] | None = None
+        self._spools: dict[str, IO[bytes]] = {}
 
     def check(self) -> None:
         """Open each capture once, so that a mistake shows before anything is written."""
         for name in self.names:
-            if name != STANDARD_INPUT:
+            if not _flows_by(name):
                 read_blocks(name, block_bytes=64).close()
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Make standard input readable more than once."""
-        if STANDARD_INPUT not in self.names:
-            yield
-            return
-        with tempfile.TemporaryFile() as spool:
-            shutil.copyfileobj(sys.stdin.buffer, spool, _PIECE)
-            self._spool = spool
+        """Make standard input, and pipes by name, readable more than once."""
+        with ExitStack() as stack:
             try:
+                for name in filter(_flows_by, self.names):
+                    spool = stack.enter_context(tempfile.TemporaryFile())
+                    source = stack.enter_context(_raw(name))
+                    shutil.copyfileobj(source, spool, _PIECE)
+                    self._spools[name] = spool
                 yield
             finally:
-                self._spool = None
+                self._spools = {}
 
     def read(
         self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
@@ -113,12 +119,33 @@ class Captures:
                     account.close(reader)
 
     def _open(self, name: str, block_bytes: int) -> BlockReader:
-        if name != STANDARD_INPUT:
+        spool = self._spools.get(name)
+        if spool is not None:
+            spool.seek(0)
+            reader = read_blocks(cast(BinaryIO, spool), block_bytes=block_bytes)
+        elif name == STANDARD_INPUT:
+            reader = read_blocks(sys.stdin.buffer, block_bytes=block_bytes)
+        else:
             return read_blocks(name, block_bytes=block_bytes)
-        if self._spool is None:
-            return _called(read_blocks(sys.stdin.buffer, block_bytes=block_bytes))
-        self._spool.seek(0)
-        return _called(read_blocks(cast(BinaryIO, self._spool), block_bytes=block_bytes))
+        reader.name = "<stdin>" if name == STANDARD_INPUT else name
+        return reader
+
+
+def _flows_by(name: str) -> bool:
+    """Can it be read only once: standard input, or a pipe by name?"""
+    if name == STANDARD_INPUT:
+        return True
+    path = Path(name)
+    return not _URI.match(name) and path.exists() and not path.is_file()
+
+
+def _raw(name: str) -> AbstractContextManager[BinaryIO]:
+    if name == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    try:
+        return Path(name).open("rb", buffering=0)
+    except OSError as error:
+        raise CaptureError(f"{name}: cannot be opened: {error.strerror}") from None
 
 
 def numbered(
@@ -131,11 +158,6 @@ def numbered(
         if reader is not last or numbers is None:
             last, numbers = reader, LineNumbers(lines, reader.flows)
         yield reader.name, block, numbers
-
-
-def _called(reader: BlockReader) -> BlockReader:
-    reader.name = "<stdin>"
-    return reader
 
 
 def _named(name: str) -> list[str]:

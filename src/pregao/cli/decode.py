@@ -156,6 +156,8 @@ def tell(account: Decoded, seconds: float) -> None:
     statistics = account.reading.statistics
     if statistics.cut:
         say(f"{statistics.cut:,} packets were cut by the snap length and could not be decoded")
+    if account.reading.fragments:
+        say(f"{account.reading.fragments:,} IP fragments never became whole datagrams")
     for reason, count in statistics.malformed.most_common():
         say(f"{count:,} malformed packets: {reason}")
     for error in account.reading.damaged:

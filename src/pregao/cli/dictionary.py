@@ -91,9 +91,10 @@ def described(schema: Schema, name: str) -> dict[str, Any]:
             "description": message.description,
             **_parts(message),
         }
-    for known, kind in schema.types.items():
-        if known.lower() == name.lower():
-            return {**_type(kind), **_origin(schema)}
+    kinds = [kind for known, kind in schema.types.items() if known.lower() == name.lower()]
+    if kinds:
+        # Names may differ in capitals only: the exact one comes first.
+        return {**_type(schema.types.get(name, kinds[0])), **_origin(schema)}
     names = {each.lower(): each for each in (*schema.by_name, *schema.types)}
     near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
     hint = f" Did you mean {names[near[0]]}?" if near else " `pregao schema` lists what there is."

@@ -31,12 +31,12 @@ def print_table(
     """Print a table; columns named in ``numbers`` (with spaces between) stand to the right."""
     right = set(numbers.split())
     made = Table(box=box.SIMPLE_HEAD)
-    for column in columns:
+    for place, column in enumerate(columns):
         made.add_column(
             column,
             justify="right" if column in right else "left",
             overflow="fold",
-            no_wrap=column in right,
+            no_wrap=place == 0 or column in right,
         )
     for row in rows:
         made.add_row(*(escape(shown(cell)) for cell in row))
