@@ -67,6 +67,19 @@ def in_key_order(rows):
     return sorted(rows, key=lambda row: (row["capture_time_ns"], row["index_in_packet"]))
 
 
+def users_schema(field):
+    """A schema of version 3 with one message, template 2."""
+    return (
+        '<sbe:messageSchema xmlns:sbe="http://fixprotocol.io/2016/sbe" package="mine" id="2" '
+        'version="3" byteOrder="littleEndian"><types><composite name="messageHeader">'
+        '<type name="blockLength" primitiveType="uint16"/>'
+        '<type name="templateId" primitiveType="uint16"/>'
+        '<type name="schemaId" primitiveType="uint16"/>'
+        '<type name="version" primitiveType="uint16"/></composite></types>'
+        f'<sbe:message name="Beat" id="2">{field}</sbe:message></sbe:messageSchema>'
+    )
+
+
 # Text.
 
 
@@ -265,6 +278,16 @@ def test_what_waits_in_memory_is_bounded(pregao, tmp_path, monkeypatch):
     assert pregao("decode", capture, "-o", f"{tmp_path}/t/").code == 0
     total = sum(pq.read_table(path).num_rows for path in (tmp_path / "t").iterdir())
     assert total == len(wild_market(1, count=30, wild=0).rows())
+
+
+def test_fields_called_like_the_key_stand_beside_it(pregao, tmp_path):
+    schema = tmp_path / "mine.xml"
+    schema.write_text(users_schema('<field name="channel" id="1" type="uint32"/>'))
+    capture = Market().send(heartbeat()).write(tmp_path / "day.pcap")
+    path = tmp_path / "beats.parquet"
+    assert pregao("decode", capture, "--schema", schema, "-o", path).code == 0
+    (row,) = pq.read_table(path).to_pylist()
+    assert (row["channel"], row["channel_field"]) == (72, 5)
 
 
 # Selection.
@@ -502,16 +525,7 @@ def test_a_version_that_is_too_old_needs_a_named_schema(pregao, tmp_path):
     assert (result.code, result.out) == (1, "")
     assert "version 3 of schema id 2 is older than 7" in result.err
     schema = tmp_path / "mine.xml"
-    schema.write_text(
-        '<sbe:messageSchema xmlns:sbe="http://fixprotocol.io/2016/sbe" package="mine" id="2" '
-        'version="3" byteOrder="littleEndian"><types><composite name="messageHeader">'
-        '<type name="blockLength" primitiveType="uint16"/>'
-        '<type name="templateId" primitiveType="uint16"/>'
-        '<type name="schemaId" primitiveType="uint16"/>'
-        '<type name="version" primitiveType="uint16"/></composite></types>'
-        '<sbe:message name="Beat" id="2"><field name="next" id="1" type="uint32"/>'
-        "</sbe:message></sbe:messageSchema>"
-    )
+    schema.write_text(users_schema('<field name="next" id="1" type="uint32"/>'))
     named = pregao("decode", capture, "--schema", schema)
     assert (named.code, named.out.split()[4:]) == (0, ["Beat", "next=5"])
     missing = pregao("decode", capture, "--schema", tmp_path / "none.xml")

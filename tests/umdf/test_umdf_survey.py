@@ -141,6 +141,20 @@ def test_a_peak_counts_packets_slightly_out_of_order_where_they_belong():
     assert (peaks.per_second(), peaks.per_second(40), peaks.per_second(10**6)) == (30, 10, 0)
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10 * 10**8), st.integers(-1, 3)), max_size=60))
+def test_peaks_are_the_largest_counts_of_any_span(events):
+    events.sort()
+    peaks = Peaks()
+    times = np.array([time for time, _ in events], np.int64)
+    keys = np.array([key for _, key in events], np.int32)
+    peaks.add(times[:20], keys[:20], 4)
+    peaks.add(times[20:], keys[20:], 4)
+    for key in range(4):
+        spans = Counter(time // (100 * MILLISECOND) for time, each in events if each == key)
+        assert peaks.per_second(key) == 10 * max(spans.values(), default=0)
+
+
 def test_rejects_are_counted_by_reason_with_the_first_places():
     old = b"\0\0\2\0\2\0\x05\0"
     big = bytearray(ORDER)

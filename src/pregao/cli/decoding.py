@@ -64,8 +64,8 @@ def decode_captures(request: Request, names: Sequence[str]) -> Decoded:
     _refuse_inputs(target, captures)
     captures.check()
     selection, lines = request.selection(), Lines(request.streams)
-    # Text appears as it is read; files are written with the streams of all that was read.
-    twice = kind != "text" or bool(request.symbols)
+    # Lines appear as they are read; files are written with the streams of all that was read.
+    twice = target is not None or kind == "csv" or bool(request.symbols)
     with captures.kept() if twice else nullcontext(), NewFiles(force=request.force) as files:
         versions: Versions = {}
         if target is not None and not folder:

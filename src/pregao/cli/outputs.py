@@ -132,7 +132,7 @@ class TableOutput:
         self.waiting = 0
         self._table = table
         self._batches: list[Any] = []
-        self._schema = pa.schema([*KEY_SCHEMA, *table.schema])
+        self._schema = pa.schema([*KEY_SCHEMA, *map(_apart, table.schema)])
         self._stored = self._schema
         self._writer: Any
         if kind == "parquet":
@@ -179,6 +179,11 @@ class TableOutput:
             self._writer.close()
         if isinstance(self._writer, pq.ParquetWriter):
             self._writer.is_open = False
+
+
+def _apart(field: Any) -> Any:
+    """A field of a message, called otherwise than the columns of its key."""
+    return field.with_name(f"{field.name}_field") if field.name in KEY_SCHEMA.names else field
 
 
 def _parquet_writer(stream: BinaryIO, schema: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
-import numpy.typing as npt
 
 from pregao.capture import PacketBlock
 from pregao.sbe.model import Message
@@ -14,8 +13,7 @@ from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Kind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
-from pregao.umdf.survey import message_of
-from pregao.umdf.survey._kernels import gather_words
+from pregao.umdf.survey import message_of, words
 
 
 @dataclass(slots=True)
@@ -63,7 +61,8 @@ class Selection:
             message = message_of(registry, kind.schema_id, kind.template_id, kind.version)
             reading = None if message is None else security_id(message)
             if reading is not None:
-                rows = kind.rows[_matches(walked, kind.rows, reading, wanted)]
+                there, values = words(walked, kind.rows, reading)
+                rows = kind.rows[there & np.isin(values, wanted)]
                 if len(rows):
                     chosen.append(Kind(kind.schema_id, kind.template_id, kind.version, rows))
         return chosen
@@ -75,22 +74,6 @@ def security_id(message: Message) -> Reading | None:
         if reading.name == "securityID" and reading.kind is Sort.INTEGER and reading.size == 8:
             return reading
     return None
-
-
-def _matches(
-    walked: Walked,
-    rows: npt.NDArray[np.int64],
-    reading: Reading,
-    wanted: npt.NDArray[np.int64],
-) -> npt.NDArray[np.bool_]:
-    bodies = walked.body[rows]
-    there = (walked.block_length[rows] >= reading.end) & (
-        bodies + walked.block_length[rows] <= walked.end[rows]
-    )
-    values = np.empty(len(rows), np.int64)
-    gather_words(walked.buffer, np.where(there, bodies + reading.offset, 0), values)
-    found: npt.NDArray[np.bool_] = there & np.isin(values, wanted)
-    return found
 
 
 def limited(kinds: list[Kind], after: int, count: int) -> tuple[list[Kind], int]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.umdf.bulk import Numbers, Walked
+from pregao.umdf.bulk import Numbers, Walked, keys
 from pregao.umdf.survey.lines import STREAMS
 
 KEY_SCHEMA = pa.schema(
@@ -37,17 +37,16 @@ def key_columns(
 
     A heartbeat has no sequence number, and a capture may have no times: both are null.
     """
-    packets = walked.packet[rows]
-    numbers = walked.sequence_number[packets].astype(np.int64)
-    times = capture_time_ns[packets]
+    found = keys(walked, rows, capture_time_ns)
+    streams = pa.array(stream[walked.packet[rows]])
     return [
-        pa.array(walked.channel[packets].astype(np.int16)),
-        pa.DictionaryArray.from_arrays(pa.array(stream[packets]), _STREAM_NAMES),
-        pa.array(walked.sequence_version[packets].astype(np.int32)),
-        _zero_is_null(numbers),
-        pa.array(walked.index_in_packet[rows]),
-        _zero_is_null(times),
-        pa.array(walked.sending_time_ns[packets]),
+        pa.array(found.channel),
+        pa.DictionaryArray.from_arrays(streams, _STREAM_NAMES),
+        pa.array(found.sequence_version),
+        _zero_is_null(found.sequence_number),
+        pa.array(found.index_in_packet),
+        _zero_is_null(found.capture_time_ns),
+        pa.array(found.sending_time_ns),
     ]
 
 

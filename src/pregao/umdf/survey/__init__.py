@@ -9,6 +9,7 @@ from pregao.umdf.survey.lines import (
     Seen,
     message_of,
     schema_of,
+    words,
 )
 from pregao.umdf.survey.rejects import Place, Rejects, decode_kinds, walk_faults
 from pregao.umdf.survey.sequencing import Gap, Run, SequenceAudit
@@ -31,4 +32,5 @@ __all__ = [
     "message_of",
     "schema_of",
     "walk_faults",
+    "words",
 ]

@@ -15,8 +15,9 @@ import numpy.typing as npt
 from pregao.capture import Flow
 from pregao.errors import DecodeError
 from pregao.sbe.model import Message, Schema
+from pregao.sbe.values import Reading
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Walked
+from pregao.umdf.bulk import Numbers, Walked
 from pregao.umdf.packets import check_schema_id
 from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey import _kernels
@@ -146,3 +147,12 @@ def message_of(
     """The template that reads messages of this kind, or None if they are refused or unknown."""
     schema = schema_of(registry, schema_id, version)
     return None if schema is None else schema.by_id.get(template_id)
+
+
+def words(walked: Walked, rows: Numbers, reading: Reading) -> tuple[npt.NDArray[np.bool_], Numbers]:
+    """One field of eight bytes of many messages: which of them reach so far, and the numbers."""
+    bodies, lengths = walked.body[rows], walked.block_length[rows]
+    there = (lengths >= reading.end) & (bodies + lengths <= walked.end[rows])
+    values = np.empty(len(rows), np.int64)
+    _kernels.gather_words(walked.buffer, np.where(there, bodies + reading.offset, 0), values)
+    return there, values
