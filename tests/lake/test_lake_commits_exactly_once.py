@@ -43,7 +43,7 @@ def commit(lake, unit_id, captures, **options):
 
 
 def test_a_unit_becomes_visible_in_all_tables_and_is_told_in_ingests(lake):
-    steps = []
+    steps: list[str] = []
     outcome = lake.commit(unit_of(lake.location, "u1", ["c1", "c2"]), watch=steps.append)
     assert (outcome.unit_id, outcome.committed, outcome.taken) == ("u1", True, {})
     assert steps == STEPS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -35,6 +36,9 @@ class Lake:
 
     def __init__(self, location: str | os.PathLike[str] | Location, clock: Clock = system_clock):
         self.location = Location.parse(location)
+        if re.search(r"%[0-9A-Fa-f]{2}", self.location.uri):
+            # The table library would read it as one character and look elsewhere.
+            raise UsageError(f"{self.location}: give the lake a path without % and digits.")
         self._clock = clock
         self._ensured: dict[str, Any] = {}
 

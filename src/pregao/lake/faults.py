@@ -1,0 +1,43 @@
+"""What Spark raises, as one sentence that a user can act on."""
+
+from __future__ import annotations
+
+import re
+
+from pregao.errors import PregaoError
+
+# The last line of a Python traceback that a task raised with one of our errors.
+_OURS = re.compile(r"^(?:pyspark\.\S+: )?pregao\.errors\.\w+: (.+)$", re.MULTILINE)
+_PYTHON = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)): (.*)$", re.MULTILINE)
+_CONDITION = re.compile(r"\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
+_PLACE = re.compile(r"line (\d+),? pos (\d+)")
+_PLACE_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
+_LONGEST = 500
+
+
+def sentence(error: BaseException) -> str:
+    """The gist of an error of Spark or of a task: no stack, one line."""
+    text = str(error)
+    if isinstance(error, PregaoError):
+        return text
+    if matched := _OURS.findall(text):
+        return _short(matched[-1])
+    if "Traceback (most recent call last)" in text and (matched := _PYTHON.findall(text)):
+        kind, words = matched[-1]
+        return _short(f"{kind.rpartition('.')[2]}: {words}")
+    if (matched := _CAUSE.findall(text)) and not _CONDITION.search(text):
+        return _short(matched[-1])
+    # The first line is what is wrong; then come advice, the query, its plan and the stack.
+    first = _STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
+    place = _PLACE.search(text)
+    if place is None:
+        return _short(first)
+    where = f" (line {place.group(1)}, character {int(place.group(2)) + 1})"
+    return _short(_PLACE_AT_END.sub("", first)) + where
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

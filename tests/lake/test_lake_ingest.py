@@ -1,0 +1,340 @@
+"""Captures to tables: complete, exactly once, and the same however the captures are cut."""
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
+from pregao.errors import CaptureError, UsageError
+from pregao.lake.ingest import Options, ingest
+from pregao.lake.report import AccountingError
+from pregao.umdf.packets import PacketDecoder
+from tests.lake.days import assert_same, day, rows, tables
+from tests.sbe.support import shown
+
+FAULTY = {
+    "loss": "A=0.02,B=0.03",
+    "reorder": "0.01",
+    "duplicate": "0.01",
+    "reset_at": ("sequence@0.5",),
+}
+
+
+def faulty_day(**more):
+    return day(**(FAULTY | more))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A lake made of the faulty day by one task."""
+    lake = tmp_path_factory.mktemp("whole")
+    report = ingest([str(faulty_day())], str(lake))
+    assert report.tasks == 1
+    return lake, report
+
+
+def test_every_message_of_the_captures_is_in_its_table_once(whole):
+    """Against the message codec, packet by packet, the first copy of each key."""
+    lake, _ = whole
+    decoder = PacketDecoder()
+    wanted: dict[str, list[dict]] = {}
+    seen = set()
+    arrivals = []
+    for capture in sorted(Path(faulty_day()).glob("*.pcap")):
+        with read_packets(capture) as reader:
+            arrivals += [(d.time_ns, capture.name, d) for d in datagrams(reader)]
+    for _, name, datagram in sorted(arrivals, key=lambda item: item[0]):
+        packet = decoder.decode(datagram.payload)
+        key = (packet.header.channel, packet.header.sequence_version, packet.header.sequence_number)
+        if "Incremental" in name and packet.header.sequenced:
+            if key in seen:
+                continue
+            seen.add(key)
+        for outcome in packet.outcomes:
+            message = outcome.decoded.message
+            row = shown(message, outcome.decoded.values)
+            row["_key"] = (*key, outcome.frame.index_in_packet, datagram.time_ns)
+            wanted.setdefault(f"umdf_{message.name.lower()}", []).append(row)
+    found = {}
+    for table in tables(lake):
+        for row in rows(lake, table) if table.startswith("umdf_") else ():
+            key = (
+                row["channel"], row["sequence_version"], row["sequence_number"] or 0,
+                row["index_in_packet"], row["capture_time_ns"],
+            )  # fmt: skip
+            found.setdefault(table, []).append((key, row))
+    names = {name.replace("umdf_", "").replace("_", ""): name for name in found}
+    assert {n.replace("umdf_", "").replace("_", "") for n in wanted} == set(names)
+    for name, messages in wanted.items():
+        table = found[names[name.replace("umdf_", "").replace("_", "")]]
+        messages.sort(key=lambda row: row["_key"])
+        table.sort(key=lambda pair: pair[0])
+        assert len(messages) == len(table), name
+        for message, (key, row) in zip(messages, table, strict=True):
+            assert message.pop("_key") == key
+            for column, value in message.items():
+                assert without_later(row[column], value) == value, (name, column)
+
+
+def without_later(found, wanted):
+    """A value without the members that only other schema versions have."""
+    if isinstance(wanted, list):
+        return [without_later(a, b) for a, b in zip(found, wanted, strict=True)]
+    if isinstance(wanted, dict):
+        assert all(found[name] is None for name in found.keys() - wanted.keys())
+        return {name: without_later(found[name], wanted[name]) for name in wanted}
+    return found
+
+
+@pytest.mark.parametrize("size", [20_000, 60_000, 250_000])
+def test_any_cutting_gives_the_same_tables(whole, tmp_path, size):
+    report = ingest([str(faulty_day())], str(tmp_path), Options(target_bytes=size))
+    assert report.tasks > 3
+    assert_same(whole[0], tmp_path)
+
+
+def test_compressed_captures_give_the_same_tables(whole, tmp_path):
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for capture in Path(faulty_day()).glob("*.pcap"):
+        (packed / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
+    lake = tmp_path / "lake"
+    ingest([str(packed)], str(lake))
+    assert_same(whole[0], lake)
+
+
+def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
+    """A compressed capture is read in windows: tiny ones must give what one large one gives."""
+    from pregao.lake import plan, tasks
+
+    monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
+    real = plan.Task
+
+    def small_windows(**fields):
+        return real(**fields, window_bytes=100_000)
+
+    monkeypatch.setattr(plan, "Task", small_windows)
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    for capture in Path(faulty_day()).glob("*.pcap"):
+        (packed / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
+    lake = tmp_path / "lake"
+    report = ingest([str(packed)], str(lake), Options(skew_ns=200_000_000))
+    assert report.files > 60  # many windows
+    assert_same(whole[0], lake)
+
+
+def test_the_report_accounts_for_everything(whole):
+    lake, report = whole
+    told = report.json()
+    packets = told["packets"]
+    assert packets["udp"] == sum(
+        packets[name] for name in ("decoded", "duplicate", "rejected", "filtered")
+    )
+    assert packets["udp"] == len(rows(lake, "packets"))
+    outcomes = Counter(row["outcome"] for row in rows(lake, "packets"))
+    assert outcomes["duplicate"] == packets["duplicate"] > 0
+    by_template = {
+        name: len(rows(lake, table))
+        for name, table in (
+            (name, f"umdf_{snake(name)}") for name in told["messages"]["by_template"]
+        )
+    }
+    assert by_template == told["messages"]["by_template"]
+
+
+def snake(name):
+    from pregao.sbe.names import snake_case
+
+    return snake_case(name)
+
+
+def test_gaps_are_those_that_were_injected(whole):
+    lake, _ = whole
+    truth = json.loads((faulty_day() / "truth" / "faults.json").read_text())
+    lost = {"A": 0, "B": 0}
+    for row in rows(lake, "gaps"):
+        lost[row["feed"]] += row["last_missing"] - row["first_missing"] + 1
+    assert lost["A"] > 0
+    assert lost["B"] > 0
+    text = json.dumps(truth)
+    assert "loss" in text or "lost" in text
+    both = [row for row in rows(lake, "gaps") if row["closed_by"] is None]
+    one = [row for row in rows(lake, "gaps") if row["closed_by"] == "feed B"]
+    assert one
+    for row in both:
+        assert row["feed"] in ("A", "B")
+
+
+def test_events_are_whole(whole):
+    """An event of the channel ends with its one flag, whatever instruments it is spread over."""
+    lake, _ = whole
+    flags: dict[tuple, list] = {}
+    for table in tables(lake):
+        for row in rows(lake, table) if table.startswith("umdf_") else ():
+            if row["stream"] == "incremental" and row["sequence_number"] is not None:
+                place = (row["sequence_version"], row["sequence_number"], row["index_in_packet"])
+                flag = row.get("match_event_indicator")
+                flags.setdefault((row["channel"], row["event"]), []).append((place, flag))
+    several = 0
+    for messages in flags.values():
+        messages.sort()
+        assert all(not (flag or 0) & 0x80 for _, flag in messages[:-1])
+        several += len(messages) > 1
+    assert several > 10
+
+
+def test_again_adds_nothing(whole, tmp_path):
+    lake = tmp_path / "lake"
+    shutil.copytree(whole[0], lake)
+    report = ingest([str(faulty_day())], str(lake))
+    assert not report.captures
+    assert len(report.skipped) == len(list(Path(faulty_day()).glob("*.pcap")))
+    renamed = tmp_path / "renamed"
+    renamed.mkdir()
+    for number, capture in enumerate(sorted(Path(faulty_day()).glob("*.pcap"))):
+        shutil.copy(capture, renamed / f"other{number}.pcap")
+    assert not ingest([str(renamed)], str(lake)).captures
+    assert_same(whole[0], lake)
+
+
+def test_a_later_capture_of_the_other_feed_adds_only_what_was_missing(whole, tmp_path):
+    source = Path(faulty_day())
+    lake = tmp_path / "lake"
+    second = [str(path) for path in source.glob("*Incremental_B.pcap")]
+    first = [str(path) for path in source.glob("*.pcap") if str(path) not in second]
+    ingest(first, str(lake))
+    before = len(rows(lake, "umdf_order_mbo_50"))
+    report = ingest(second, str(lake))
+    assert report.committed
+    added = [row for row in rows(lake, "packets") if row["feed"] == "B"]
+    assert Counter(row["outcome"] for row in added)["decoded"] > 0
+    assert len(rows(lake, "umdf_order_mbo_50")) > before
+    keys = "channel", "stream", "sequence_version", "sequence_number", "index_in_packet"
+    for table in ("umdf_order_mbo_50", "umdf_trade_53", "umdf_delete_order_mbo_51"):
+        got = [tuple(row[key] for key in keys) for row in rows(lake, table)]
+        wanted = [tuple(row[key] for key in keys) for row in rows(whole[0], table)]
+        assert got == wanted
+    assert len(rows(lake, "packets")) == len(rows(whole[0], "packets"))
+
+
+def test_twins_in_one_command_count_once(tmp_path):
+    source = next(Path(faulty_day()).glob("*Incremental_A.pcap"))
+    shutil.copy(source, tmp_path / "one.pcap")
+    shutil.copy(source, tmp_path / "two.pcap")
+    report = ingest(
+        [str(tmp_path / "one.pcap"), str(tmp_path / "two.pcap")], str(tmp_path / "lake")
+    )
+    assert len(report.captures) == 1
+    assert len(report.skipped) == 1
+
+
+def test_two_versions_of_the_same_file(whole, tmp_path):
+    """One byte differs: another capture, whose keys are all there already."""
+    source = next(Path(faulty_day()).glob("*Incremental_A.pcap"))
+    changed = bytearray(source.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    other = tmp_path / "other.pcap"
+    other.write_bytes(changed)
+    lake = tmp_path / "lake"
+    shutil.copytree(whole[0], lake)
+    report = ingest([str(other)], str(lake))
+    assert report.committed
+    assert len(rows(lake, "umdf_trade_53")) == len(rows(whole[0], "umdf_trade_53"))
+
+
+def test_feeds_further_apart_than_the_skew_fail_the_accounting(tmp_path):
+    """The copies of feed B come five seconds later: with too small a skew nothing is committed."""
+    source = Path(day())
+    late = tmp_path / "late"
+    late.mkdir()
+    for capture in source.glob("*.pcap"):
+        if "Incremental_B" not in capture.name:
+            shutil.copy(capture, late)
+            continue
+        with PcapWriter(late / capture.name) as writer, read_packets(capture) as reader:
+            for packet in reader:
+                writer.write(packet.time_ns + 5_000_000_000, packet.data)
+    lake = tmp_path / "lake"
+    cut = Options(target_bytes=60_000, skew_ns=1_000_000_000)
+    with pytest.raises(AccountingError, match="--skew"):
+        ingest([str(late)], str(lake), cut)
+    assert rows(lake, "packets") == []
+    patient = Options(target_bytes=60_000, skew_ns=6_000_000_000)
+    assert ingest([str(late)], str(lake), patient).committed
+    trades = {
+        (row["sequence_number"], row["feed_difference_ns"]) for row in rows(lake, "umdf_trade_53")
+    }
+    assert all(difference and difference > 4_000_000_000 for _, difference in trades)
+
+
+def test_a_filtered_channel_is_counted_and_left_out(tmp_path):
+    report = ingest([str(day(instruments=40))], str(tmp_path), Options(channels=(53,)))
+    told = report.json()["packets"]
+    assert told["filtered"] > 0
+    assert {row["channel"] for row in rows(tmp_path, "umdf_order_mbo_50")} <= {53}
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 10, 15])
+def test_older_schema_versions_share_the_tables(tmp_path, version):
+    ingest([str(day())], str(tmp_path))
+    report = ingest([str(day(schema_version=version, seed=2, day="2026-05-22"))], str(tmp_path))
+    assert report.json()["schema_versions"] == [version]
+    orders = rows(tmp_path, "umdf_order_mbo_50")
+    newer = [row for row in orders if row["date"].day == 21]
+    older = [row for row in orders if row["date"].day == 22]
+    assert older
+    assert newer
+    assert all(row["md_entry_position_no"] is None for row in newer)
+    if version < 15:
+        assert all(row["md_entry_position_no"] >= 1 for row in older)
+        assert all(row["transact_time_ns"] is None for row in older)
+    instruments = rows(tmp_path, "instruments")
+    assert len({(row["date"], row["channel"], row["security_id"]) for row in instruments}) == len(
+        instruments
+    )
+
+
+def test_a_truncated_last_packet_is_told(tmp_path):
+    source = next(Path(day()).glob("*Incremental_A.pcap"))
+    cut = tmp_path / "cut.pcap"
+    cut.write_bytes(source.read_bytes()[:-7])
+    report = ingest([str(cut)], str(tmp_path / "lake"))
+    assert report.captures[0].truncated_tail is not None
+    assert report.committed
+
+
+def test_noise_becomes_rejects(tmp_path):
+    noise = tmp_path / "noise.pcap"
+    with PcapWriter(noise) as writer:
+        for number in range(50):
+            payload = bytes([number]) * number
+            writer.write(
+                1_750_000_000_000_000_000 + number,
+                udp_frame("10.0.0.1", 1, "233.252.14.1", 30001, payload),
+            )
+    report = ingest([str(noise)], str(tmp_path / "lake"))
+    assert report.json()["packets"]["rejected"] == 50
+    rejects = rows(tmp_path / "lake", "rejects")
+    assert len(rejects) == 50
+    assert all(row["reason"] for row in rejects)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "empty"), (b"x", "capture"), (b"hello world" * 99, "capture")]
+)
+def test_a_file_of_something_else_is_a_sentence(tmp_path, content, reason):
+    path = tmp_path / "thing.pcap"
+    path.write_bytes(content)
+    with pytest.raises(CaptureError, match=reason) as caught:
+        ingest([str(path)], str(tmp_path / "lake"))
+    assert "thing.pcap" in str(caught.value)
+
+
+def test_nothing_to_take_in(tmp_path):
+    with pytest.raises(UsageError, match="there is no capture"):
+        ingest([str(tmp_path / "nothing")], str(tmp_path / "lake"))
