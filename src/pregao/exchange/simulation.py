@@ -42,6 +42,8 @@ _SHORTEST_PAUSE_NS = 20 * MILLISECOND
 _LONGEST_PAUSE_NS = MINUTE
 _BURSTS_PER_RUN = 100
 """A burst takes at most so small a part of a run in the mean."""
+_TRADE_MEMORY = 10_000
+"""Only recent trades are busted or amended: the others need not be remembered."""
 _MARGIN = 1.01
 """A run that is to have so many messages aims a little above, so that it gets there."""
 _WARM_UP_ORDERS = 500
@@ -90,6 +92,7 @@ class Simulation:
             self.instruments,
             settings.trade_date,
             auction_duration_ns=day.auction_duration_ns,
+            trade_memory=_TRADE_MEMORY,
         )
         market = self._market = self.engine._market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS

@@ -346,10 +346,10 @@ def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     draw = floor.random()
     lots = floor.pick(floor.tables.lots)
     # Most take from the first order in the queue, some from a few, and a few sweep the level.
-    if draw > 0.97:
+    if draw > 0.99:
         lots += level.quantity // desk.lot
     else:
-        lots = min(lots, (1 if draw < 0.75 else 4) * head.visible // desk.lot)
+        lots = min(lots, (1 if draw < 0.8 else 3) * head.visible // desk.lot)
     quantity = desk.quantity(max(lots, 1))
     slip = int(floor.random() * 3)
     price: int | None = (best + slip if buy else max(best - slip, desk.least)) * desk.tick

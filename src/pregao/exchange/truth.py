@@ -13,8 +13,14 @@ Beside the captures there is a folder ``truth`` with
   ``[price, size, secondaryOrderID, firm, insert time]`` in queue order; the price of an order
   without one and the firm of an implied order are null. ``rpt_seq`` is that of the instrument's
   last message.
-* ``trades.jsonl``: one line per trade, amended trade and bust, in the order of publication; the
-  ``action`` is NEW or BUST, and a trade that was amended is NEW again under its number.
+* ``trades.jsonl``: one line per trade, amended trade and bust, in the order of publication::
+
+    {"channel": 51, "security_id": 100000010007, "symbol": "PETR3", "trade_id": 60610,
+     "price": "39.4100", "size": 300, "time_ns": 1779364800000000000, "action": "NEW",
+     "buyer": 85, "seller": 386, "trade_condition": 8192}
+
+  The ``action`` is NEW or BUST, and a trade that was amended is NEW again under its number;
+  ``trd_sub_type`` is there for special trades, ``forward`` for trades of forwards.
 * ``faults.json``: how many packets of each feed were lost, reordered and duplicated on purpose.
 * ``summary.json``: the settings of the run and what came of it; it is written last.
 
@@ -72,8 +78,8 @@ class TruthWriter:
         """Take note of an instrument: trades name its channel and symbol."""
         symbol = json.dumps(instrument.symbol)
         self._places[instrument.security_id] = (
-            f'"channel": {instrument.channel}, "security_id": {instrument.security_id}, '
-            f'"symbol": {symbol}'
+            f'"channel":{instrument.channel},"security_id":{instrument.security_id},'
+            f'"symbol":{symbol}'
         )
 
     def publish(self, units: Iterable[MarketEvent]) -> None:
@@ -85,20 +91,22 @@ class TruthWriter:
 
     def _trade(self, item: Trade | ForwardTrade | TradeBust) -> None:
         line = (
-            f'{{{self._places[item.security_id]}, "trade_id": {item.trade_id}, '
-            f'"trade_date": {item.trade_date}, "price": "{price_text(item.price)}", '
-            f'"size": {item.size}, "time_ns": {item.transact_time_ns}'
+            f'{{{self._places[item.security_id]},"trade_id":{item.trade_id},'
+            f'"price":"{price_text(item.price)}","size":{item.size},'
+            f'"time_ns":{item.transact_time_ns}'
         )
         if isinstance(item, TradeBust):
             self.busts += 1
-            self._trades.write(f'{line}, "action": "BUST"}}\n')
+            self._trades.write(f'{line},"action":"BUST"}}\n')
             return
         self.trades += 1
-        sub_type = "null" if item.trd_sub_type is None else int(item.trd_sub_type)
+        rest = "" if item.trd_sub_type is None else f',"trd_sub_type":{int(item.trd_sub_type)}'
+        if isinstance(item, ForwardTrade):
+            rest += ',"forward":true'
         self._trades.write(
-            f'{line}, "action": "NEW", "buyer": {_or_null(item.buyer)}, '
-            f'"seller": {_or_null(item.seller)}, "trade_condition": {int(item.trade_condition)}, '
-            f'"trd_sub_type": {sub_type}, "forward": {_boolean(type(item) is ForwardTrade)}}}\n'
+            f'{line},"action":"NEW","buyer":{_or_null(item.buyer)},'
+            f'"seller":{_or_null(item.seller)},"trade_condition":{int(item.trade_condition)}'
+            f"{rest}}}\n"
         )
 
     def book(
@@ -128,7 +136,7 @@ class TruthWriter:
             "asks": [_entry(entry) for entry in view.offers],
             "statistics": [_statistic(item) for item in view.statistics],
         }
-        self._books.write(json.dumps(line) + "\n")
+        self._books.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self) -> None:
         """Close the line files."""
@@ -153,10 +161,6 @@ def _opened(path: Path) -> TextIO:
 
 def _or_null(value: int | None) -> str:
     return "null" if value is None else str(value)
-
-
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
 
 
 def _entry(entry: BookEntry) -> list[str | int | None]:
