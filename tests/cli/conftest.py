@@ -28,6 +28,6 @@ def pregao(monkeypatch, capsys):
             main.run()
         captured = capsys.readouterr()
         code = ended.value.code
-        return Result(0 if code is None else code, captured.out, captured.err)
+        return Result(int(code or 0), captured.out, captured.err)
 
     return run

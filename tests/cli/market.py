@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.clock import format_ns
@@ -87,18 +88,18 @@ def definition(security_id, symbol, **values):
 class Row:
     """A message as the packet decoder reads it."""
 
-    key: tuple
+    key: tuple[Any, ...]
     """Channel, stream, sequence version and number, index, capture and sending time."""
-    message: object
+    message: Any
     version: int
-    values: dict
+    values: dict[str, Any]
 
 
 @dataclass
 class Market:
     """Packets to be written to a capture, one after the other."""
 
-    packets: list = field(default_factory=list)
+    packets: list[Any] = field(default_factory=list)
     now: int = START
 
     def send(self, *messages, to=INCREMENTAL, number=None, channel=72, version=1, after=1000):
@@ -114,7 +115,7 @@ class Market:
         return self
 
     def write(self, path, start=START):
-        framers = {}
+        framers: dict[Any, UdpFramer] = {}
         with PcapWriter(path) as writer:
             for place, (where, payload) in enumerate(self.packets):
                 framer = framers.setdefault(where, UdpFramer("10.0.0.1", 1000, *where))
@@ -130,7 +131,7 @@ class Market:
             packet = decoder.decode(payload)
             head = packet.header
             for outcome in packet.outcomes:
-                if outcome.decoded is None:
+                if outcome.decoded is None or outcome.frame is None:
                     continue
                 key = (
                     head.channel,
@@ -171,6 +172,7 @@ def wild_market(seed, versions=tuple(VERSIONS), count=60, wild=0.1):
             schema = bundled("umdf", rng.choice(versions))
             message = rng.choice([m for m in schema.messages if m.id])
             codec = SchemaCodec(schema).codec(message.id)
+            assert codec is not None
             messages.append(codec.header + plausible_body(rng, message, wild=wild))
         market.send(*messages, version=rng.randrange(1, 4), number=rng.randrange(3))
     return market

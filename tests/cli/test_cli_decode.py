@@ -55,7 +55,7 @@ def expected_json(rows):
 
 
 def expected_tables(rows):
-    tables = {}
+    tables: dict[str, list[dict[str, object]]] = {}
     for row in rows:
         values = lean(dict(zip(KEYS, row.key, strict=True)))
         tables.setdefault(row.message.name, []).append(values | as_table(row.message, row.values))

@@ -97,7 +97,7 @@ def test_an_interrupt_leaves_nothing_behind(pregao, monkeypatch, tmp_path):
     from pregao.cli.outputs import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
-    seen = []
+    seen: list[str] = []
 
     def interrupted(*arguments):
         seen.extend(path.suffix for path in (tmp_path / "out").iterdir())

@@ -3,17 +3,23 @@
 import numpy as np
 
 from pregao.capture import Flow, PacketBlock
-from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.schemas import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 
 CODEC = SchemaCodec(bundled("umdf", 16))
 HEARTBEAT = CODEC.encode("Sequence_2", {"nextSeqNo": 7})
 RESET = CODEC.encode("SequenceReset_1", {})
-ORDER = CODEC.codec(50).packer("securityID", "mDUpdateAction", "mDEntryType", "mDEntryPx")(
-    1, 0, 0x30, 205000
-)
-PHASE = CODEC.codec(10).packer("securityGroup")(b"DOL")
+
+
+def packed(name, **numbers):
+    """A message from the numbers of its fields on the wire."""
+    schema = CODEC.schema
+    return MessageCodec(schema, schema.by_name[name]).packer(*numbers)(*numbers.values())
+
+
+ORDER = packed("Order_MBO_50", securityID=1, mDUpdateAction=0, mDEntryType=0x30, mDEntryPx=205000)
+PHASE = packed("SecurityGroupPhase_10", securityGroup=b"DOL")
 
 
 def payload(number, messages=(ORDER,), *, channel=72, version=1, sent=10**18):

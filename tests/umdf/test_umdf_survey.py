@@ -72,7 +72,7 @@ def test_flows_that_appear_while_reading_get_their_line():
 def test_messages_are_counted_by_line_kind_and_version(seed):
     rng = random.Random(seed)
     kinds = [ORDER, PHASE, HEARTBEAT, RESET, b"\0\0\x31\0\2\0\x10\0", b"\0\0\2\0\2\0\x07\0"]
-    expected = Counter()
+    expected: Counter[tuple[int, int, int]] = Counter()
     blocks = []
     for _ in range(rng.randrange(1, 4)):
         payloads, flow = [], []
@@ -96,7 +96,7 @@ def test_messages_are_counted_by_line_kind_and_version(seed):
 
 
 def _by_template(counts):
-    result = Counter()
+    result: Counter[tuple[int, int]] = Counter()
     for (_, template, version), number in counts.items():
         result[template, version] += number
     return result

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.sbe.arrow import block_schema
-from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled, bundled_versions
@@ -26,7 +26,7 @@ TEMPLATES = sorted({m.id for v in VERSIONS for m in bundled("umdf", v).messages}
 
 def decoded(schema, message, bodies):
     """The batch of the bodies that can be decoded, and the codec's values of those."""
-    codec = SchemaCodec(schema).codec(message.id)
+    codec = MessageCodec(schema, message)
     joined = b"".join(bodies)
     lengths = np.array([len(body) for body in bodies], np.int64)
     ends = np.cumsum(lengths)
