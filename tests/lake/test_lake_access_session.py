@@ -1,0 +1,183 @@
+"""Java is found before Spark starts, Spark is set up our way, and its errors become sentences."""
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from pregao.errors import CaptureError, UsageError
+from pregao.lake.faults import sentence
+from pregao.lake.java import find_java, java_version
+from pregao.lake.session import (
+    DELTA_EXTENSION,
+    driver_gigabytes,
+    has_delta_jars,
+    machine_memory,
+    our_settings,
+    parse_conf,
+    spark_defaults,
+    spark_session,
+)
+
+
+def java_home(folder, version=None, printed=None):
+    """A Java installation that tells its version in its release file or when it is run."""
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    if version is not None:
+        (folder / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{printed}\" 2024-01-01' >&2\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("text", "major"), [("17.0.15", 17), ("1.8.0_412", 8), ("21", 21), ("25-ea", 25)]
+)
+def test_versions_are_read_from_the_release_file_or_asked_for(tmp_path, text, major):
+    told = java_home(tmp_path / "told", version=text) / "bin" / "java"
+    asked = java_home(tmp_path / "asked", printed=text) / "bin" / "java"
+    assert java_version(told) == major
+    assert java_version(asked) == major
+    assert java_version(tmp_path / "none") is None
+
+
+def test_java_home_comes_first_but_only_if_it_is_new_enough(tmp_path):
+    new = java_home(tmp_path / "new", version="21.0.1")
+    old = java_home(tmp_path / "old", version="11.0.2")
+    good = java_home(tmp_path / "good", version="17.0.9")
+    path = str(good / "bin")
+    assert find_java({"JAVA_HOME": str(new), "PATH": path}).home == new
+    assert find_java({"JAVA_HOME": str(old), "PATH": path}).home == good
+    assert find_java({"PATH": path}).version == 17
+
+
+def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "platform", "linux")
+    old = java_home(tmp_path / "old", version="1.8.0_412")
+    with pytest.raises(UsageError, match=r"needs Java 17 or newer, and there is none\. Install"):
+        find_java({"PATH": str(tmp_path)})
+    with pytest.raises(UsageError, match=r"JAVA_HOME \(.*java\) is Java 8\. Install.*JAVA_HOME"):
+        find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
+    with pytest.raises(UsageError, match=r"JAVA_HOME \(.*java\) does not run"):
+        find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+
+
+def test_local_masters_stay_on_this_machine_and_clusters_do_not():
+    for master in ("local[*]", "local", "spark://127.0.0.1:7077", "spark://localhost:7077"):
+        assert our_settings(master, {})["spark.driver.host"] == "127.0.0.1"
+    for master in ("spark://head:7077", "yarn", "k8s://https://head:443"):
+        assert "spark.driver.host" not in our_settings(master, {})
+        assert "spark.driver.memory" not in our_settings(master, {})
+
+
+def test_the_log_settings_are_a_file_of_the_package():
+    option = our_settings("yarn", {})["spark.driver.extraJavaOptions"]
+    assert Path(option.partition("=")[2]).is_file()
+
+
+def test_worker_python_is_ours_unless_the_user_names_one(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert our_settings("yarn", {})["spark.pyspark.python"] == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    assert our_settings("yarn", {})["spark.pyspark.python"] == "./environment/bin/python"
+
+
+def test_cache_folders_that_the_user_names_reach_the_executors(monkeypatch):
+    monkeypatch.setenv("PREGAO_CACHE_DIR", "/scratch")
+    assert our_settings("yarn", {})["spark.executorEnv.PREGAO_CACHE_DIR"] == "/scratch"
+
+
+def test_the_driver_takes_a_quarter_of_the_machine():
+    gigabyte = 1 << 30
+    assert [driver_gigabytes(n * gigabyte) for n in (1, 4, 16, 24, 256)] == [1, 1, 4, 6, 8]
+    assert machine_memory() >= gigabyte // 4
+
+
+def test_deltas_own_jars_are_used_when_they_are_there(tmp_path, monkeypatch):
+    assert not has_delta_jars({"spark.jars": "x.jar"})
+    assert has_delta_jars({"spark.jars.packages": "io.delta:delta-spark_2.13:4.0.0"})
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "delta-spark_2.13-4.0.0.jar").touch()
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert has_delta_jars({})
+    assert our_settings("local", {})["spark.sql.extensions"] == DELTA_EXTENSION
+
+
+def test_spark_defaults_are_read(tmp_path, monkeypatch):
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# comment\n\nspark.a  1\nspark.b=two words\n  spark.c: x=y\n"
+    )
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert spark_defaults() == {"spark.a": "1", "spark.b": "two words", "spark.c": "x=y"}
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
+    assert spark_defaults() == {}
+
+
+def test_conf_on_the_command_line_is_key_and_value():
+    assert parse_conf(["spark.a=1", "spark.b=x=y"]) == {"spark.a": "1", "spark.b": "x=y"}
+    assert parse_conf(None) == {}
+    for wrong in ("spark.a", "a=1"):
+        with pytest.raises(UsageError, match=r"--conf takes spark\.NAME=VALUE"):
+            parse_conf([wrong])
+
+
+def test_the_session_of_the_process_is_taken_and_its_settings_change(spark):
+    again = spark_session(conf={"spark.sql.shuffle.partitions": "3"})
+    assert again.sparkContext is spark.sparkContext
+    assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    with pytest.raises(UsageError, match=r"Spark runs on local\[2\] in this process"):
+        spark_session("spark://127.0.0.1:1")
+    with pytest.raises(UsageError, match=r"spark.driver.memory is fixed from its start on"):
+        spark_session(conf={"spark.driver.memory": "9g"})
+
+
+def _raising(batches):
+    raise CaptureError("x.pcap: at byte 7: the record is too long")
+    yield from batches
+
+
+def _dividing(batches):
+    for batch in batches:
+        1 // (batch.num_rows - batch.num_rows)
+        yield batch
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT * FROM nope", "The table or view `nope` cannot be found. Verify"),
+        ("SELEC 1", "Syntax error at or near 'SELEC'. (line 1, character 1)"),
+        ("SELECT a FROM range(3)", "`a` cannot be resolved. Did you mean"),
+        ("SELECT cast('x' AS int)", "The value 'x' of the type"),
+        ("SELECT assert_true(id > 9) FROM range(3)", "is not true"),
+    ],
+)
+def test_an_error_of_sql_is_one_sentence(spark, capfd, text, said):
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark has many classes
+        spark.sql(text).collect()
+    words = sentence(caught.value)
+    assert said in words
+    assert "\n" not in words
+    assert "SQLSTATE" not in words
+    assert "at org.apache" not in words
+    assert capfd.readouterr().err == ""
+
+
+def test_an_error_in_a_task_is_the_sentence_that_the_task_raised(spark, capfd):
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        spark.range(2).mapInArrow(_raising, "id long").collect()
+    assert sentence(caught.value) == "x.pcap: at byte 7: the record is too long"
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        spark.range(2).mapInArrow(_dividing, "id long").collect()
+    assert sentence(caught.value).startswith("ZeroDivisionError: integer")
+    assert capfd.readouterr().err == ""
+
+
+def test_our_own_error_is_its_sentence():
+    assert sentence(UsageError("Say please.")) == "Say please."
+    assert sentence(ValueError("a\nb")) == "a"
+    assert len(sentence(ValueError("x" * 2000))) == 500
