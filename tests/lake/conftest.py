@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import urllib.request
+
 import pytest
 
 from pregao.lake.session import spark_session
@@ -25,3 +30,55 @@ def small_lake(tmp_path):
     lake.commit(unit_of(lake.location, "u1", ["c1"], day="2026-05-21"))
     lake.commit(unit_of(lake.location, "u2", ["c2"], day="2026-05-22", first_number=3))
     return lake
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def s3_server():
+    """An S3 store on loopback; requests are answered one at a time, so that what the protocol
+    calls atomic is."""
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import WSGIRequestHandler, make_server
+
+    class Quiet(WSGIRequestHandler):
+        def log(self, *arguments):
+            pass
+
+    store = DomainDispatcherApplication(create_backend_app)
+    one_at_a_time = threading.Lock()
+
+    def answer(environ, start_response):
+        with one_at_a_time:
+            return list(store(environ, start_response))
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
+
+
+@pytest.fixture
+def s3_endpoint(s3_server, monkeypatch):
+    """The store's address; the environment names it and keys, and the bucket ``bucket`` is new."""
+    urllib.request.urlopen(
+        urllib.request.Request(f"{s3_server}/moto-api/reset", method="POST"), timeout=10
+    ).close()
+    urllib.request.urlopen(
+        urllib.request.Request(f"{s3_server}/bucket", method="PUT"), timeout=10
+    ).close()
+    for name in list(os.environ):
+        if name.startswith("AWS_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return s3_server

@@ -118,13 +118,20 @@ def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
         return real(**fields, window_bytes=100_000)
 
     monkeypatch.setattr(plan, "Task", small_windows)
+    windows = []
+    decode = tasks.WindowDecoder.decode
+    monkeypatch.setattr(
+        tasks.WindowDecoder,
+        "decode",
+        lambda self, *given: windows.append(1) or decode(self, *given),
+    )
     packed = tmp_path / "packed"
     packed.mkdir()
     for capture in Path(faulty_day()).glob("*.pcap"):
         (packed / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
     lake = tmp_path / "lake"
-    report = ingest([str(packed)], str(lake), Options(skew_ns=200_000_000))
-    assert report.files > 60  # many windows
+    ingest([str(packed)], str(lake), Options(skew_ns=200_000_000))
+    assert len(windows) > 10
     assert_same(whole[0], lake)
 
 
@@ -218,7 +225,7 @@ def test_a_later_capture_of_the_other_feed_adds_only_what_was_missing(whole, tmp
     for table in ("umdf_order_mbo_50", "umdf_trade_53", "umdf_delete_order_mbo_51"):
         got = [tuple(row[key] for key in keys) for row in rows(lake, table)]
         wanted = [tuple(row[key] for key in keys) for row in rows(whole[0], table)]
-        assert got == wanted
+        assert sorted(got, key=str) == sorted(wanted, key=str)
     assert len(rows(lake, "packets")) == len(rows(whole[0], "packets"))
 
 
