@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pregao.clock import SECOND
+from pregao.errors import UsageError
 from pregao.exchange.faults import FaultRates
 from pregao.exchange.profiles import bundled_profiles
 from pregao.exchange.simulation import Simulation
@@ -21,6 +26,7 @@ from pregao.exchange.simulation_settings import (
     parse_moment,
     parse_reset,
 )
+from pregao.exchange.truth import TruthWriter
 from tests.exchange.capture_replay import (
     Replay,
     arbitrated,
@@ -32,13 +38,13 @@ from tests.exchange.capture_replay import (
 
 
 def run(out: Path, profile: str = "equities", **changes: Any) -> dict[str, Any]:
-    settings: dict[str, Any] = {
+    chosen: dict[str, Any] = {
         "duration_ns": 6 * SECOND,
         "rate": 250.0,
         "instruments": 12,
         "books": 4,
     } | changes
-    Simulation(Settings(profile=profile, out=out, **settings)).run()
+    Simulation(Settings(profile=profile, out=out, **chosen)).run()
     summary: dict[str, Any] = json.loads((out / "truth/summary.json").read_text())
     return summary
 
@@ -286,9 +292,53 @@ def test_many_instruments_are_made_up_with_names_of_their_own(tmp_path):
 
 
 def test_a_late_join_by_share_of_the_run(tmp_path):
-    settings = Settings(
-        profile="equities", out=tmp_path, duration_ns=60 * SECOND, late_join=Moment(share=0.25)
+    simulation = Simulation(
+        Settings(
+            profile="equities", out=tmp_path, duration_ns=60 * SECOND, late_join=Moment(share=0.25)
+        )
     )
-    simulation = Simulation(settings)
     day = simulation.day
     assert simulation.capture_from_ns == day.start_ns + 15 * SECOND
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 10**9), st.sampled_from(bundled_profiles()), st.sampled_from(SCHEMA_VERSIONS))
+def test_any_seed_gives_books_that_a_replay_agrees_with(seed, profile, version):
+    with TemporaryDirectory() as name:
+        out = Path(name)
+        changes = {"seed": seed, "schema_version": version, "duration_ns": 2 * SECOND}
+        summary = run(out, profile, instruments=None, rate=200.0, **changes)
+        for number in map(int, summary["channels"]):
+            assert list(checked_books(out, number, version))
+
+
+def test_a_session_that_begins_in_the_middle_of_the_day(tmp_path):
+    """Trades of the session before no longer count: nobody busts them."""
+    schedule = tmp_path / "schedule.toml"
+    schedule.write_text(
+        "".join(
+            f'[[schedule.default]]\ntime = "{time}"\nphase = "{phase}"\nnew_session = {new}\n'
+            for time, phase, new in (
+                ("10:00", "RESERVED", "true"),
+                ("10:05", "OPEN", "false"),
+                ("11:00", "RESERVED", "true"),
+                ("11:05", "OPEN", "false"),
+                ("12:00", "CLOSE", "false"),
+            )
+        ),
+        encoding="utf-8",
+    )
+    out = tmp_path / "day"
+    summary = run(out, "stress", schedule_file=schedule, instruments=None)
+    assert summary["busts"] > 0
+    for number in map(int, summary["channels"]):
+        assert list(checked_books(out, number, 16))
+
+
+def test_a_disk_that_is_full_is_a_sentence(tmp_path, monkeypatch):
+    def full(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(TruthWriter, "book", full)
+    with pytest.raises(UsageError, match="cannot be written: No space left on device"):
+        run(tmp_path / "day")

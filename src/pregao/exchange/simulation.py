@@ -8,11 +8,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any
 
 from pregao.clock import MILLISECOND, MINUTE, VirtualClock
 from pregao.errors import UsageError
-from pregao.exchange.channels import Channel
+from pregao.exchange.channels import Channel, Datagram
 from pregao.exchange.commands import AdvanceTime, Command, ResetChannel, ResetStream, StartDay
 from pregao.exchange.engine import Engine
 from pregao.exchange.events import SecurityDefinition
@@ -24,7 +23,7 @@ from pregao.exchange.schedule import default_schedule, load_schedule
 from pregao.exchange.simulation_captures import ChannelCaptures, prepare_folder
 from pregao.exchange.simulation_day import plan_day
 from pregao.exchange.simulation_instruments import choose_instruments
-from pregao.exchange.simulation_settings import MOST_RATE, ResetKind, Settings, place
+from pregao.exchange.simulation_settings import MOST_RATE, Moment, ResetKind, Settings, place
 from pregao.exchange.simulation_summary import Summary, describe, faults_of
 from pregao.exchange.traders import Crowd
 from pregao.exchange.traders_draws import Draws
@@ -131,7 +130,7 @@ class Simulation:
         self._done = False
         self._plan()
 
-    def _place(self, option: str, moment: Any) -> int:
+    def _place(self, option: str, moment: Moment) -> int:
         day = self.day
         return place(option, moment, day.midnight_ns, day.start_ns, day.end_ns)
 
@@ -192,6 +191,13 @@ class Simulation:
 
     def run(self, progress: Progress | None = None) -> Summary:
         """Simulate the day and write everything down."""
+        try:
+            return self._run(progress)
+        except OSError as error:
+            where = error.filename or self.settings.out
+            raise UsageError(f"{where}: cannot be written: {error.strerror}") from error
+
+    def _run(self, progress: Progress | None) -> Summary:
         settings, day = self.settings, self.day
         self._progress = progress
         folder = prepare_folder(settings.out, settings.force)
@@ -313,7 +319,7 @@ class Simulation:
         self._send(self.publisher.publish(units, now))
         self._truth.publish(units)
 
-    def _send(self, datagrams: Iterable[Any]) -> None:
+    def _send(self, datagrams: Iterable[Datagram]) -> None:
         for datagram in datagrams:
             self._captures[datagram.channel].send((datagram,))
 

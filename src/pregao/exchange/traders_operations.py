@@ -61,6 +61,7 @@ _LEAST_STEPS_IN_BAND = 20
 _SPREAD_LIMIT_STEPS = 2000
 _HALT_SHARE = 0.01
 """A halt lasts up to so much of the day."""
+_SHUT = (TradingStatus.CLOSE, TradingStatus.FORBIDDEN)
 _SUB_TYPES = (
     None,
     TrdSubType.MULTI_ASSET_TRADE,
@@ -159,14 +160,19 @@ class Operations:
                     last_trade_date=self.market.trade_date,
                 )
 
-    def desk(self) -> Desk:
-        """An instrument that is traded."""
-        return self.draws.choice(self.crowd.desks)
+    def desks(self) -> list[Desk]:
+        """The instruments whose day has begun: what is closed is left alone."""
+        return [desk for desk in self.crowd.desks if desk.listing.status not in _SHUT]
 
-    def quiet_desk(self) -> Desk:
-        """One of the instruments with a small book."""
-        desks = sorted(self.crowd.desks, key=lambda desk: desk.target)
-        return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)])
+    def desk(self) -> Desk | None:
+        """An instrument that is traded now, if any is."""
+        desks = self.desks()
+        return self.draws.choice(desks) if desks else None
+
+    def quiet_desk(self) -> Desk | None:
+        """One of the instruments with a small book that are traded now, if any is."""
+        desks = sorted(self.desks(), key=lambda desk: desk.target)
+        return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)]) if desks else None
 
     def firm(self) -> int:
         """A member firm."""
@@ -217,6 +223,8 @@ def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
     """News that moves a price, and a burst of orders with it."""
     draws = operations.draws
     desk = operations.desk()
+    if desk is None:
+        return
     percent = draws.uniform(*operations._percent)
     desk.shock(percent if draws.random() < 0.5 else -percent)
     operations.pace.begin_burst(now_ns)
@@ -234,11 +242,16 @@ def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _traded(operations: Operations) -> tuple[Desk, int] | None:
     """An instrument and one of its trades that can still be changed."""
-    desks = [desk for desk in operations.crowd.desks if desk.listing.trades]
+    desks = [desk for desk in operations.desks() if desk.listing.trades]
     if not desks:
         return None
     desk = operations.draws.choice(desks)
-    return desk, operations.draws.choice(list(desk.listing.trades)[-50:])
+    listing = desk.listing
+    trade_id = operations.draws.choice(list(listing.trades)[-50:])
+    trade = listing.trades[trade_id].item
+    # A trade of an earlier session no longer counts in the figures, and is left alone.
+    counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
+    return (desk, trade_id) if counted else None
 
 
 def _bust(operations: Operations, now_ns: int) -> Iterator[Command]:
@@ -258,6 +271,8 @@ def _amend(operations: Operations, now_ns: int) -> Iterator[Command]:
 def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
     draws = operations.draws
     desk = operations.desk()
+    if desk is None:
+        return
     late = draws.random() < 0.3
     yield EnterTrade(
         desk.security_id,
@@ -275,7 +290,11 @@ def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
 def _forward(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
     draws = operations.draws
-    forwards = [x for x in operations.market.listings.values() if x.instrument.is_forward]
+    forwards = [
+        listing
+        for listing in operations.market.listings.values()
+        if listing.instrument.is_forward and listing.status not in _SHUT
+    ]
     if not forwards:
         return
     listing = draws.choice(forwards)
@@ -294,8 +313,10 @@ def _forward(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _expel(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    listing = operations.desk().listing
-    for side in (listing.bids, listing.offers):
+    desk = operations.desk()
+    if desk is None:
+        return
+    for side in (desk.listing.bids, desk.listing.offers):
         if side.keys and (order := side.levels[side.keys[0]].head) is not None:
             yield ExpelOrder(order.order_id)
             return
@@ -303,13 +324,15 @@ def _expel(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _delete_side(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    yield DeleteSide(
-        operations.quiet_desk().security_id, operations.draws.choice((Side.BUY, Side.SELL))
-    )
+    if (desk := operations.quiet_desk()) is not None:
+        yield DeleteSide(desk.security_id, operations.draws.choice((Side.BUY, Side.SELL)))
 
 
 def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
-    listing = operations.quiet_desk().listing
+    desk = operations.quiet_desk()
+    if desk is None:
+        return
+    listing = desk.listing
     if listing.own_status is not None or listing.status != TradingStatus.OPEN:
         return
     length = int(operations.draws.uniform(0.2, 1.0) * _HALT_SHARE * operations._length_ns)
@@ -326,12 +349,16 @@ def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _reset_book(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    yield ResetBook(operations.quiet_desk().security_id)
+    if (desk := operations.quiet_desk()) is not None:
+        yield ResetBook(desk.security_id)
 
 
 def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
     """List a new instrument like another one, change it, and take it off again."""
-    pattern = operations.quiet_desk().listing.instrument
+    desk = operations.quiet_desk()
+    if desk is None:
+        return
+    pattern = desk.listing.instrument
     number = operations._next_security_id = operations._next_security_id + 1
     new = replace(
         pattern, security_id=number, symbol=f"N{number}", isin_number=None, previous_close=None
@@ -353,7 +380,7 @@ def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
 
 def _adjust(operations: Operations, now_ns: int) -> Iterator[Command]:
     del now_ns
-    desks = [desk for desk in operations.crowd.desks if desk.listing.statistics.last is not None]
+    desks = [desk for desk in operations.desks() if desk.listing.statistics.last is not None]
     if desks:
         listing = operations.draws.choice(desks).listing
         assert listing.statistics.last is not None
