@@ -13,6 +13,7 @@ import typer
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
 from pregao.cli import info as info_command
+from pregao.cli import ingest as ingest_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.errors import PregaoError
@@ -57,6 +58,7 @@ app.command(epilog=info_command.EPILOG)(info_command.info)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
 
 
 def run() -> NoReturn:

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.clock import DAY
 from pregao.errors import DecodeError
 from pregao.lake import _kernels
+from pregao.lake.latest import latest
 from pregao.lake.parquet import order_by_value
 from pregao.lake.schemas import (
     KEY,
-    SAO_PAULO_NS,
     bundled_message_tables,
     message_table_name,
     message_tables,
@@ -28,6 +27,7 @@ from pregao.lake.window import (
     Numbers,
     Packets,
     Role,
+    days_of,
     joined_runs,
     packed,
     packets_of,
@@ -82,14 +82,17 @@ class Sums:
         self.conflicts += more.conflicts
 
 
+FeedCoverage = dict[tuple[int, int, int, str], list[tuple[int, int]]]
+"""By day, channel, sequence version and feed: the runs of numbers that were seen."""
+
+
 @dataclass(slots=True)
 class Decoded:
     """What a window gave: rows by table and day, the account, the coverage of each feed."""
 
     tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
-    coverage: dict[tuple[int, int, str], list[tuple[int, int]]] = field(default_factory=dict)
-    """By channel, sequence version and feed."""
+    coverage: FeedCoverage = field(default_factory=dict)
     evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages by role and template: what shows which stream a destination carries."""
 
@@ -223,7 +226,7 @@ class WindowDecoder:
         emit: npt.NDArray[np.bool_],
         events: Numbers,
     ) -> None:
-        days = _days(packets.sending_time_ns, packets.time_ns)[chosen]
+        days = days_of(packets)[chosen]
         roles = packets.role[chosen]
         for kind in kinds:
             rows = kind.rows
@@ -276,7 +279,7 @@ class WindowDecoder:
         result.put(name, day, rows)
         if batch.message.id in DEFINITIONS:
             rows = _message_rows(self._tables.instruments, batch, keys)
-            result.put("instruments", day, _last_of_each(rows))
+            result.put("instruments", day, latest(rows))
 
     def _by_instrument(self, walked: Walked, kind: Kind) -> Numbers:
         """The rows by security id, each instrument's in the order of the stream."""
@@ -330,7 +333,7 @@ class WindowDecoder:
         chosen: Numbers,
         emit: npt.NDArray[np.bool_],
     ) -> None:
-        days = _days(packets.sending_time_ns, packets.time_ns)
+        days = days_of(packets)
         for reject in self._decoder.faults(walked):
             if emit[reject.packet]:
                 packet = int(chosen[reject.packet])
@@ -384,7 +387,7 @@ class WindowDecoder:
         outcome[packets.channel < 0] = REJECTED
         outcome[filtered] = FILTERED
         owned = packets.owned
-        days = _days(packets.sending_time_ns, packets.time_ns)
+        days = days_of(packets)
         for day, found in _by_day(days[owned], np.flatnonzero(owned)):
             rows = found[np.lexsort((packets.number[found], packets.channel[found]))]
             headless = packets.channel[rows] < 0
@@ -416,15 +419,17 @@ class WindowDecoder:
         rows = np.flatnonzero(packets.keyed & packets.owned)
         if not len(rows):
             return
+        days = days_of(packets)[rows]
         label = (
-            packets.role[rows].astype(np.int64) << 40
+            days << 40
+            | packets.role[rows].astype(np.int64) << 24
             | packets.channel[rows].astype(np.int64) << 16
             | packets.version[rows]
         )
         for value in np.unique(label).tolist():
             same = rows[label == value]
-            role = self.roles[value >> 40]
-            key = (value >> 16 & 0xFF, value & 0xFFFF, role.feed)
+            role = self.roles[value >> 24 & 0xFFFF]
+            key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = runs_of(packets.number[same])
             result.coverage[key] = joined_runs(result.coverage.get(key, []), runs)
 
@@ -452,19 +457,6 @@ def _message_rows(table: TemplateTable, batch: Batch, keys: list[Any]) -> Any:
     own = table.fit(batch.message, batch.columns, len(batch.rows))
     names = [entry.name for entry in KEY] + [column.column for column in table.columns]
     return pa.Table.from_arrays(keys + own, names=names)
-
-
-def _last_of_each(rows: Any) -> Any:
-    """The last of each instrument's rows, which stand together."""
-    securities = rows.column("security_id").to_numpy()
-    last = np.flatnonzero(np.append(securities[1:] != securities[:-1], True))
-    return rows.take(pa.array(last))
-
-
-def _days(sending_time_ns: Numbers, capture_time_ns: Numbers) -> Numbers:
-    """The day in São Paulo of each packet, by its sending time if it has one."""
-    times = np.where(sending_time_ns > 0, sending_time_ns, capture_time_ns)
-    return (times + SAO_PAULO_NS) // DAY
 
 
 def _by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:

@@ -21,7 +21,16 @@ from pregao.lake.captures import find_captures
 from pregao.lake.instruments import settle_instruments
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, iso, write_table
-from pregao.lake.plan import Options, Plan, Survey, check_options, decide_roles, make_plan, survey
+from pregao.lake.plan import (
+    KnownRole,
+    Options,
+    Plan,
+    Survey,
+    check_options,
+    decide_roles,
+    make_plan,
+    survey,
+)
 from pregao.lake.report import CaptureReport, Report, check, gather
 from pregao.lake.schemas import (
     DATE,
@@ -85,9 +94,10 @@ def bytes_of(task: Task, number: int) -> int:
 class _Known:
     """What earlier ingests left: roles, coverage, and how often channels were taken in."""
 
-    roles: dict[str, Role] = field(default_factory=dict)
+    roles: list[KnownRole] = field(default_factory=list)
     coverage: Coverage = field(default_factory=dict)
-    generations: dict[int, int] = field(default_factory=dict)
+    generations: dict[str, int] = field(default_factory=dict)
+    """By day and channel."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Content hash by fingerprint."""
 
@@ -221,7 +231,7 @@ def _run(
     """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
     for attempt in range(3):
-        roles = decide_roles(surveys, known.roles.values(), options)
+        roles = decide_roles(surveys, known.roles, options)
         staging = f"{STAGING}/{report.unit_id}-{attempt}"
         plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
         report.notes = list(plan.notes)
@@ -299,36 +309,33 @@ def _known(lake: Lake) -> _Known:
         if not row["report"]:
             continue
         told = json.loads(row["report"])
-        channels = set()
-        for role in told["roles"]:
-            known.roles[role["destination"]] = Role(
-                role["destination"], Stream(role["stream"]), role["feed"]
-            )
+        known.roles += [
+            KnownRole(r["destination"], Stream(r["stream"]), r["feed"], tuple(r["channels"]))
+            for r in told["roles"]
+        ]
+        touched = set()
         for name, runs in told["coverage"].items():
-            channel, version = (int(part) for part in name.split("/"))
-            key = (channel, version)
+            day, channel, version = (int(part) for part in name.split("/"))
+            key = (day, channel, version)
             own = [(first, last) for first, last in runs]
             known.coverage[key] = joined_runs(known.coverage.get(key, []), own)
-            channels.add(channel)
-        for channel in channels:
-            known.generations[channel] = known.generations.get(channel, 0) + 1
+            touched.add(f"{day}/{channel}")
+        for place in touched:
+            known.generations[place] = known.generations.get(place, 0) + 1
     return known
 
 
 def _gaps(lake: Lake, report: Report, manifests: list[Manifest], known: _Known) -> list[Written]:
     """The holes of the feeds' sequences, and what closed them; the coverage goes to the report."""
-    feeds: dict[tuple[int, int], dict[str, list[tuple[int, int]]]] = {}
+    feeds: dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]] = {}
     for manifest in manifests:
-        for (channel, version, feed), runs in manifest.coverage.items():
-            own = feeds.setdefault((channel, version), {})
+        for (day, channel, version, feed), runs in manifest.coverage.items():
+            own = feeds.setdefault((day, channel, version), {})
             own[feed] = joined_runs(own.get(feed, []), runs)
-    last_time = max((c.last_time_ns or 0 for c in report.captures), default=0)
-    day = (last_time + SAO_PAULO_NS) // DAY
     rows: list[dict[str, Any]] = []
-    for (channel, version), by_feed in sorted(feeds.items()):
-        union = joined_runs(*by_feed.values())
-        report.coverage[f"{channel}/{version}"] = union
-        before = known.coverage.get((channel, version), [])
+    for (day, channel, version), by_feed in sorted(feeds.items()):
+        report.coverage[f"{day}/{channel}/{version}"] = joined_runs(*by_feed.values())
+        before = known.coverage.get((day, channel, version), [])
         for feed, runs in sorted(by_feed.items()):
             for first, last in _holes(runs):
                 for low, high, closed in _closings(first, last, by_feed, feed, before):
@@ -347,13 +354,15 @@ def _gaps(lake: Lake, report: Report, manifests: list[Manifest], known: _Known) 
                         }
                     )
     report.gaps = rows
-    if not rows:
-        return []
     schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
-    data = pa.Table.from_pylist(
-        [{key: value for key, value in row.items() if key != "date"} for row in rows], schema
-    )
-    return [write_table(lake.location.filesystem, lake.location.path, "gaps", data, day)]
+    place = lake.location
+    files = []
+    for day in sorted({row["date"] for row in rows}):
+        of_day = [row for row in rows if row["date"] == day]
+        plain = [{key: value for key, value in row.items() if key != "date"} for row in of_day]
+        data = pa.Table.from_pylist(plain, schema)
+        files.append(write_table(place.filesystem, place.path, "gaps", data, day))
+    return files
 
 
 def _holes(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -402,11 +411,18 @@ def _finish(
     report.files = len(files)
     report.bytes_written = sum(file.size for file in files)
     report.roles = [
-        {"destination": role.destination, "stream": role.stream.value, "feed": role.feed}
+        {
+            "destination": role.destination,
+            "stream": role.stream.value,
+            "feed": role.feed,
+            "channels": sorted(_any_channels(plan.surveys, role.destination)),
+        }
         for role in plan.roles
     ]
-    channels = {int(name.split("/")[0]) for name in report.coverage}
-    guards = [f"incremental {c} {known.generations.get(c, 0)}" for c in sorted(channels)]
+    # Taken like captures: of two ingests that complete the same channel's day at the same time
+    # the later one must plan anew, with what the other brought.
+    places = sorted({name.rpartition("/")[0] for name in report.coverage})
+    guards = [f"incremental {place} {known.generations.get(place, 0)}" for place in places]
     report.committed = True
     now = system_clock()
     text = json.dumps(report.json())

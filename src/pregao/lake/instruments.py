@@ -5,32 +5,19 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
 from pregao.errors import PregaoError
 from pregao.lake.delta_tables import add_action
+from pregao.lake.latest import latest
 from pregao.lake.parquet import iso, write_table
 from pregao.lake.schemas import DATE
 from pregao.lake.statistics import stats_json
 from pregao.lake.store import Lake, NewFile
 
 _ATTEMPTS = 20
-
-
-def latest(rows: Any) -> Any:
-    """Of each channel's instruments the row that was captured last, by instrument."""
-    if not rows.num_rows:
-        return rows
-    columns = [
-        rows.column(name).to_numpy() for name in ("capture_time_ns", "security_id", "channel")
-    ]
-    order = np.lexsort(tuple(columns))
-    channel, security = columns[2][order], columns[1][order]
-    last = np.append((channel[1:] != channel[:-1]) | (security[1:] != security[:-1]), True)
-    return rows.take(pa.array(order[last]))
 
 
 def settle_instruments(lake: Lake) -> None:

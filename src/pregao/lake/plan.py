@@ -8,9 +8,11 @@ keys it owns.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,7 @@ from pregao.clock import SECOND
 from pregao.errors import CaptureError, DecodeError, UsageError
 from pregao.lake.location import Location
 from pregao.lake.tasks import Piece, Task
-from pregao.lake.window import Bounds, Coverage, Key, Role
+from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
 from pregao.umdf.bulk import Walked, walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
@@ -49,6 +51,18 @@ class Survey:
     channels: dict[str, Counter[int]] = field(default_factory=dict)
     """By destination, the channels of its packets."""
     first_time_ns: int | None = None
+    last_time_ns: int | None = None
+    """The time of its last packet; None where only reading it all would tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRole:
+    """What an earlier ingest found a destination to carry."""
+
+    destination: str
+    stream: Stream
+    feed: str
+    channels: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -89,7 +103,25 @@ def survey(location: Location) -> Survey:
             starts = sorted({finder.first_boundary(step * k) for k in range(SAMPLES)})
             for start in starts:
                 _sample(found, start, finder)
+            found.first_time_ns = finder.time_at(finder.first_boundary(0))
+            found.last_time_ns = _last_time(finder)
     return found
+
+
+def _last_time(finder: BoundaryFinder) -> int | None:
+    """The time of the last packet, looked for from the end."""
+    reach = 4096
+    while True:
+        place = finder.first_boundary(max(0, finder.size - reach))
+        time = finder.time_at(place)
+        last = None
+        while time is not None:
+            last = time
+            place = finder.first_boundary(place + 1, place)
+            time = finder.time_at(place)
+        if last is not None or reach >= finder.size:
+            return last
+        reach *= 16
 
 
 def fingerprint(location: Location, size: int) -> str:
@@ -136,7 +168,7 @@ def _note(found: Survey, names: list[str], block: PacketBlock, walked: Walked) -
 
 
 def decide_roles(
-    surveys: Sequence[Survey], known: Iterable[Role] = (), options: Options | None = None
+    surveys: Sequence[Survey], known: Iterable[KnownRole] = (), options: Options | None = None
 ) -> list[Role]:
     """The role of every destination; those of earlier ingests keep theirs."""
     options = options or Options()
@@ -147,33 +179,30 @@ def decide_roles(
             evidence.setdefault(destination, StreamEvidence()).templates.update(seen.templates)
         for destination, tally in found.channels.items():
             channels.setdefault(destination, Counter()).update(tally)
-    fixed = {role.destination: role for role in known}
     streams, feeds = dict(options.streams), dict(options.feeds)
     roles: list[Role] = []
-    letters: dict[int, list[str]] = {}
-    for role in fixed.values():
+    fixed: dict[str, KnownRole] = {}
+    letters: dict[int, set[str]] = {}
+    for role in known:
+        fixed[role.destination] = role
         if role.stream is Stream.INCREMENTAL:
-            for channel in _channels_of(role.destination, channels):
-                letters.setdefault(channel, []).append(role.feed)
+            for channel in role.channels:
+                letters.setdefault(channel, set()).add(role.feed)
     for destination in sorted(channels, key=_by_address):
         stream = streams.get(destination) or evidence.get(destination, StreamEvidence()).decide()
         earlier = fixed.get(destination)
         feed = "A"
         if stream is Stream.INCREMENTAL:
-            own = _channels_of(destination, channels)
-            taken = {letter for channel in own for letter in letters.get(channel, [])}
-            feed = next(letter for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if letter not in taken)
+            own = list(channels[destination])
+            taken = {letter for channel in own for letter in letters.get(channel, ())}
+            feed = next((letter for letter in ascii_uppercase if letter not in taken), "Z")
             if earlier is not None and earlier.stream is stream:
                 feed = earlier.feed
             feed = feeds.get(destination, feed)
             for channel in own:
-                letters.setdefault(channel, []).append(feed)
+                letters.setdefault(channel, set()).add(feed)
         roles.append(Role(destination, stream, feed))
     return roles
-
-
-def _channels_of(destination: str, channels: dict[str, Counter[int]]) -> list[int]:
-    return list(channels.get(destination, ()))
 
 
 def _by_address(destination: str) -> tuple[Any, ...]:
@@ -194,17 +223,17 @@ def make_plan(
 ) -> Plan:
     """Cut the captures into tasks."""
     plan = Plan(surveys, roles, capture_ids, [])
-    groups = _groups(surveys, roles)
-    pieces: list[tuple[tuple[Piece, ...], dict[int, Bounds]]] = []
-    for members in groups:
-        names = ", ".join(surveys[index].location.name for index in members)
-        if all(surveys[index].cuttable for index in members):
-            pieces += _cut(surveys, roles, members, options)
+    parts: list[_Part] = []
+    for group in _groups(surveys, roles, options.skew_ns):
+        if all(surveys[index].cuttable for index in group.members):
+            parts += _cut(surveys, group, roles, options)
         else:
-            if any(surveys[i].size > options.target_bytes for i in members):
+            names = ", ".join(surveys[index].location.name for index in group.members)
+            if any(surveys[index].size > options.target_bytes // 4 for index in group.members):
                 plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
-            pieces.append((tuple(Piece(index) for index in members), {}))
-    small = _joined(pieces, surveys, options.target_bytes)
+            pieces = tuple(Piece(index) for index in group.members)
+            parts.append(_Part(pieces, {}, group.channels))
+    parts = _joined(parts, surveys, options.target_bytes)
     template = Task(
         number=0,
         captures=tuple(found.location for found in surveys),
@@ -215,63 +244,99 @@ def make_plan(
         bounds=(),
         covered=tuple((key, tuple(runs)) for key, runs in covered.items()),
         lake=lake,
-        staging=staging if len(small) > 1 else None,
+        staging=staging if len(parts) > 1 else None,
         skew_ns=options.skew_ns,
         channels=options.channels,
         schema_files=options.schema_files,
     )
-    for number, (own, bounds) in enumerate(small):
-        ordered = tuple(sorted(bounds.items()))
-        plan.tasks.append(replace(template, number=number, pieces=own, bounds=ordered))
+    for number, part in enumerate(parts):
+        bounds = tuple(sorted(part.bounds.items()))
+        plan.tasks.append(replace(template, number=number, pieces=part.pieces, bounds=bounds))
     return plan
 
 
-def _groups(surveys: list[Survey], roles: list[Role]) -> list[list[int]]:
-    """Captures that carry the same incremental channels, together."""
+@dataclass(slots=True)
+class _Group:
+    """Captures whose incremental packets must be looked at together."""
+
+    members: list[int]
+    channels: frozenset[int]
+    first_time_ns: int
+    last_time_ns: int
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one task is to do."""
+
+    pieces: tuple[Piece, ...]
+    bounds: dict[int, Bounds]
+    channels: frozenset[int]
+
+
+def incremental_channels(found: Survey, roles: Iterable[Role]) -> frozenset[int]:
+    """The channels of which a capture has an incremental stream."""
     stream = {role.destination: role.stream for role in roles}
-    groups: list[tuple[set[int], list[int]]] = []
+    return frozenset(
+        channel
+        for destination, tally in found.channels.items()
+        if stream.get(destination) is Stream.INCREMENTAL
+        for channel in tally
+    )
+
+
+_EVER = 1 << 62
+
+
+def _groups(surveys: list[Survey], roles: list[Role], skew_ns: int) -> list[_Group]:
+    """Captures of the same incremental channels and the same time, together."""
+    groups: list[_Group] = []
     for index, found in enumerate(surveys):
-        own = {
-            channel
-            for destination, tally in found.channels.items()
-            if stream.get(destination) is Stream.INCREMENTAL
-            for channel in tally
-        }
-        members = [index]
+        new = _Group(
+            [index],
+            incremental_channels(found, roles),
+            (0 if found.first_time_ns is None else found.first_time_ns) - skew_ns,
+            (_EVER if found.last_time_ns is None else found.last_time_ns) + skew_ns,
+        )
         rest = []
-        for channels, others in groups:
-            if own & channels:
-                own |= channels
-                members = others + members
+        for group in groups:
+            meets = (
+                group.first_time_ns <= new.last_time_ns and new.first_time_ns <= group.last_time_ns
+            )
+            if meets and group.channels & new.channels:
+                new = _Group(
+                    group.members + new.members,
+                    group.channels | new.channels,
+                    min(group.first_time_ns, new.first_time_ns),
+                    max(group.last_time_ns, new.last_time_ns),
+                )
             else:
-                rest.append((channels, others))
-        groups = [*rest, (own, members)]
-    return [members for _, members in groups]
+                rest.append(group)
+        groups = [*rest, new]
+    return sorted(groups, key=lambda group: min(group.members))
 
 
-def _joined(
-    pieces: list[tuple[tuple[Piece, ...], dict[int, Bounds]]],
-    surveys: list[Survey],
-    target: int,
-) -> list[tuple[tuple[Piece, ...], dict[int, Bounds]]]:
-    """Small whole captures without keys in common share a task."""
-    result: list[tuple[tuple[Piece, ...], dict[int, Bounds]]] = []
-    basket: list[Piece] = []
+def _joined(parts: list[_Part], surveys: list[Survey], target: int) -> list[_Part]:
+    """Small whole captures that have no channel in common share a task."""
+    result: list[_Part] = []
+    basket: _Part | None = None
     held = 0
-    for own, bounds in pieces:
-        whole = all(piece.first and piece.end is None and piece.start is not None for piece in own)
-        size = sum(surveys[piece.capture].size for piece in own)
-        if not whole or bounds or size > target // 4:
-            result.append((own, bounds))
-            continue
-        if basket and held + size > target:
-            result.append((tuple(basket), {}))
-            basket, held = [], 0
-        basket.extend(own)
-        held += size
-    if basket:
-        result.append((tuple(basket), {}))
-    return result
+    for part in parts:
+        whole = all(
+            piece.first and piece.end is None and piece.start is not None for piece in part.pieces
+        )
+        size = sum(surveys[piece.capture].size for piece in part.pieces)
+        if not whole or part.bounds or size > target // 4:
+            result.append(part)
+        elif basket is None or held + size > target or basket.channels & part.channels:
+            if basket is not None:
+                result.append(basket)
+            basket, held = part, size
+        else:
+            channels = basket.channels | part.channels
+            basket = _Part(basket.pieces + part.pieces, {}, channels)
+            held += size
+    return result if basket is None else [*result, basket]
 
 
 @dataclass(slots=True)
@@ -279,52 +344,69 @@ class _Cut:
     """Where captures are cut at one moment, and the keys that begin there."""
 
     time_ns: int
-    places: dict[int, int]
-    before: dict[int, int]
-    behind: dict[int, int]
-    keys: dict[int, Key]
+    places: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    behind: dict[int, int] = field(default_factory=dict)
+    keys: dict[int, Key] = field(default_factory=dict)
 
 
-def _cut(
-    surveys: list[Survey], roles: list[Role], members: list[int], options: Options
-) -> list[tuple[tuple[Piece, ...], dict[int, Bounds]]]:
+def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Options) -> list[_Part]:
     """Cut a group of captures at the same moments."""
-    reference = max(members, key=lambda index: surveys[index].size)
-    count = -(-surveys[reference].size // options.target_bytes)
     cuts: list[_Cut] = []
-    if count > 1:
-        with _finders(surveys, members) as finders:
-            for number in range(1, count):
-                offset = surveys[reference].size * number // count
-                found = _cut_at(surveys, roles, finders, reference, offset, options)
-                if found is not None and (not cuts or found.time_ns > cuts[-1].time_ns):
-                    cuts.append(found)
+    with _finders(surveys, group.members) as finders:
+        last = dict.fromkeys(group.members, 0)
+        for time in _moments(surveys, group, finders, options.target_bytes):
+            found = _cut_at(surveys, roles, finders, time, options)
+            if found is None:
+                continue  # a silent channel: nothing tells where its sequence is here
+            sizes = [found.places[index] - last[index] for index in group.members]
+            if max(sizes) >= options.target_bytes * 3 // 4:
+                if cuts:
+                    _not_before(found.keys, cuts[-1].keys)
+                cuts.append(found)
+                last = found.places
     result = []
-    for number in range(len(cuts) + 1):
-        low = cuts[number - 1] if number else None
-        high = cuts[number] if number < len(cuts) else None
-        pieces = []
-        for index in members:
-            start = low.places[index] if low else 0
-            end = high.places[index] if high else None
-            pieces.append(
-                Piece(
-                    index,
-                    start,
-                    end,
-                    low.before[index] if low else None,
-                    high.behind[index] if high else None,
-                )
+    for low, high in itertools.pairwise([None, *cuts, None]):
+        pieces = tuple(
+            Piece(
+                index,
+                low.places[index] if low else 0,
+                high.places[index] if high else None,
+                low.before[index] if low else None,
+                high.behind[index] if high else None,
             )
-        channels = set(low.keys if low else ()) | set(high.keys if high else ())
+            for index in group.members
+        )
         bounds = {
             channel: Bounds(
                 low.keys.get(channel) if low else None, high.keys.get(channel) if high else None
             )
-            for channel in channels
+            for channel in {*(low.keys if low else ()), *(high.keys if high else ())}
         }
-        result.append((tuple(pieces), bounds))
+        result.append(_Part(pieces, bounds, group.channels))
     return result
+
+
+def _not_before(keys: dict[int, Key], earlier: dict[int, Key]) -> None:
+    """Let no channel go back: where one feed has ended, the other tells keys of the past."""
+    for channel, key in earlier.items():
+        if channel in keys and precedes(keys[channel], key):
+            keys[channel] = key
+
+
+def _moments(
+    surveys: list[Survey], group: _Group, finders: dict[int, BoundaryFinder], target: int
+) -> list[int]:
+    """The times at which a group might be cut: in large captures, and where others begin."""
+    times = set()
+    for index in group.members:
+        size = surveys[index].size
+        count = -(-size // target)
+        for number in range(count):
+            time = finders[index].time_at(finders[index].first_boundary(size * number // count))
+            if time is not None:
+                times.add(time)
+    return sorted(times)[1:]
 
 
 class _finders:  # noqa: N801 - reads like the function it is used as
@@ -350,36 +432,30 @@ def _cut_at(
     surveys: list[Survey],
     roles: list[Role],
     finders: dict[int, BoundaryFinder],
-    reference: int,
-    offset: int,
+    time: int,
     options: Options,
 ) -> _Cut | None:
-    """The cut near an offset of the reference capture; None where none can be made."""
-    place = finders[reference].first_boundary(offset)
-    time = finders[reference].time_at(place)
-    if time is None:
-        return None
-    cut = _Cut(time, {}, {}, {}, {})
+    """The cut at a moment; None where the keys that begin there cannot be told."""
+    cut = _Cut(time)
     for index, finder in finders.items():
-        own = place if index == reference else finder.boundary_at_time(time)
-        cut.places[index] = own
-        cut.before[index] = min(finder.boundary_at_time(time - options.skew_ns), own)
-        cut.behind[index] = max(finder.boundary_at_time(time + options.skew_ns), own)
+        found = surveys[index]
+        if found.last_time_ns is not None and found.last_time_ns < time - options.skew_ns:
+            cut.places[index] = cut.before[index] = cut.behind[index] = found.size
+        elif found.first_time_ns is not None and found.first_time_ns > time + options.skew_ns:
+            cut.places[index] = cut.before[index] = cut.behind[index] = 0
+        else:
+            own = cut.places[index] = finder.boundary_at_time(time)
+            cut.before[index] = min(finder.boundary_at_time(time - options.skew_ns), own)
+            cut.behind[index] = max(finder.boundary_at_time(time + options.skew_ns), own)
     stream = {role.destination: role.stream for role in roles}
-    for index in finders:
-        wanted = {
-            channel
-            for destination, tally in surveys[index].channels.items()
-            if stream.get(destination) is Stream.INCREMENTAL
-            for channel in tally
-        }
+    wanted = {c for index in finders for c in incremental_channels(surveys[index], roles)}
+    nearest = sorted(finders, key=lambda index: surveys[index].first_time_ns or 0)
+    for index in nearest:
         missing = wanted - set(cut.keys)
-        if missing:
-            keys = _keys_behind(surveys[index].location, cut.places[index], missing, stream)
-            cut.keys.update(keys)
-            if missing - set(keys):
-                return None  # a silent channel: nothing tells where its sequence is here
-    return cut
+        if missing and cut.places[index] < surveys[index].size:
+            place = cut.places[index]
+            cut.keys.update(_keys_behind(surveys[index].location, place, missing, stream))
+    return cut if wanted <= set(cut.keys) else None
 
 
 def _keys_behind(

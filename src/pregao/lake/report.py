@@ -42,9 +42,9 @@ class Report:
     """Captures that were there already, by name, with the unit that brought them."""
     sums: Sums = field(default_factory=Sums)
     gaps: list[dict[str, Any]] = field(default_factory=list)
-    roles: list[dict[str, str]] = field(default_factory=list)
+    roles: list[dict[str, Any]] = field(default_factory=list)
     coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``channel/version``, from whichever feed."""
+    """Numbers by ``day/channel/version``, from whichever feed."""
     notes: list[str] = field(default_factory=list)
     tasks: int = 0
     files: int = 0

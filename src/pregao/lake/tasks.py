@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
-from pregao.lake.decoding import Sums, WindowDecoder
-from pregao.lake.instruments import latest
+from pregao.lake.decoding import FeedCoverage, Sums, WindowDecoder
+from pregao.lake.latest import latest
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, write_table
 from pregao.lake.schemas import DATE, REJECTS
@@ -73,7 +73,7 @@ class Task:
     pieces: tuple[Piece, ...]
     roles: tuple[Role, ...]
     bounds: tuple[tuple[int, Bounds], ...]
-    covered: tuple[tuple[tuple[int, int], tuple[tuple[int, int], ...]], ...]
+    covered: tuple[tuple[tuple[int, int, int], tuple[tuple[int, int], ...]], ...]
     lake: Location
     staging: str | None
     """The folder for small tables, relative to the lake; None to write every table directly."""
@@ -91,7 +91,7 @@ class Manifest:
     files: list[Written] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
-    coverage: dict[tuple[int, int, str], list[tuple[int, int]]] = field(default_factory=dict)
+    coverage: FeedCoverage = field(default_factory=dict)
     statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By capture: the first and last capture time."""

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.capture import PacketBlock
+from pregao.clock import DAY
 from pregao.lake import _kernels
+from pregao.lake.schemas import SAO_PAULO_NS
 from pregao.umdf.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
@@ -148,8 +150,14 @@ def packets_of(chunks: list[Chunk]) -> Packets:
     return packets
 
 
-Coverage = dict[tuple[int, int], list[tuple[int, int]]]
-"""Of a channel and sequence version: the runs of numbers that are there, first and last."""
+Coverage = dict[tuple[int, int, int], list[tuple[int, int]]]
+"""Of a day, channel and sequence version: the runs of numbers that are there, first and last."""
+
+
+def days_of(packets: Packets) -> Numbers:
+    """The day in São Paulo of each packet, by its sending time if it has one."""
+    sending = packets.sending_time_ns
+    return (np.where(sending > 0, sending, packets.time_ns) + SAO_PAULO_NS) // DAY
 
 
 def settle(
@@ -230,11 +238,12 @@ def precedes(one: Key, other: Key) -> bool:
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
     """Which packets an earlier ingest has brought."""
     result = np.zeros(len(rows), np.bool_)
-    for (owner, version), runs in covered.items():
+    days = days_of(packets)[rows] if covered else result
+    for (day, owner, version), runs in covered.items():
         if owner != channel or not runs:
             continue
         ordered = np.array(sorted(runs), np.int64)
-        same = packets.version[rows] == version
+        same = (packets.version[rows] == version) & (days == day)
         place = np.searchsorted(ordered[:, 0], packets.number[rows], side="right") - 1
         inside = (place >= 0) & (packets.number[rows] <= ordered[np.maximum(place, 0), 1])
         result |= same & inside
