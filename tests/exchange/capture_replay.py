@@ -64,9 +64,9 @@ class Replay:
         for decoded in packet.messages:
             name = decoded.message.name.rsplit("_", 1)[0]
             self.templates[name] = self.templates.get(name, 0) + 1
-            self._message(name, decoded.values)
+            self.message(name, decoded.values)
 
-    def _message(self, name: str, values: dict[str, Any]) -> None:
+    def message(self, name: str, values: dict[str, Any]) -> None:
         security_id = values.get("securityID")
         if values.get("rptSeq") is not None:
             assert security_id is not None
@@ -149,6 +149,43 @@ class Replay:
                 order[2],
             ),
         )
+
+
+def joined_late(folder: Path, channel: int) -> Replay:
+    """The books at the end of a capture (version 16) that begins in the middle of a day.
+
+    The first whole snapshot loop is taken, and of the incrementals what it does not hold yet.
+    """
+    replay = Replay(16)
+    processed: dict[int, int] = {}
+    # A packet may come twice.
+    once = {packet.header: packet for packet in packets(folder / f"{channel:03d}_Snapshot.pcap")}
+    loop = iter(once.values())
+    first = next(packet for packet in loop if packet.header.sequence_number == 1)
+    now = 0
+    for packet in (first, *loop):
+        names = [decoded.message.name for decoded in packet.messages]
+        if names == ["SequenceReset_1"]:
+            break
+        for name, decoded in zip(names, packet.messages, strict=True):
+            if name == "SnapshotFullRefresh_Header_30":
+                now = decoded.values["securityID"]
+                processed[now] = decoded.values["lastMsgSeqNumProcessed"]
+                replay.rpt_seq[now] = decoded.values["lastRptSeq"] or 0
+            elif name == "SnapshotFullRefresh_Orders_MBO_71":
+                for entry in decoded.values["noMDEntries"]:
+                    replay.message(
+                        "Order_MBO", {"securityID": now, "mDUpdateAction": "NEW", **entry}
+                    )
+    lowest = min(processed.values())
+    incremental = arbitrated(folder, channel)
+    assert incremental[0].header.sequence_number <= lowest + 1
+    for packet in incremental:
+        for decoded in packet.messages:
+            number = processed.get(decoded.values.get("securityID", 0), lowest)
+            if packet.header.sequence_number > number:
+                replay.message(decoded.message.name.rsplit("_", 1)[0], decoded.values)
+    return replay
 
 
 def price(values: dict[str, Any]) -> Any:

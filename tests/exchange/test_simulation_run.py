@@ -32,6 +32,7 @@ from tests.exchange.capture_replay import (
     arbitrated,
     captured,
     checked_books,
+    joined_late,
     json_lines,
     packets,
 )
@@ -342,3 +343,19 @@ def test_a_disk_that_is_full_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(TruthWriter, "book", full)
     with pytest.raises(UsageError, match="cannot be written: No space left on device"):
         run(tmp_path / "day")
+
+
+def test_who_joins_late_has_the_same_books_in_the_end(tmp_path):
+    late = parse_moment("--late-join", "0.5")
+    faults = dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates(duplicate=0.1))
+    summary = run(tmp_path, late_join=late, faults=faults)
+    assert summary["channels"]["51"]["last_sequence_number"] > 500
+    replay = joined_late(tmp_path, 51)
+    compared = 0
+    for line in json_lines(tmp_path / "truth/books.jsonl"):
+        if line["final"]:
+            compared += len(line["bids"]) + len(line["asks"])
+            assert replay.book(line["security_id"], "BID") == line["bids"]
+            assert replay.book(line["security_id"], "OFFER") == line["asks"]
+            assert replay.rpt_seq[line["security_id"]] == line["rpt_seq"]
+    assert compared > 50
