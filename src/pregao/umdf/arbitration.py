@@ -1,0 +1,234 @@
+"""One line of packets out of several feeds: the first of each kept, in order, holes reported.
+
+Feeds A and B carry the same packets. What arrives ahead of its turn waits, for a bounded time and
+in a bounded number, for what is missing; then the hole is given up and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pregao.clock import MILLISECOND
+from pregao.umdf.sequencing import Place, version_distance
+
+T = TypeVar("T")
+
+MOST_HELD = 65_536
+MOST_WAIT_NS = 20 * MILLISECOND
+REMEMBERED = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered(Generic[T]):
+    """A packet in its turn."""
+
+    place: Place
+    item: T
+    feed: str
+    time_ns: int
+    new_version: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Packets that no feed brought in time; the last is None where nobody knows how many."""
+
+    sequence_version: int
+    first: int
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A packet that another feed, or the same one, had brought already."""
+
+    place: Place
+    feed: str
+    first_feed: str
+    difference_ns: int
+    """How much later it came."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooLate:
+    """A packet that came after it was given up, or so late that nobody remembers."""
+
+    place: Place
+    feed: str
+
+
+Outcome = Delivered[T] | Lost | Duplicate | TooLate
+
+
+class FirstArrivals:
+    """Remembers which feed brought a packet first, for the newest packets of each stream.
+
+    Keys are (channel, stream, sequence version, sequence number).
+    """
+
+    def __init__(self, remembered: int = REMEMBERED) -> None:
+        self._remembered = remembered
+        self._seen: dict[tuple[int, str, int, int], tuple[str, int]] = {}
+
+    def __len__(self) -> int:
+        """How many packets are remembered."""
+        return len(self._seen)
+
+    def note(
+        self, channel: int, stream: str, place: Place, feed: str, time_ns: int
+    ) -> tuple[str, int] | None:
+        """None for a packet that is new, else who brought it first and how long ago."""
+        key = (channel, stream, *place)
+        first = self._seen.get(key)
+        if first is not None:
+            return first[0], time_ns - first[1]
+        self._seen[key] = (feed, time_ns)
+        if len(self._seen) > self._remembered:
+            del self._seen[next(iter(self._seen))]
+        return None
+
+
+class Arbiter(Generic[T]):
+    """Puts the packets that several feeds bring of one stream of one channel in one order."""
+
+    def __init__(
+        self,
+        channel: int = 0,
+        stream: str = "",
+        *,
+        most_held: int = MOST_HELD,
+        most_wait_ns: int = MOST_WAIT_NS,
+        remembered: int = REMEMBERED,
+    ) -> None:
+        self.channel = channel
+        self.stream = stream
+        self._most_held = most_held
+        self._most_wait_ns = most_wait_ns
+        self._first = FirstArrivals(remembered)
+        self._version: int | None = None
+        self._next = 1
+        self._ended = False
+        self._promised = 1
+        """A heartbeat said that all numbers below this one were sent."""
+        self._held: dict[Place, tuple[T, str, int, bool]] = {}
+        self._waiting_since: int | None = None
+
+    @property
+    def held(self) -> int:
+        """How many packets wait for others."""
+        return len(self._held)
+
+    @property
+    def expected(self) -> Place | None:
+        """The place whose turn it is; None before the first packet."""
+        return None if self._version is None else Place(self._version, self._next)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When what is missing will be given up, if something is."""
+        return None if self._waiting_since is None else self._waiting_since + self._most_wait_ns
+
+    def accept(
+        self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
+    ) -> list[Outcome[T]]:
+        """Take a packet in; ``resets`` says that it holds a SequenceReset. Heartbeats go below."""
+        outcomes: list[Outcome[T]] = list(self.expire(time_ns))
+        first = self._first.note(self.channel, self.stream, place, feed, time_ns)
+        if first is not None:
+            return [*outcomes, Duplicate(place, feed, *first)]
+        if self._version is None:
+            self._version, self._next = place
+        if self._is_past(place):
+            return [*outcomes, TooLate(place, feed)]
+        self._held[place] = (item, feed, time_ns, resets)
+        outcomes += self._release()
+        while len(self._held) > self._most_held:
+            outcomes += self._give_up()
+        self._watch(time_ns)
+        return outcomes
+
+    def heartbeat(self, version: int, next_number: int, time_ns: int) -> list[Outcome[T]]:
+        """Take a heartbeat in, which tells the number of the packet that comes next."""
+        outcomes: list[Outcome[T]] = list(self.expire(time_ns))
+        if version == self._version and not self._ended:
+            self._promised = max(self._promised, next_number)
+        self._watch(time_ns)
+        return outcomes
+
+    def expire(self, now_ns: int) -> Iterator[Outcome[T]]:
+        """Give up what has been waited for long enough."""
+        while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
+            yield from self._give_up()
+            self._waiting_since = None
+            self._watch(now_ns)
+
+    def _is_past(self, place: Place) -> bool:
+        assert self._version is not None
+        if place.sequence_version == self._version:
+            return place.sequence_number < self._next
+        return version_distance(self._version, place.sequence_version) < 0
+
+    def _watch(self, now_ns: int) -> None:
+        """Note since when something is missing: the packet behind it came, or a heartbeat."""
+        if not self._held and self._promised <= self._next:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self._held[self._following()][2] if self._held else now_ns
+
+    def _release(self) -> Iterator[Delivered[T]]:
+        """Deliver what stands in its turn."""
+        assert self._version is not None
+        released = False
+        while self._held:
+            place = Place(self._version, self._next)
+            if place not in self._held:
+                # Behind a SequenceReset only the very next version is known to follow at once.
+                place = self._following()
+                step = version_distance(self._version, place.sequence_version)
+                if not self._ended or step != 1 or place.sequence_number != 1:
+                    break
+            yield self._deliver(place)
+            released = True
+        if released:
+            self._waiting_since = None
+
+    def _deliver(self, place: Place) -> Delivered[T]:
+        item, feed, time_ns, resets = self._held.pop(place)
+        new_version = place.sequence_version != self._version
+        if new_version:
+            self._promised = 1
+        self._version, self._next = place.sequence_version, place.sequence_number + 1
+        self._ended = resets
+        return Delivered(place, item, feed, time_ns, new_version)
+
+    def _following(self) -> Place:
+        """The earliest packet that waits; there is one."""
+        assert self._version is not None
+        version = self._version
+        return min(
+            self._held,
+            key=lambda place: (
+                version_distance(version, place.sequence_version),
+                place.sequence_number,
+            ),
+        )
+
+    def _give_up(self) -> Iterator[Outcome[T]]:
+        """Tell what is missing before the earliest packet that waits, and go on with that one."""
+        assert self._version is not None
+        if not self._held:
+            yield Lost(self._version, self._next, self._promised - 1)
+            self._next = self._promised
+            return
+        following = self._following()
+        if following.sequence_version != self._version:
+            if not self._ended:
+                yield Lost(self._version, self._next, None)
+            self._next = 1
+        if following.sequence_number > self._next:
+            last = following.sequence_number - 1
+            yield Lost(following.sequence_version, self._next, last)
+        yield self._deliver(following)
+        yield from self._release()

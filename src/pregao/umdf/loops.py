@@ -1,0 +1,217 @@
+"""Loops: the snapshot and definition streams repeat; when has a whole loop been seen?
+
+A loop has a sequence version of its own, begins with packet 1 and ends with a SequenceReset. Lost
+packets break it, but an instrument whose header and parts all came is whole by itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from pregao.umdf.sequencing import StreamSequence, Verdict
+
+T = TypeVar("T")
+
+MOST_MESSAGES = 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotHeader:
+    """What opens the snapshot of an instrument (SnapshotFullRefresh_Header)."""
+
+    security_id: int
+    last_msg_seq_num_processed: int
+    tot_num_reports: int
+    tot_num_bids: int
+    tot_num_offers: int
+    tot_num_stats: int
+    last_rpt_seq: int | None
+    """None of an instrument that has nothing but a status derived from its group."""
+    last_sequence_version: int | None
+    """None below schema version 15."""
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> SnapshotHeader:
+        """From the values of a decoded message."""
+        return SnapshotHeader(
+            values["securityID"],
+            values["lastMsgSeqNumProcessed"],
+            values["totNumReports"],
+            values["totNumBids"],
+            values["totNumOffers"],
+            values["totNumStats"],
+            values["lastRptSeq"] or None,
+            values.get("lastSequenceVersion") or None,
+        )
+
+
+@dataclass(slots=True)
+class InstrumentSnapshot(Generic[T]):
+    """What a loop has brought of one instrument so far."""
+
+    security_id: int
+    header: SnapshotHeader | None = None
+    bids: int = 0
+    offers: int = 0
+    statistics: int = 0
+    items: list[T] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Did everything come that the header counts?"""
+        return self.header is not None and (
+            self.header.tot_num_bids,
+            self.header.tot_num_offers,
+            self.header.tot_num_stats,
+        ) == (self.bids, self.offers, self.statistics)
+
+
+class _Loop(ABC):
+    """Follows the packets of a stream that loops."""
+
+    def __init__(self, most_messages: int) -> None:
+        self._sequence = StreamSequence()
+        self._most = most_messages
+        self.messages = 0
+
+    @property
+    def sequence_version(self) -> int | None:
+        """The version of the loop that is running or has just ended."""
+        return self._sequence.version
+
+    def packet(self, version: int, number: int, *, resets: bool = False) -> bool:
+        """Take note of a packet before its messages; False says that they are not to be used."""
+        arrival = self._sequence.accept(version, number, resets=resets)
+        if arrival.new_version:
+            self.messages = 0
+            self._begin()
+        return arrival.verdict in (Verdict.EXPECTED, Verdict.AHEAD, Verdict.LATE)
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Forget what the loop before brought."""
+
+    def _room(self) -> bool:
+        self.messages += 1
+        return self.messages <= self._most
+
+    def _packet_reason(self) -> str | None:
+        """What is wrong with the packets so far; None if nothing is."""
+        sequence = self._sequence
+        if sequence.version is None:
+            return "no packet has come"
+        if sequence.first != 1:
+            return f"the loop was joined at packet {sequence.first}"
+        missing = sum(len(hole) for hole in sequence.missing)
+        if missing:
+            return f"{missing} packets are missing"
+        if not sequence.ended:
+            return "the SequenceReset that ends the loop has not come"
+        if self.messages > self._most:
+            return f"the loop has more than {self._most} messages"
+        return None
+
+
+class SnapshotLoop(_Loop, Generic[T]):
+    """Collects one loop of the snapshot stream after the other."""
+
+    def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
+        super().__init__(most_messages)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.instruments: dict[int, InstrumentSnapshot[T]] = {}
+        self.phases: list[T] = []
+        self.headers = 0
+        self.tot_num_reports = 0
+
+    def header(self, header: SnapshotHeader) -> InstrumentSnapshot[T]:
+        """Take in what opens the snapshot of an instrument."""
+        found = self._instrument(header.security_id)
+        if found.header is None:
+            self.headers += 1
+        found.header = header
+        self.tot_num_reports = header.tot_num_reports
+        return found
+
+    def orders(self, security_id: int, bids: int, offers: int, item: T) -> InstrumentSnapshot[T]:
+        """Take in a message with so many orders of each side."""
+        found = self._instrument(security_id)
+        found.bids += bids
+        found.offers += offers
+        if self._room():
+            found.items.append(item)
+        return found
+
+    def statistic(self, security_id: int, item: T) -> InstrumentSnapshot[T]:
+        """Take in a figure, a band or the state of an instrument."""
+        found = self._instrument(security_id)
+        found.statistics += 1
+        if self._room():
+            found.items.append(item)
+        return found
+
+    def phase(self, item: T) -> None:
+        """Take in the phase of a group."""
+        if self._room():
+            self.phases.append(item)
+
+    def _instrument(self, security_id: int) -> InstrumentSnapshot[T]:
+        found = self.instruments.get(security_id)
+        if found is None:
+            found = InstrumentSnapshot(security_id)
+            if self._room():
+                self.instruments[security_id] = found
+        return found
+
+    @property
+    def reason(self) -> str | None:
+        """Why the loop is not complete; None if it is."""
+        reason = self._packet_reason()
+        if reason is not None:
+            return reason
+        if self.headers != self.tot_num_reports:
+            return f"{self.headers} of {self.tot_num_reports} instruments have come"
+        partial = sum(not found.complete for found in self.instruments.values())
+        if partial:
+            return f"{partial} instruments lack orders or figures that their headers count"
+        return None
+
+    @property
+    def complete(self) -> bool:
+        """Did the whole loop come, from packet 1 to the SequenceReset?"""
+        return self.reason is None
+
+
+class DefinitionLoop(_Loop, Generic[T]):
+    """Collects one loop of the instrument definition stream after the other."""
+
+    def __init__(self, most_messages: int = MOST_MESSAGES) -> None:
+        super().__init__(most_messages)
+        self._begin()
+
+    def _begin(self) -> None:
+        self.definitions: dict[int, T] = {}
+        self.tot_no_related_sym = 0
+
+    def definition(self, security_id: int, tot_no_related_sym: int, item: T) -> None:
+        """Take in the definition of an instrument; each one tells how many there are."""
+        self.tot_no_related_sym = tot_no_related_sym
+        if self._room():
+            self.definitions[security_id] = item
+
+    @property
+    def reason(self) -> str | None:
+        """Why the loop is not complete; None if it is."""
+        reason = self._packet_reason()
+        if reason is None and len(self.definitions) != self.tot_no_related_sym:
+            reason = f"{len(self.definitions)} of {self.tot_no_related_sym} definitions have come"
+        return reason
+
+    @property
+    def complete(self) -> bool:
+        """Did every instrument come, from packet 1 to the SequenceReset?"""
+        return self.reason is None

@@ -1,0 +1,214 @@
+"""Phases of groups and states of instruments: what holds for each instrument now.
+
+An instrument follows the phase of its group until it gets a state of its own, and again once it
+rejoins. A new trading session resets the session's statistics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+LAST_TRADE_PRICE = 27
+EXECUTION_STATISTICS = 56
+OPENING_PRICE = 15
+THEORETICAL_OPENING_PRICE = 16
+HIGH_PRICE = 24
+LOW_PRICE = 25
+RESET_WITH_THE_SESSION = frozenset(
+    {
+        LAST_TRADE_PRICE,
+        EXECUTION_STATISTICS,
+        OPENING_PRICE,
+        THEORETICAL_OPENING_PRICE,
+        HIGH_PRICE,
+        LOW_PRICE,
+    }
+)
+"""Templates whose figures begin anew with a trading session."""
+
+
+class TradingEvent(IntEnum):
+    """Why a phase or state was sent (securityTradingEvent)."""
+
+    TRADING_SESSION_CHANGE = 4
+    SECURITY_STATUS_CHANGE = 101
+    SECURITY_REJOINS_SECURITY_GROUP_STATUS = 102
+
+
+class Status(Enum):
+    """What holds for an instrument."""
+
+    PAUSE = "pause"
+    CLOSE = "close"
+    OPEN = "open"
+    FORBIDDEN = "forbidden"
+    PRE_CLOSE = "pre-close"
+    """Only groups have it: intervention by surveillance, running auctions go on."""
+    RESERVED = "reserved"
+    """An auction; the phase of a group is called pre-open."""
+    FINAL_CLOSING_CALL = "final closing call"
+    UNKNOWN = "unknown"
+
+
+# The same number says forbidden of an instrument and pre-close of a group.
+_COMMON = {
+    2: Status.PAUSE,
+    4: Status.CLOSE,
+    17: Status.OPEN,
+    21: Status.RESERVED,
+    101: Status.FINAL_CLOSING_CALL,
+}
+_OF_GROUP = {**_COMMON, 18: Status.PRE_CLOSE}
+_OF_INSTRUMENT = {**_COMMON, 18: Status.FORBIDDEN}
+
+
+def phase_status(trading_session_sub_id: int | None) -> Status:
+    """What a group's phase (tradingSessionSubID) says."""
+    return _OF_GROUP.get(trading_session_sub_id or 0, Status.UNKNOWN)
+
+
+def instrument_status(security_trading_status: int | None) -> Status:
+    """What an instrument's own state (securityTradingStatus) says."""
+    return _OF_INSTRUMENT.get(security_trading_status or 0, Status.UNKNOWN)
+
+
+class GroupKey(NamedTuple):
+    """Group codes may repeat amongst exchanges."""
+
+    group: str
+    exchange: str = "BVMF"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """What holds for an instrument has changed."""
+
+    security_id: int
+    before: Status
+    now: Status
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticsReset:
+    """The figures of these instruments' session begin anew."""
+
+    security_ids: tuple[int, ...]
+
+
+PhaseEvent = StatusChange | StatisticsReset
+
+
+@dataclass(slots=True)
+class _State:
+    group: GroupKey | None = None
+    own: Status | None = None
+    """Its own state; None while it follows its group."""
+    told: Status = Status.UNKNOWN
+    """What it was last told; holds while the phase of its group is not known."""
+
+
+class Phases:
+    """Keeps phases and states of a channel."""
+
+    def __init__(self) -> None:
+        self._phases: dict[GroupKey, Status] = {}
+        self._states: dict[int, _State] = {}
+        self._members: dict[GroupKey, dict[int, None]] = {}
+
+    def status(self, security_id: int) -> Status:
+        """What holds for an instrument."""
+        state = self._states.get(security_id)
+        if state is None:
+            return Status.UNKNOWN
+        if state.own is not None:
+            return state.own
+        phase = Status.UNKNOWN if state.group is None else self.phase(state.group)
+        return state.told if phase is Status.UNKNOWN else phase
+
+    def phase(self, group: GroupKey) -> Status:
+        """The phase of a group."""
+        return self._phases.get(group, Status.UNKNOWN)
+
+    def is_separate(self, security_id: int) -> bool:
+        """Has an instrument a state of its own, apart from its group?"""
+        state = self._states.get(security_id)
+        return state is not None and state.own is not None
+
+    def trades_continuously(self, security_id: int) -> bool:
+        """Do orders trade at once? Instrument and group must both be open."""
+        state = self._states.get(security_id)
+        group = None if state is None else state.group
+        open_group = group is None or self.phase(group) in (Status.OPEN, Status.UNKNOWN)
+        return self.status(security_id) is Status.OPEN and open_group
+
+    def define(self, security_id: int, group: GroupKey) -> list[PhaseEvent]:
+        """An instrument belongs to a group, as its definition says."""
+        before = self.status(security_id)
+        state = self._states.setdefault(security_id, _State())
+        if state.group is not None:
+            self._members[state.group].pop(security_id, None)
+        state.group = group
+        self._members.setdefault(group, {})[security_id] = None
+        return self._changes({security_id: before})
+
+    def remove(self, security_id: int) -> None:
+        """An instrument is no longer listed."""
+        state = self._states.pop(security_id, None)
+        if state is not None and state.group is not None:
+            self._members[state.group].pop(security_id, None)
+
+    def group_phase(
+        self, group: GroupKey, trading_session_sub_id: int | None, event: int | None = None
+    ) -> list[PhaseEvent]:
+        """A SecurityGroupPhase: all instruments of the group follow, but for separate ones."""
+        members = tuple(self._members.get(group, ()))
+        before = {security_id: self.status(security_id) for security_id in members}
+        phase = phase_status(trading_session_sub_id)
+        if phase is not Status.UNKNOWN:
+            self._phases[group] = phase
+        changes = self._changes(before)
+        if event == TradingEvent.TRADING_SESSION_CHANGE:
+            changes.append(StatisticsReset(members))
+        return changes
+
+    def security_status(
+        self, security_id: int, security_trading_status: int | None, event: int | None = None
+    ) -> list[PhaseEvent]:
+        """A SecurityStatus, of the incremental stream or of a snapshot.
+
+        Only the event for it separates an instrument from its group. No state at all, outside
+        a change of session, means that it follows.
+        """
+        affected = {security_id: self.status(security_id)}
+        state = self._states.setdefault(security_id, _State())
+        own = instrument_status(security_trading_status)
+        if event == TradingEvent.SECURITY_STATUS_CHANGE and own is not Status.UNKNOWN:
+            state.own = own
+        elif event == TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS:
+            state.own = None
+            state.told = phase_status(security_trading_status)
+            if state.group is not None and state.told is not Status.UNKNOWN:
+                # It shows now what its group does, which tells of the group as well.
+                others = {one: self.status(one) for one in self._members[state.group]}
+                affected = others | affected
+                self._phases[state.group] = state.told
+        elif own is Status.UNKNOWN:
+            if event is None:
+                state.own = None
+        elif state.own is not None:
+            state.own = own
+        else:
+            state.told = phase_status(security_trading_status)
+        changes = self._changes(affected)
+        if event == TradingEvent.TRADING_SESSION_CHANGE:
+            changes.append(StatisticsReset((security_id,)))
+        return changes
+
+    def _changes(self, before: dict[int, Status]) -> list[PhaseEvent]:
+        return [
+            StatusChange(security_id, was, now)
+            for security_id, was in before.items()
+            if (now := self.status(security_id)) is not was
+        ]

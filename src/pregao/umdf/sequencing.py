@@ -1,0 +1,139 @@
+"""The sequence of one stream, packet by packet: what is expected, missing, double, late, anew.
+
+A place in a stream is a sequence version and a number. Versions rise weekly, at a failover, or
+with every loop, and come round from 65534 to 1; numbers begin with 1 in each. Heartbeats have no
+number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+LAST_SEQUENCE_VERSION = 65_534
+MOST_HOLES = 4_096
+
+
+class Place(NamedTuple):
+    """Where a packet stands in its stream."""
+
+    sequence_version: int
+    sequence_number: int
+
+
+def version_distance(old: int, new: int) -> int:
+    """How many versions ``new`` comes after ``old``, the short way round; negative if before."""
+    ahead = (new - old) % LAST_SEQUENCE_VERSION
+    return ahead if ahead <= LAST_SEQUENCE_VERSION // 2 else ahead - LAST_SEQUENCE_VERSION
+
+
+def covers(snapshot: Place, place: Place) -> bool:
+    """Does what holds as of the first place include what came at the second?"""
+    if snapshot.sequence_version == place.sequence_version:
+        return place.sequence_number <= snapshot.sequence_number
+    return version_distance(snapshot.sequence_version, place.sequence_version) < 0
+
+
+class Verdict(Enum):
+    """What a packet is to its stream."""
+
+    EXPECTED = "the next one"
+    AHEAD = "packets before it are missing"
+    LATE = "it was missing"
+    DUPLICATE = "it was there already"
+    HEARTBEAT = "it has no number"
+    OLD_VERSION = "its sequence version is past"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a packet told about its stream."""
+
+    verdict: Verdict
+    missing: range | None = None
+    """Numbers that are missing since this packet, in its version."""
+    new_version: bool = False
+    """It is the first of its version, and another one came before."""
+    tail_unknown: bool = False
+    """The version before it did not end with a SequenceReset: its last packets may be missing."""
+
+
+class StreamSequence:
+    """Follows the packets of one stream on one line."""
+
+    __slots__ = ("_holes", "ended", "first", "next_number", "version")
+
+    def __init__(self) -> None:
+        self.version: int | None = None
+        self.first = 0
+        """The first number that counts: where it was joined, or 1 for a later version."""
+        self.next_number = 1
+        self.ended = False
+        """Was the SequenceReset seen that ends the version?"""
+        self._holes: list[range] = []
+
+    @property
+    def missing(self) -> list[range]:
+        """The numbers of this version that have not come yet, lowest first."""
+        return list(self._holes)
+
+    def accept(self, version: int, number: int, *, resets: bool = False) -> Arrival:
+        """Take note of a packet; ``resets`` says that it holds a SequenceReset."""
+        if number == 0:
+            return Arrival(Verdict.HEARTBEAT)
+        arrival = self._arrival(version, number)
+        if resets and arrival.verdict is not Verdict.OLD_VERSION:
+            self.ended = True
+        return arrival
+
+    def heartbeat(self, version: int, next_number: int) -> Arrival:
+        """Take note of a heartbeat: it tells the number of the packet that comes next."""
+        if version == self.version and next_number > self.next_number and not self.ended:
+            return Arrival(Verdict.HEARTBEAT, self._open(next_number))
+        return Arrival(Verdict.HEARTBEAT)
+
+    def _arrival(self, version: int, number: int) -> Arrival:
+        if self.version is None:
+            self._begin(version, first=number)
+            self.next_number = number + 1
+            return Arrival(Verdict.EXPECTED)
+        if version != self.version:
+            if version_distance(self.version, version) < 0:
+                return Arrival(Verdict.OLD_VERSION)
+            tail_unknown = not self.ended
+            self._begin(version, first=1)
+            missing = self._open(number) if number > 1 else None
+            self.next_number = number + 1
+            verdict = Verdict.EXPECTED if missing is None else Verdict.AHEAD
+            return Arrival(verdict, missing, new_version=True, tail_unknown=tail_unknown)
+        if number == self.next_number:
+            self.next_number += 1
+            return Arrival(Verdict.EXPECTED)
+        if number > self.next_number:
+            missing = self._open(number)
+            self.next_number = number + 1
+            return Arrival(Verdict.AHEAD, missing)
+        return Arrival(Verdict.LATE if self._close(number) else Verdict.DUPLICATE)
+
+    def _begin(self, version: int, first: int) -> None:
+        self.version = version
+        self.first = first
+        self.next_number = first
+        self.ended = False
+        self._holes = []
+
+    def _open(self, until: int) -> range:
+        hole = range(self.next_number, until)
+        self._holes.append(hole)
+        self.next_number = until
+        del self._holes[:-MOST_HOLES]  # numbers come from the wire: memory has a limit
+        return hole
+
+    def _close(self, number: int) -> bool:
+        for at, hole in enumerate(self._holes):
+            if number in hole:
+                parts = (range(hole.start, number), range(number + 1, hole.stop))
+                self._holes[at : at + 1] = [part for part in parts if part]
+                return True
+        return False

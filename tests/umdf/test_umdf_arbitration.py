@@ -1,0 +1,159 @@
+"""One line out of several feeds: each packet once, in order, and holes told."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FirstArrivals, Lost, TooLate
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place
+
+
+def delivered(outcomes):
+    return [outcome.item for outcome in outcomes if isinstance(outcome, Delivered)]
+
+
+def lost(outcomes):
+    return [outcome for outcome in outcomes if isinstance(outcome, Lost)]
+
+
+def test_the_first_of_two_feeds_counts_and_the_difference_is_told():
+    arbiter = Arbiter()
+    (first,) = arbiter.accept("A", Place(1, 7), 100, "seven")
+    assert first == Delivered(Place(1, 7), "seven", "A", 100)
+    (second,) = arbiter.accept("B", Place(1, 7), 130, "seven")
+    assert second == Duplicate(Place(1, 7), "B", "A", 30)
+
+
+def test_a_packet_lost_on_one_feed_comes_from_the_other():
+    arbiter = Arbiter(most_wait_ns=1000)
+    outcomes = []
+    for time, feed, number in [(1, "A", 1), (2, "B", 1), (3, "A", 3), (4, "B", 2), (5, "B", 3)]:
+        outcomes += arbiter.accept(feed, Place(1, number), time, number)
+    assert delivered(outcomes) == [1, 2, 3]
+    assert lost(outcomes) == []
+    assert arbiter.deadline_ns is None
+
+
+def test_a_packet_lost_on_both_feeds_is_given_up_after_a_while():
+    arbiter = Arbiter(most_wait_ns=1000)
+    arbiter.accept("A", Place(1, 1), 0, 1)
+    assert arbiter.accept("A", Place(1, 3), 50, 3) == []
+    assert arbiter.accept("B", Place(1, 4), 60, 4) == []
+    assert (arbiter.held, arbiter.deadline_ns, arbiter.expected) == (2, 1050, Place(1, 2))
+    assert list(arbiter.expire(1049)) == []
+    outcomes = list(arbiter.expire(1050))
+    assert outcomes[0] == Lost(1, 2, 2)
+    assert delivered(outcomes) == [3, 4]
+    assert arbiter.accept("B", Place(1, 2), 1100, 2) == [TooLate(Place(1, 2), "B")]
+
+
+def test_too_many_waiting_packets_give_up_the_hole():
+    arbiter = Arbiter(most_held=3)
+    arbiter.accept("A", Place(1, 1), 0, 1)
+    outcomes = []
+    for number in (3, 4, 5, 6):
+        outcomes += arbiter.accept("A", Place(1, number), 0, number)
+    assert outcomes[0] == Lost(1, 2, 2)
+    assert delivered(outcomes) == [3, 4, 5, 6]
+
+
+def test_a_heartbeat_that_tells_of_more_packets_opens_a_hole():
+    arbiter = Arbiter(most_wait_ns=1000)
+    arbiter.accept("A", Place(1, 1), 0, 1)
+    assert arbiter.heartbeat(1, 2, 10) == []
+    assert arbiter.deadline_ns is None
+    assert arbiter.heartbeat(1, 4, 20) == []
+    assert arbiter.deadline_ns == 1020
+    assert arbiter.heartbeat(1, 4, 1020) == [Lost(1, 2, 3)]
+    assert arbiter.expected == Place(1, 4)
+    assert arbiter.deadline_ns is None
+
+
+def test_6_5_11_after_a_sequence_reset_the_next_version_follows_at_once():
+    arbiter = Arbiter()
+    outcomes = arbiter.accept("A", Place(LAST_SEQUENCE_VERSION, 9), 0, 9, resets=True)
+    outcomes += arbiter.accept("A", Place(1, 2), 1, 2)  # came before its predecessor
+    outcomes += arbiter.accept("A", Place(1, 1), 2, 1)
+    assert delivered(outcomes) == [9, 1, 2]
+    assert [outcome.new_version for outcome in outcomes] == [False, True, False]
+    assert arbiter.accept("B", Place(LAST_SEQUENCE_VERSION, 9), 3, 9) == [
+        Duplicate(Place(LAST_SEQUENCE_VERSION, 9), "B", "A", 3)
+    ]
+
+
+def test_a_version_that_skips_one_waits_for_what_may_still_come():
+    arbiter = Arbiter(most_wait_ns=10)
+    arbiter.accept("A", Place(4, 9), 0, 9, resets=True)
+    assert arbiter.accept("A", Place(6, 1), 1, 61) == []
+    assert delivered(arbiter.accept("A", Place(5, 1), 2, 51, resets=True)) == [51, 61]
+    arbiter = Arbiter(most_wait_ns=10)
+    arbiter.accept("A", Place(4, 9), 0, 9, resets=True)
+    arbiter.accept("A", Place(6, 1), 1, 61)
+    assert [outcome.item for outcome in arbiter.expire(11)] == [61]
+
+
+def test_another_version_without_a_reset_tells_that_the_end_is_unknown():
+    arbiter = Arbiter(most_wait_ns=10)
+    arbiter.accept("A", Place(4, 9), 0, 9)
+    assert arbiter.accept("A", Place(5, 2), 1, 2) == []
+    outcomes = list(arbiter.expire(11))
+    assert outcomes[:2] == [Lost(4, 10, None), Lost(5, 1, 1)]
+    assert delivered(outcomes) == [2]
+    assert arbiter.accept("B", Place(4, 10), 12, 10) == [TooLate(Place(4, 10), "B")]
+
+
+def test_what_is_remembered_has_a_limit_and_streams_are_kept_apart():
+    seen = FirstArrivals(remembered=10)
+    for number in range(1, 31):
+        assert seen.note(1, "incremental", Place(1, number), "A", number) is None
+    assert len(seen) == 10
+    assert seen.note(1, "incremental", Place(1, 30), "B", 35) == ("A", 5)
+    assert seen.note(1, "snapshot", Place(1, 30), "B", 35) is None
+    assert seen.note(2, "incremental", Place(1, 30), "B", 35) is None
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 80),
+    loss=st.sampled_from([0, 0.05, 0.3]),
+    shuffle=st.integers(0, 8),
+)
+def test_two_lossy_feeds_give_every_packet_once_in_order_and_tell_the_rest(
+    seed, count, loss, shuffle
+):
+    rng = random.Random(seed)
+    versions = [LAST_SEQUENCE_VERSION, 1, 2]
+    stream = [
+        (version, number, number == count) for version in versions for number in range(1, count + 1)
+    ]
+    arrivals = []
+    for feed, lag in (("A", 0), ("B", 3)):
+        for at, packet in enumerate(stream):
+            if rng.random() >= loss or at % count == 0 or at == len(stream) - 1:
+                when = 0 if at == 0 else 10 * at + lag + rng.randrange(10 * shuffle + 1)
+                arrivals.append((when, feed, packet))
+    arrivals.sort()
+    arbiter = Arbiter(most_wait_ns=200)
+    outcomes = []
+    for when, feed, (version, number, resets) in arrivals:
+        place = Place(version, number)
+        outcomes += arbiter.accept(feed, place, when, place, resets=resets)
+    outcomes += arbiter.expire(10**9)
+    outcomes += arbiter.expire(2 * 10**9)
+    order = {(version, number): at for at, (version, number, _) in enumerate(stream)}
+    found = delivered(outcomes)
+    assert [order[place] for place in found] == sorted({order[place] for place in found})
+    missing = {
+        (hole.sequence_version, number)
+        for hole in lost(outcomes)
+        for number in range(hole.first, (hole.last or count) + 1)
+    }
+    came = {(version, number) for _, _, (version, number, _) in arrivals}
+    assert set(found) | missing == set(order)
+    assert not set(found) & missing
+    assert set(order) - came <= missing
+    late = {outcome.place for outcome in outcomes if isinstance(outcome, TooLate)}
+    assert missing - (set(order) - came) <= late  # given up although they came later
+    assert arbiter.held == 0
