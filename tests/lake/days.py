@@ -3,6 +3,7 @@
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
+from typing import Any
 
 from deltalake import DeltaTable
 
@@ -13,8 +14,8 @@ from pregao.cli.simulate import simulate
 def day(**settings) -> Path:
     """A simulated day with these settings, made once per run."""
     folder = Path(mkdtemp(prefix="pregao-day-"))
-    settings = {"instruments": 6, "duration": "40s", "rate": 150.0} | settings
-    simulate(out=folder, quiet=True, force=True, **settings)
+    chosen: dict[str, Any] = {"instruments": 6, "duration": "40s", "rate": 150.0} | settings
+    simulate(out=folder, quiet=True, force=True, **chosen)
     return folder
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest import Options, ingest
+from pregao.lake.ingest import ingest
+from pregao.lake.plan import Options
 from pregao.lake.report import AccountingError
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import assert_same, day, rows, tables
