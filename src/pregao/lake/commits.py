@@ -90,18 +90,20 @@ def roll_forward(lake: Location) -> list[str]:
 
 def pending_units(lake: Location) -> list[str]:
     """The units that are intended but not complete."""
-    declared = intents.declared_units(lake)
-    if not declared:
+    return unfinished(lake, intents.declared_units(lake))
+
+
+def unfinished(lake: Location, units: set[str]) -> list[str]:
+    """Which of these units are not complete."""
+    if not units:
         return []
     table = load(lake.join(INGESTS_SPEC.name))
     if table is None:
-        return sorted(declared)
-    actions = pa.table(table.get_add_actions(flatten=True))
-    if actions.num_rows:
-        declared -= intents.single_units(actions)
-    # The log of `ingests` has told most of them; ask for each of the others.
+        return sorted(units)
+    # The log of `ingests` tells most of them at once; ask for each of the others.
+    rest = units - intents.single_units(pa.table(table.get_add_actions(flatten=True)))
     return sorted(
-        unit for unit in declared if table.transaction_version(intents.unit_key(unit)) is None
+        unit for unit in rest if table.transaction_version(intents.unit_key(unit)) is None
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from pregao.errors import UsageError
 from pregao.lake.location import Location
@@ -64,6 +64,27 @@ def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction
                 ),
             )
             return []
+    raise AssertionError  # _attempts has raised
+
+
+def replace_files(
+    location: Location, removals: Sequence[RemoveAction], adds: Sequence[AddAction]
+) -> bool:
+    """Put files in the place of others that hold the same rows; False if those are gone."""
+    wanted = {removal.path for removal in removals}
+    for _ in _attempts(location):
+        table = load_existing(location)
+        there = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+        if not wanted <= set(there):
+            return False
+        with _conflicts_ignored(location):
+            table.create_write_transaction(
+                [*removals, *adds],
+                "append",
+                table.schema(),
+                table.metadata().partition_columns,
+            )
+            return True
     raise AssertionError  # _attempts has raised
 
 

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake.delta_tables import add_action, append_once, create, load, load_existing
+from pregao.lake.delta_tables import (
+    add_action,
+    append_once,
+    create,
+    load,
+    load_existing,
+    replace_files,
+)
 from pregao.lake.location import Location, unique_name
 from pregao.lake.unit import NewFile, TableSpec, Unit
 
@@ -145,6 +154,38 @@ def _owners(table: DeltaTable) -> dict[str, str]:
     return {capture: unit for capture, unit in pairs if capture is not None}
 
 
+def compact(lake: Location, unfinished: Callable[[set[str]], list[str]]) -> bool:
+    """Merge the intents of complete units into one file, without the lists of their files.
+
+    ``unfinished`` tells which of some units are not complete. It is asked about what the table
+    holds now: a unit that is intended while this runs must keep its list.
+    """
+    place = lake.join(NAME)
+    table = load(place)
+    if table is None:
+        return False
+    actions = pa.table(table.get_add_actions(flatten=True))
+    pending = unfinished(single_units(actions))
+    old = [
+        action
+        for action in actions.to_pylist()
+        if action["min.unit_id"] != action["max.unit_id"] or action["min.unit_id"] not in pending
+    ]
+    if len(old) < 2:
+        return False
+    parts = [pq.read_table(io.BytesIO(place.join(one["path"]).read_bytes())) for one in old]
+    rows = pa.concat_tables(parts).drop(["payload"])
+    rows = rows.append_column("payload", pa.nulls(rows.num_rows, pa.string()))
+    units = rows["unit_id"].to_pylist()
+    file = _stored(lake, rows, "intents", min(units), max(units))
+    now = time.time_ns() // 1_000_000
+    removals = [RemoveAction(one["path"], False, now, one["size_bytes"]) for one in old]
+    if replace_files(place, removals, [add_action(file, data_change=False)]):
+        return True
+    place.join(file.path).delete()
+    return False
+
+
 def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
     captures: list[str | None] = [*unit.captures] or [None]
     payload = json.dumps(
@@ -159,22 +200,21 @@ def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
         pa.array([now_ns] * len(captures), pa.int64()),
         pa.array([payload, *[None] * (len(captures) - 1)], pa.string()),
     ]
+    rows = pa.Table.from_arrays(columns, schema=SPEC.schema.remove_metadata())
+    return _stored(lake, rows, "intent", unit.unit_id, unit.unit_id)
+
+
+def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewFile:
     content = io.BytesIO()
-    pq.write_table(
-        pa.Table.from_arrays(columns, schema=SPEC.schema.remove_metadata()),
-        content,
-        compression="zstd",
-        store_schema=False,
-    )
-    name = unique_name("intent", ".parquet")
+    pq.write_table(rows, content, compression="zstd", store_schema=False)
+    name = unique_name(stem, ".parquet")
     lake.join(NAME, name).write_bytes(content.getvalue())
-    # The unit's id is not cut short here: it is how pending units are found.
-    quoted = json.dumps(unit.unit_id)
+    # Ids of units are not cut short here: they are how pending units are found.
     stats = (
-        f'{{"numRecords":{len(captures)},"minValues":{{"unit_id":{quoted}}},'
-        f'"maxValues":{{"unit_id":{quoted}}},"nullCount":{{"unit_id":0}}}}'
+        f'{{"numRecords":{rows.num_rows},"minValues":{{"unit_id":{json.dumps(first)}}},'
+        f'"maxValues":{{"unit_id":{json.dumps(last)}}},"nullCount":{{"unit_id":0}}}}'
     )
-    return NewFile(NAME, name, content.tell(), len(captures), (), stats)
+    return NewFile(NAME, name, content.tell(), rows.num_rows, (), stats)
 
 
 def _files(payload: str) -> tuple[NewFile, ...]:
