@@ -129,6 +129,23 @@ def test_14_1_and_14_2_states_and_phases(value, status):
     assert instrument_status(value) is status
 
 
+def test_states_and_events_are_understood_by_the_names_that_decoding_gives():
+    schema = bundled("umdf", 16)
+    for name in ("TradingSessionSubID", "SecurityTradingStatus"):
+        values = {member.name: member.value for member in schema.types[name].members}
+        assert len(values) == 7
+        for text, number in values.items():
+            assert phase_status(text) is phase_status(number)
+            assert instrument_status(text) is instrument_status(number)
+    phases = group_of(1)
+    phases.security_status(1, "RESERVED", "SECURITY_STATUS_CHANGE")
+    assert phases.status(1) is Status.RESERVED
+    phases.security_status(1, "OPEN", "SECURITY_REJOINS_SECURITY_GROUP_STATUS")
+    assert phases.status(1) is Status.OPEN
+    assert phases.group_phase(XX, "OPEN", "TRADING_SESSION_CHANGE") == [StatisticsReset((1,))]
+    assert phases.group_phase(XX, "OPEN", "SOMETHING_NEW") == []
+
+
 def test_14_2_continuous_trading_needs_an_open_instrument_in_an_open_group():
     phases = group_of(1)
     assert phases.trades_continuously(1)

@@ -60,18 +60,41 @@ _COMMON = {
     21: Status.RESERVED,
     101: Status.FINAL_CLOSING_CALL,
 }
+_NAMES = {
+    "PAUSE": 2,
+    "CLOSE": 4,
+    "OPEN": 17,
+    "FORBIDDEN": 18,
+    "RESERVED": 21,
+    "FINAL_CLOSING_CALL": 101,
+}
 _OF_GROUP = {**_COMMON, 18: Status.PRE_CLOSE}
 _OF_INSTRUMENT = {**_COMMON, 18: Status.FORBIDDEN}
 
+Code = int | str | None
+"""A value of an enumeration as it is decoded: its name, or its number if it has none, or null."""
 
-def phase_status(trading_session_sub_id: int | None) -> Status:
+
+def phase_status(trading_session_sub_id: Code) -> Status:
     """What a group's phase (tradingSessionSubID) says."""
-    return _OF_GROUP.get(trading_session_sub_id or 0, Status.UNKNOWN)
+    return _OF_GROUP.get(_number(trading_session_sub_id), Status.UNKNOWN)
 
 
-def instrument_status(security_trading_status: int | None) -> Status:
+def instrument_status(security_trading_status: Code) -> Status:
     """What an instrument's own state (securityTradingStatus) says."""
-    return _OF_INSTRUMENT.get(security_trading_status or 0, Status.UNKNOWN)
+    return _OF_INSTRUMENT.get(_number(security_trading_status), Status.UNKNOWN)
+
+
+def _number(code: Code) -> int:
+    if isinstance(code, str):
+        return _NAMES.get(code, 0)
+    return code or 0
+
+
+def _event(code: Code) -> int | None:
+    if isinstance(code, str):
+        return TradingEvent[code] if code in TradingEvent.__members__ else None
+    return code
 
 
 class GroupKey(NamedTuple):
@@ -160,7 +183,7 @@ class Phases:
             self._members[state.group].pop(security_id, None)
 
     def group_phase(
-        self, group: GroupKey, trading_session_sub_id: int | None, event: int | None = None
+        self, group: GroupKey, trading_session_sub_id: Code, event: Code = None
     ) -> list[PhaseEvent]:
         """A SecurityGroupPhase: all instruments of the group follow, but for separate ones."""
         members = tuple(self._members.get(group, ()))
@@ -169,18 +192,19 @@ class Phases:
         if phase is not Status.UNKNOWN:
             self._phases[group] = phase
         changes = self._changes(before)
-        if event == TradingEvent.TRADING_SESSION_CHANGE:
+        if _event(event) == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset(members))
         return changes
 
     def security_status(
-        self, security_id: int, security_trading_status: int | None, event: int | None = None
+        self, security_id: int, security_trading_status: Code, event: Code = None
     ) -> list[PhaseEvent]:
         """A SecurityStatus, of the incremental stream or of a snapshot.
 
         Only the event for it separates an instrument from its group. No state at all, outside
         a change of session, means that it follows.
         """
+        event = _event(event)
         affected = {security_id: self.status(security_id)}
         state = self._states.setdefault(security_id, _State())
         own = instrument_status(security_trading_status)
