@@ -280,7 +280,7 @@ class Floor:
 
     def check_levels(self) -> None:
         """The queues of every price hold together, and every standing order is in one."""
-        market = self.engine._market
+        market = self.engine.market
         for listing in market.listings.values():
             in_book = 0
             for side in (listing.bids, listing.offers):

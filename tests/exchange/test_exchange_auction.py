@@ -109,7 +109,7 @@ def search(orders, reference: int | None) -> tuple[int, int, int] | None:
 @given(orders=_ORDERS, reference=st.one_of(st.none(), st.integers(85, 115)))
 def test_theoretical_price_is_what_a_search_over_all_prices_finds(orders, reference):
     floor = auction(orders, reference)
-    found = floor.engine._market.listings[SHARE].theoretical
+    found = floor.engine.market.listings[SHARE].theoretical
     expected = search(orders, reference)
     if expected is None:
         assert found is None
@@ -156,7 +156,7 @@ def test_theoretical_price_is_right_after_every_entry_change_and_cancel(changes,
                 number = floor.modify(number, what[1], what[2] / 100)
                 standing[number] = (side, what[1], what[2], 0)
         assert floor.reject_code() is None
-        found = floor.engine._market.listings[SHARE].theoretical
+        found = floor.engine.market.listings[SHARE].theoretical
         expected = search(list(standing.values()), reference)
         if expected is None:
             assert found is None
@@ -241,7 +241,7 @@ def test_theoretical_price_and_imbalance_follow_every_change_and_are_withdrawn()
     ]
     floor.cancel(offer)
     assert floor.items(OrderDeleted, TheoreticalOpeningPrice, AuctionImbalance)
-    for number in list(floor.engine._market.by_client):
+    for number in list(floor.engine.market.by_client):
         floor.cancel(number[2])
     assert not any(floor.book(side) for side in (BUY, SELL))
     assert floor.engine.book(SHARE).statistics == []
@@ -422,7 +422,7 @@ def test_theoretical_price_leaves_the_depth_of_the_book_alone():
     for ticks in range(1, 400):
         floor.order(BUY, 1, ticks / 100)
         floor.order(SELL, 1, (ticks + 500) / 100)
-    bids = floor.engine._market.listings[SHARE].bids
+    bids = floor.engine.market.listings[SHARE].bids
 
     class Watched(dict[int, Level]):
         touched = 0
@@ -432,7 +432,7 @@ def test_theoretical_price_leaves_the_depth_of_the_book_alone():
             return super().__getitem__(key)
 
     bids.levels = Watched(bids.levels)
-    floor.engine._market.track_positions = False
+    floor.engine.market.track_positions = False
     floor.order(SELL, 3, 3.98)
     assert floor.items(TheoreticalOpeningPrice)[0].size == 2
     assert Watched.touched <= 4

@@ -270,7 +270,7 @@ def test_a_band_that_makes_no_sense_is_refused(command, reason):
 def test_limits_in_percent_are_rounded_inwards(low, high, expected):
     floor = Floor(share(previous_close=100_004 * 10_000))
     floor.do(SetPriceBand(SHARE, HARD, PERCENT, None, low, high))
-    listing = floor.engine._market.listings[SHARE]
+    listing = floor.engine.market.listings[SHARE]
     assert (listing.reject_low, listing.reject_high) == expected
 
 

@@ -175,9 +175,7 @@ class AnyMarket(RuleBasedStateMachine):
         security_id, number = self.standing.pop(cl_ord_id)
         book = self.naive[security_id]
         order = next(x for x in book.orders if x.number == number)
-        view = next(
-            x for x in self.floor.engine._market.orders.values() if x.cl_ord_id == cl_ord_id
-        )
+        view = next(x for x in self.floor.engine.market.orders.values() if x.cl_ord_id == cl_ord_id)
         quantity = view.quantity + change
         if quantity <= 0:
             self.standing[cl_ord_id] = (security_id, number)
@@ -257,7 +255,7 @@ class AnyMarket(RuleBasedStateMachine):
 
     @invariant()
     def quantity_is_conserved(self):
-        resting = sum(order.leaves for order in self.floor.engine._market.orders.values())
+        resting = sum(order.leaves for order in self.floor.engine.market.orders.values())
         assert self.entered == self.traded + self.cancelled + resting
 
 

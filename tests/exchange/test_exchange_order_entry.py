@@ -537,7 +537,7 @@ def test_rejects_name_a_code_and_say_why(fields, code):
     assert (report.code, report.response_to) == (code, CxlRejResponseTo.NEW)
     assert len(report.text) > 15
     assert not floor.last.market
-    assert not floor.engine._market.orders
+    assert not floor.engine.market.orders
 
 
 @pytest.mark.parametrize(

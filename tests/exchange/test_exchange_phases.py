@@ -10,6 +10,7 @@ from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.commands import (
     AdvanceTime,
+    BustTrade,
     EndDay,
     RejoinGroup,
     SetClosingPrice,
@@ -29,6 +30,7 @@ from pregao.exchange.events import (
     SecurityStatus,
     TheoreticalOpeningPrice,
     Trade,
+    TradeBust,
 )
 from pregao.exchange.market import days
 from pregao.exchange.phases import ruling
@@ -143,6 +145,22 @@ def test_000_14_3_statistics_reset_on_a_change_of_session():
     assert floor.items(OpeningPrice)
     assert (trade.trade_id, trade.trading_session) == (20, TradingSession.NON_REGULAR)
     assert floor.items(ExecutionStatistics)[0].number_of_trades == 1
+
+
+def test_a_bust_of_an_earlier_session_leaves_the_figures_of_this_one_alone():
+    floor = Floor()
+    floor.order(BUY, 10, 10)
+    floor.order(SELL, 10, 10, session=2)
+    (old,) = floor.items(Trade)
+    floor.do(SetGroupPhase("XX", OPEN, TradingSession.NON_REGULAR, new_session=True))
+    floor.order(BUY, 12, 10)
+    floor.order(SELL, 12, 10, session=2)
+    floor.do(BustTrade(SHARE, old.trade_id))
+    assert [bust.trade_id for bust in floor.items(TradeBust)] == [old.trade_id]
+    (figures,) = floor.items(ExecutionStatistics)
+    assert (figures.number_of_trades, figures.trade_volume) == (1, 10)
+    assert not floor.items(OpeningPrice)
+    assert not floor.items(HighPrice)
 
 
 def test_000_14_3_statistics_reset_of_one_instrument():

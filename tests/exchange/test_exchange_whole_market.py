@@ -282,7 +282,7 @@ class AnyDay(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self):
         standing = {
-            order_id: order.leaves for order_id, order in self.floor.engine._market.orders.items()
+            order_id: order.leaves for order_id, order in self.floor.engine.market.orders.items()
         }
         assert standing == {key: value for key, value in self.balance.items() if value}
 
@@ -292,7 +292,7 @@ class AnyDay(RuleBasedStateMachine):
 
     @invariant()
     def theoretical_price_stands_only_in_auctions_and_is_the_latest(self):
-        for listing in self.floor.engine._market.listings.values():
+        for listing in self.floor.engine.market.listings.values():
             shown = self.floor.shown(
                 TheoreticalOpeningPrice, AuctionImbalance, security_id=listing.security_id
             )

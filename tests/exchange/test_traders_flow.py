@@ -38,7 +38,7 @@ class Run:
 
     def __init__(self, instruments: Any, profile: Profile, seed: int, orders: int) -> None:
         self.engine = Engine(instruments, date(2026, 5, 21))
-        market = self.engine._market
+        market = self.engine.market
         self.crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
         self.groups = list(market.groups)
         self.now = START
@@ -63,7 +63,7 @@ class Run:
     def _see(self, request: Any) -> None:
         """How many price steps behind the best of its side an order is placed."""
         if isinstance(request, NewOrder) and request.price is not None:
-            listing = self.engine._market.listings[request.security_id]
+            listing = self.engine.market.listings[request.security_id]
             best = listing.side(request.side).best_price()
             if best is not None:
                 away = best - request.price if request.side == Side.BUY else request.price - best

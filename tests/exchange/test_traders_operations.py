@@ -36,7 +36,7 @@ def day(seed: int, orders: int = 800, instruments: Any = MARKET) -> tuple[Engine
         shocks=replace(stress.shocks, count=4, percent=(8.0, 10.0)),
     )
     engine = Engine(instruments, date(2026, 5, 21), auction_duration_ns=SECOND // 2)
-    market = engine._market
+    market = engine.market
     crowd = Crowd(market, list(market.listings.values()), profile, seed, orders)
     pace = Pace(Draws(seed, "p"), profile.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
     operations = Operations(market, crowd, pace, profile, seed, START, START + LENGTH)
@@ -123,6 +123,6 @@ def test_a_large_shock_calls_an_auction():
 def test_bands_are_wide_enough_to_trade_in(symbol):
     (instrument,) = [x for x in MARKET if x.symbol == symbol]
     engine, done = day(1, orders=400, instruments=[instrument])
-    listing = engine._market.listings[instrument.security_id]
+    listing = engine.market.listings[instrument.security_id]
     assert listing.reject_high - listing.reject_low >= 100 * listing.tick or symbol == "PETRR340"
     assert done["Trade"] > 0

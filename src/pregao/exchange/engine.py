@@ -74,15 +74,15 @@ class Engine:
         trade_memory: int = 100_000,
         first_order_id: int = 1,
     ) -> None:
-        self._market = Market(
+        self.market = Market(
             trade_date, track_positions, auction_duration_ns, trade_memory, first_order_id
         )
         self._now_ns = 0
         self._untold: Outcome | None = None
         for instrument in instruments:
-            if instrument.security_id in self._market.listings:
+            if instrument.security_id in self.market.listings:
                 raise UsageError(f"two instruments have the security id {instrument.security_id}")
-            self._market.list_instrument(instrument)
+            self.market.list_instrument(instrument)
 
     def apply(self, command: Command, now_ns: int) -> Outcome:
         """Carry out a command at a time, which never goes back, and tell what came of it.
@@ -92,7 +92,7 @@ class Engine:
         is then told with the next outcome); a request of a member that cannot be met is a
         reject among the reports.
         """
-        market = self._market
+        market = self.market
         if now_ns < self._now_ns:
             raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
         handler = _HANDLERS.get(type(command))
@@ -115,22 +115,22 @@ class Engine:
     @property
     def next_due_ns(self) -> int | None:
         """When something happens by itself (an auction ends), if anything is planned."""
-        return self._market.next_due_ns
+        return self.market.next_due_ns
 
     @property
     def trade_date(self) -> date:
         """The trading day."""
-        return self._market.trade_date
+        return self.market.trade_date
 
     @property
     def instruments(self) -> list[Instrument]:
         """The instruments listed now, in the order of their listing."""
-        return [listing.instrument for listing in self._market.listings.values()]
+        return [listing.instrument for listing in self.market.listings.values()]
 
     def book(self, security_id: int) -> BookView:
         """What stands of an instrument now: orders in queue order, statistics, state."""
-        return view(self._market, self._market.listing(security_id))
+        return view(self.market, self.market.listing(security_id))
 
     def group_phases(self) -> list[SecurityGroupPhase]:
         """The phase of every group now."""
-        return group_phases(self._market)
+        return group_phases(self.market)

@@ -79,6 +79,7 @@ class Statistics:
     """The figures of the session, all exact integers."""
 
     __slots__ = (
+        "after_id",
         "count",
         "high",
         "last",
@@ -90,7 +91,9 @@ class Statistics:
         "volume",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, after_id: int = 0) -> None:
+        self.after_id = after_id
+        """The last trade of the session before: it and earlier ones are not counted here."""
         self.opening: int | None = None
         self.opening_id = 0
         """The trade that made the opening price."""

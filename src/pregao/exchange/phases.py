@@ -260,7 +260,7 @@ def _wake_closing_orders(
 
 def reset_statistics(listing: Listing) -> None:
     """A new session: the figures of the old one no longer stand."""
-    listing.statistics = Statistics()
+    listing.statistics = Statistics(after_id=listing.trade_id)
     listing.last_trade = None
     for shown in (OpeningPrice, HighPrice, LowPrice, ExecutionStatistics):
         listing.shown.pop(shown, None)

@@ -93,7 +93,7 @@ class Simulation:
             auction_duration_ns=day.auction_duration_ns,
             trade_memory=_TRADE_MEMORY,
         )
-        market = self._market = self.engine._market
+        market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
         loops = LoopPace(
             _LOOP_PACKETS_PER_SECOND, min(max(pause, _SHORTEST_PAUSE_NS), _LONGEST_PAUSE_NS)

@@ -184,7 +184,9 @@ def execution_statistics(market: Market, listing: Listing, now_ns: int) -> Execu
 
 
 def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
-    """Take a trade out of the volume, the average and the range."""
+    """Take a trade of this session out of the volume, the average and the range."""
+    if trade.trade_id <= statistics.after_id:
+        return
     statistics.volume -= trade.size
     statistics.notional -= trade.price * trade.size
     statistics.count -= 1
@@ -199,10 +201,14 @@ def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
 def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
     """A trade is gone or amended: find the opening and the last price again.
 
-    They fall back on the trades still on record.
+    They fall back on the trades of this session still on record.
     """
     statistics = listing.statistics
-    in_sequence = [kept.item for kept in listing.trades.values() if sets_last_price(kept.item)]
+    in_sequence = [
+        kept.item
+        for kept in listing.trades.values()
+        if sets_last_price(kept.item) and kept.item.trade_id > statistics.after_id
+    ]
     if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
         listing.last_trade = in_sequence[-1] if in_sequence else None
         statistics.last = None if listing.last_trade is None else listing.last_trade.price

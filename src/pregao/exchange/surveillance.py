@@ -244,7 +244,8 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
         transact_time_ns=now_ns if command.transact_time_ns is None else command.transact_time_ns,
     )
     uncount_trade(listing.statistics, old)
-    count_trade(listing.statistics, price, size)
+    if old.trade_id > listing.statistics.after_id:
+        count_trade(listing.statistics, price, size)
     listing.trades[old.trade_id] = TradeRecord(new, record.buyer, record.seller)
     settle_first_and_last(listing, old)
     _tell_trade(market, listing, new, now_ns)
