@@ -55,7 +55,9 @@ class LakeSession(SparkSession):
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803
         """Run a query; see `SparkSession.sql`."""
-        self._open(self._unopened & set(_WORD.findall(sqlQuery.lower())))
+        words = _WORD.findall(sqlQuery.lower())
+        # What lists the views (SHOW TABLES) is to list them all.
+        self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
         return super().sql(sqlQuery, *args, **kwargs)
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803

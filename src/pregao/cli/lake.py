@@ -1,0 +1,155 @@
+"""`pregao lake`: what a lake holds, whether it is sound, and its upkeep."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from pregao.errors import UsageError
+
+app = typer.Typer(name="lake", no_args_is_help=True, help="Look into a lake, and keep it in order.")
+
+LakeOption = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
+
+_SPANS = {"m": 60, "h": 3600, "d": 86400}
+
+
+@app.command()
+def tables(
+    lake: LakeOption,
+    table: Annotated[
+        str | None, typer.Argument(metavar="TABLE", help="Show the columns of this table.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """List the tables: rows, files, size, columns, time span; or the columns of one."""
+    import json
+    from dataclasses import asdict
+
+    from pregao.cli.render import console, print_table
+    from pregao.clock import format_ns
+    from pregao.lake.store import Lake
+    from pregao.lake.summary import columns, summarize
+
+    place = Lake(lake)
+    place.require()
+    place.roll_forward()
+    if table is not None:
+        described = columns(place, table)
+        if as_json:
+            names = ("name", "type", "comment")
+            typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in described]))
+        else:
+            print_table(console(), table, ["column", "type", "meaning"], described)
+        return
+    found = summarize(place)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found], indent=2))
+        return
+    print_table(
+        console(),
+        str(place.location),
+        ["table", "rows", "files", "bytes", "columns", "dates", "from", "to"],
+        [
+            (
+                each.name,
+                each.rows,
+                each.files,
+                each.size,
+                each.columns,
+                each.dates,
+                None if each.first_time_ns is None else format_ns(each.first_time_ns),
+                None if each.last_time_ns is None else format_ns(each.last_time_ns),
+            )
+            for each in found
+        ],
+        numbers="rows files bytes columns dates",
+    )
+
+
+@app.command()
+def check(lake: LakeOption) -> None:
+    """Make the account again from the tables, and hold it against what the ingests reported."""
+    from pregao.lake.check import check_lake
+    from pregao.lake.soundness import unsound
+    from pregao.lake.store import Lake
+
+    place = Lake(lake)
+    place.require()
+    place.roll_forward()
+    faults = unsound(place)
+    if not faults:
+        # Rows can only be counted where the files are what the tables say.
+        found = check_lake(place)
+        faults = found.faults
+        typer.echo(
+            f"{found.units:,} ingests, {found.packets:,} packets, {found.messages:,} messages"
+        )
+    for fault in faults:
+        typer.echo(fault)
+    if faults:
+        raise UsageError(f"{lake} does not add up: {len(faults):,} faults.")
+    typer.echo("Everything adds up.")
+
+
+@app.command()
+def vacuum(
+    lake: LakeOption,
+    older_than: Annotated[
+        str,
+        typer.Option(
+            metavar="AGE", help="Keep what is younger: 30m, 24h, 7d. Longer than any ingest takes."
+        ),
+    ] = "24h",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only tell what would be removed.")
+    ] = False,
+) -> None:
+    """Remove the files that failed or replaced attempts have left."""
+    from pregao.lake.store import Lake
+    from pregao.lake.vacuum import vacuum as remove_orphans
+
+    place = Lake(lake)
+    place.require()
+    gone = remove_orphans(place, older_than_ns=age(older_than), dry_run=dry_run)
+    for entry in gone:
+        typer.echo(entry.location.relative_to(place.location))
+    did = "would be removed" if dry_run else "removed"
+    typer.echo(f"{len(gone):,} files, {sum(entry.size for entry in gone):,} bytes {did}")
+
+
+@app.command()
+def compact(
+    lake: LakeOption,
+    table: Annotated[
+        list[str] | None, typer.Argument(metavar="TABLE…", help="Tables; all by default.")
+    ] = None,
+) -> None:
+    """Merge small files, in the order that makes reading cheap; rows stay what they are."""
+    from pregao.cli.render import console, print_table
+    from pregao.lake.compact import compact as merge
+    from pregao.lake.store import Lake
+
+    place = Lake(lake)
+    place.require()
+    done = merge(place, table or None)
+    print_table(
+        console(),
+        f"{sum(each.files for each in done):,} files became {len(done):,}",
+        ["table", "date", "files", "rows", "before", "after"],
+        [
+            (each.table, each.date, each.files, each.rows, each.bytes_before, each.bytes_after)
+            for each in done
+        ],
+        numbers="files rows before after",
+    )
+
+
+def age(text: str) -> int:
+    """A span of time in nanoseconds: ``30m``, ``24h``, ``7d``."""
+    matched = re.fullmatch(r"(\d+)([mhd])", text.strip())
+    if matched is None:
+        raise UsageError(f"--older-than takes an age such as 30m, 24h or 7d, not {text!r}.")
+    return int(matched.group(1)) * _SPANS[matched.group(2)] * 1_000_000_000

@@ -1,0 +1,166 @@
+"""The rows of a query: fetched from Spark, shown on the terminal, written to files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pq
+
+from pregao.cli.render import console, print_table
+from pregao.errors import PregaoError, UsageError
+from pregao.lake.access import LakeSession, connect
+from pregao.lake.faults import sentence
+
+Writer = Callable[[Any, BinaryIO], None]
+
+
+def run(
+    sql: str, lake: str, master: str | None, settings: Mapping[str, str]
+) -> tuple[LakeSession, Any]:
+    """Open the lake in Spark and plan the query."""
+    session = connect(lake, None, master, **settings)
+    with _spoken(session):
+        return session, session.sql(sql)
+
+
+def show(session: LakeSession, frame: Any, limit: int) -> None:
+    """Print the first rows as a table, and tell how many more there are."""
+    with _spoken(session):
+        rows = frame.limit(limit + 1).toArrow()
+        more = frame.count() - limit if rows.num_rows > limit else 0
+    rows = rows.slice(0, limit)
+    numbers = [field.name for field in rows.schema if _is_number(field.type)]
+    out = console()
+    cells = [[_cell(value) for value in row.values()] for row in _dictionaries(rows)]
+    title = f"{rows.num_rows + more:,} {'row' if rows.num_rows + more == 1 else 'rows'}"
+    print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
+    if more:
+        out.print(f"{more:,} more; show them with --limit, or write all to a file with -o.")
+
+
+def all_rows(session: LakeSession, frame: Any) -> Any:
+    """Every row of the query."""
+    with _spoken(session):
+        return frame.toArrow()
+
+
+def writer(path: Path) -> Writer:
+    """How a file of that name is written."""
+    found = _WRITERS.get(path.suffix.lower())
+    if found is None:
+        raise UsageError(f"{path}: the name must end in {', '.join(_WRITERS)}.")
+    return found
+
+
+@contextmanager
+def _spoken(session: LakeSession) -> Iterator[None]:
+    """Turn what Spark raises into one sentence."""
+    try:
+        yield
+    except PregaoError:
+        raise
+    except Exception as error:
+        words = sentence(error)
+        if "cannot be found" in words:
+            tables = ", ".join(session.lake.table_names())
+            words = f"{words.partition(' Verify')[0]} The lake has {tables}."
+        raise UsageError(f"The query failed: {words}") from error
+
+
+def _dictionaries(rows: Any) -> list[dict[str, Any]]:
+    """Rows by column; columns of one name (as joins give) are told apart."""
+    names = rows.schema.names
+    unique = [f"{place}" if names.count(name) > 1 else name for place, name in enumerate(names)]
+    found: list[dict[str, Any]] = rows.rename_columns(unique).to_pylist()
+    return found
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value
+    return json_text(value) if isinstance(value, dict | list) else _plain(value)
+
+
+def _plain(value: Any) -> str:
+    """A value as text: decimals with all their digits, bytes in hexadecimal, times in ISO form."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def json_text(value: Any) -> str:
+    """A value as JSON; decimals are numbers with all their digits."""
+    if isinstance(value, dict):
+        members = (f"{json.dumps(key)}: {json_text(inner)}" for key, inner in value.items())
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(json_text, value))}]"
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return json.dumps(value if value == value and abs(value) != float("inf") else None)
+    if isinstance(value, int | Decimal):
+        return _plain(value)
+    return json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
+
+
+def _write_parquet(rows: Any, stream: BinaryIO) -> None:
+    pq.write_table(rows, stream, compression="zstd")
+
+
+def _write_csv(rows: Any, stream: BinaryIO) -> None:
+    """Nested values are JSON, bytes hexadecimal; the rest is as CSV has it."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            texts = [None if value is None else _cell(value) for value in column.to_pylist()]
+            columns.append(pa.chunked_array([pa.array(texts, pa.string())]))
+        else:
+            columns.append(column)
+    table = pa.table(columns, names=rows.schema.names)
+    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _write_json_lines(rows: Any, stream: BinaryIO) -> None:
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            stream.write(json_text(row).encode() + b"\n")
+
+
+def _write_json(rows: Any, stream: BinaryIO) -> None:
+    between = b"[\n"
+    for batch in rows.to_batches(max_chunksize=10_000):
+        for row in batch.to_pylist():
+            stream.write(between + json_text(row).encode())
+            between = b",\n"
+    stream.write(b"[]\n" if between == b"[\n" else b"\n]\n")
+
+
+_WRITERS: dict[str, Writer] = {
+    ".csv": _write_csv,
+    ".parquet": _write_parquet,
+    ".json": _write_json,
+    ".jsonl": _write_json_lines,
+}
