@@ -1,0 +1,1 @@
+"""Analytics tables: trades, bars, statistics, states, auctions, latencies, lives of orders."""

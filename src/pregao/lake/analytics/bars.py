@@ -1,0 +1,146 @@
+"""The table ``bars``: open, high, low, close, volume and average price per interval.
+
+A bar is made of the trades that were made in its time and not busted. All of them count in the
+volume, the average and the number (crosses included); only those that set the last price make the
+open, high, low and close. Intervals are counted from midnight in São Paulo.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.clock import DAY
+from pregao.lake.analytics.intervals import interval_ns, known_intervals
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
+from pregao.lake.analytics.tables import (
+    AVERAGE,
+    NOTIONAL,
+    PRICE,
+    AnalyticsTable,
+    Wanted,
+    column,
+    conform,
+    spark_type,
+)
+from pregao.lake.analytics.trades import TRADES, trades_without_quotes
+from pregao.lake.schemas import DATE, SAO_PAULO_NS
+
+NAME = "bars"
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("interval", pa.string(), "Length of the bar: 1s, 1m, 5m, 1h, 1d or any."),
+    column("start_ns", pa.int64(), "When the bar begins."),
+    column("end_ns", pa.int64(), "When it ends; that moment is no longer in it."),
+    column("open", PRICE, "First price; null if no trade of the bar set the last price."),
+    column("high", PRICE, "Highest price."),
+    column("low", PRICE, "Lowest price."),
+    column("close", PRICE, "Last price."),
+    column("volume", pa.int64(), "Quantity traded."),
+    column("notional", NOTIONAL, "Sum of price times quantity, exact."),
+    column("vwap", AVERAGE, "Notional by volume, to eight decimals."),
+    column("trades", pa.int64(), "Number of trades."),
+    column("buy_volume", pa.int64(), "Quantity of trades with a buying aggressor."),
+    column("sell_volume", pa.int64(), "Quantity of trades with a selling aggressor."),
+)
+
+
+def bars(day: Day, intervals: tuple[str, ...]) -> DataFrame:
+    """The day's bars of these intervals; bars without trades are left out."""
+    spans = F.array(
+        *[
+            F.struct(F.lit(name).alias("name"), F.lit(interval_ns(name)).alias("length"))
+            for name in known_intervals(intervals)
+        ]
+    )
+    counted = trades_without_quotes(day).where(~F.col("busted"))
+    midnight = midnight_ns(day.date)
+    since = F.col("time_ns") - midnight
+    length = F.col("span.length")
+    placed = counted.withColumn("span", F.explode(spans)).select(
+        "*",
+        F.col("span.name").alias("interval"),
+        # A remainder that is never negative: late reports may be of the day before.
+        (F.col("time_ns") - F.pmod(since, length)).alias("start_ns"),
+        length.alias("length"),
+    )
+    grouped = placed.groupBy(*INSTRUMENT, "interval", "start_ns", "length").agg(
+        *prices(), *sums(F.col("price"), F.col("size")), *sides()
+    )
+    whole = grouped.withColumn("end_ns", F.col("start_ns") + F.col("length"))
+    return conform(day.with_symbols(with_average(whole)), COLUMNS)
+
+
+def prices() -> list[Column]:
+    """Open, high, low and close, of the trades that set the last price."""
+    price = F.when(F.col("sets_last_price"), F.col("price"))
+    at = F.when(F.col("sets_last_price"), F.col("place"))
+    return [
+        F.min_by(price, at).alias("open"),
+        F.max(price).alias("high"),
+        F.min(price).alias("low"),
+        F.max_by(price, at).alias("close"),
+    ]
+
+
+def sums(price: Column, size: Column) -> list[Column]:
+    """Volume, notional and number of trades."""
+    amount = price * size.cast("decimal(19,0)")
+    return [
+        F.sum(size).alias("volume"),
+        F.sum(amount).cast(spark_type(NOTIONAL)).alias("notional"),
+        F.count(size).alias("trades"),
+    ]
+
+
+def sides() -> list[Column]:
+    """Volume by the side of the aggressor."""
+    return [
+        F.coalesce(F.sum(F.when(F.col("aggressor_side") == side, F.col("size"))), F.lit(0)).alias(
+            name
+        )
+        for side, name in (("BUY", "buy_volume"), ("SELL", "sell_volume"))
+    ]
+
+
+def with_average(frame: DataFrame) -> DataFrame:
+    """The same sums with their average price, rounded once (half away from zero)."""
+    # With these types Spark divides to exactly eight decimals.
+    average = F.col("notional") / F.col("volume").cast("decimal(19,0)")
+    return frame.withColumn("vwap", F.when(F.col("volume") != 0, average).cast(spark_type(AVERAGE)))
+
+
+def midnight_ns(date: datetime.date) -> int:
+    """When a day begins in São Paulo."""
+    return (date - datetime.date(1970, 1, 1)).days * DAY - SAO_PAULO_NS
+
+
+def kept_intervals(day: Day) -> list[str]:
+    """The intervals of the bars that are there: once asked for, they are kept up to date."""
+    if not day.has(NAME):
+        return []
+    found = day.tables.lake.delta(NAME).to_pyarrow_table(
+        columns=["interval"], filters=[(DATE, "=", day.date)]
+    )
+    return sorted(found["interval"].unique().to_pylist())
+
+
+def _build(day: Day, wanted: Wanted) -> DataFrame:
+    return bars(day, wanted.intervals)
+
+
+BARS = AnalyticsTable(
+    NAME,
+    "Open, high, low, close, volume and average price per instrument and interval.",
+    COLUMNS,
+    _build,
+    TRADES.templates,
+    (INSTRUMENTS,),
+    sort_by=("channel", "security_id", "interval", "start_ns"),
+)

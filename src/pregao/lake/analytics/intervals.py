@@ -1,0 +1,37 @@
+"""How long a bar is: spans of time as people write them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.errors import UsageError
+
+_UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
+_SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
+
+
+def interval_ns(text: str) -> int:
+    """A span such as ``15m`` in nanoseconds."""
+    matched = _SPAN.fullmatch(text.strip().lower())
+    length = int(matched.group(1)) * _UNITS[matched.group(2)] if matched else 0
+    if not 0 < length <= DAY:
+        raise UsageError(
+            f"--interval: {text!r} is not the length of a bar, such as 500ms, 1s, 15m, 1h or 1d; "
+            "a bar is at most a day long."
+        )
+    return length
+
+
+def interval_name(length_ns: int) -> str:
+    """The shortest way to write a span: ``60s`` and ``1m`` are the same bars."""
+    for unit, size in sorted(_UNITS.items(), key=lambda item: -item[1]):
+        if length_ns % size == 0:
+            return f"{length_ns // size}{unit}"
+    raise AssertionError(f"{length_ns} ns is not a span that can be written")
+
+
+def known_intervals(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each interval once, under its shortest name, from short to long."""
+    return tuple(interval_name(length) for length in sorted({interval_ns(text) for text in texts}))

@@ -1,0 +1,164 @@
+"""The tables of a lake as Spark sees them, a day at a time."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake._kernels import EVENT_NUMBER, EVENT_VERSION
+from pregao.lake.access import table_frame
+from pregao.lake.schemas import DATE, bundled_message_tables, message_table_name
+from pregao.lake.store import Lake
+from pregao.umdf.streams import Stream
+
+INSTRUMENTS = "instruments"
+INSTRUMENT = ("channel", "security_id")
+"""What names an instrument: the same number may be on two channels."""
+KEY = ("sequence_version", "sequence_number", "index_in_packet")
+"""What names a message of a channel."""
+
+_IMPLIED_SINCE = 10
+_IMPLIED_BIT = 4
+_RECOVERY_BIT = 5
+
+
+def message_table(template: int) -> str:
+    """The name of a template's table."""
+    return message_table_name(bundled_message_tables().templates[template].name)
+
+
+def place() -> Column:
+    """Where a message stands in its channel, as one number that compares with event numbers.
+
+    An event's number is the place of its first message.
+    """
+    return (
+        F.col("sequence_version").cast("bigint") * EVENT_VERSION
+        + F.col("sequence_number") * EVENT_NUMBER
+        + F.col("index_in_packet")
+    )
+
+
+def bit(column: str, number: int) -> Column:
+    """Is this bit of a set given?"""
+    return F.col(column).bitwiseAND(1 << number) != 0
+
+
+def is_recovery() -> Column:
+    """Was the message sent again, to restore a book?"""
+    return F.coalesce(bit("match_event_indicator", _RECOVERY_BIT), F.lit(False))
+
+
+class Tables:
+    """The tables of a lake, each opened once; what is ingested meanwhile is not seen."""
+
+    def __init__(self, spark: SparkSession, lake: Lake) -> None:
+        self.spark = spark
+        self.lake = lake
+        self._names = frozenset(lake.table_names())
+        self._frames: dict[str, DataFrame] = {}
+        self._files: dict[str, dict[datetime.date, list[str]]] = {}
+
+    def day(self, date: datetime.date) -> Day:
+        """One day of all tables."""
+        return Day(self, date)
+
+    def dates(self) -> list[datetime.date]:
+        """The days on which packets were seen."""
+        return sorted(self.files("packets"))
+
+    def names(self, beginning: str) -> list[str]:
+        """The tables whose name begins so."""
+        return sorted(name for name in self._names if name.startswith(beginning))
+
+    def frame(self, name: str) -> DataFrame:
+        """All rows of a table."""
+        if name not in self._frames:
+            self._frames[name] = table_frame(self.lake, name, self.spark)
+        return self._frames[name]
+
+    def files(self, name: str) -> dict[datetime.date, list[str]]:
+        """The files of a table by day; none if there is no such table."""
+        if name not in self._names:
+            return {}
+        if name not in self._files:
+            found: dict[datetime.date, list[str]] = {}
+            actions = pa.table(self.lake.delta(name).get_add_actions(flatten=True))
+            for path, date in zip(
+                actions["path"].to_pylist(), actions[f"partition.{DATE}"].to_pylist(), strict=True
+            ):
+                found.setdefault(date, []).append(path)
+            self._files[name] = found
+        return self._files[name]
+
+    @cached_property
+    def _before_implied(self) -> list[str]:
+        """The captures with messages of versions in which the bit for implied meant another."""
+        rows = self.lake.delta("ingests").to_pyarrow_table(
+            columns=["capture_id", "schema_versions"]
+        )
+        return [
+            row["capture_id"]
+            for row in rows.to_pylist()
+            if any(version < _IMPLIED_SINCE for version in row["schema_versions"] or ())
+        ]
+
+    def is_implied(self) -> Column:
+        """Is an implied order meant? Null where the schema version does not tell."""
+        told = bit("match_event_indicator", _IMPLIED_BIT)
+        if not self._before_implied:
+            return told
+        return F.when(~F.col("capture_id").isin(self._before_implied), told)
+
+
+class Day:
+    """One day of a lake's tables."""
+
+    def __init__(self, tables: Tables, date: datetime.date) -> None:
+        self.tables = tables
+        self.date = date
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session in which the tables are open."""
+        return self.tables.spark
+
+    def has(self, name: str) -> bool:
+        """Has a table rows of this day?"""
+        return self.date in self.tables.files(name)
+
+    def table(self, name: str) -> DataFrame:
+        """A table's rows of this day."""
+        frame = self.tables.frame(name)
+        return frame.where(F.col(DATE) == F.lit(self.date))
+
+    def messages(self, template: int) -> DataFrame:
+        """A template's messages of the incremental stream, with their place."""
+        found = self.table(message_table(template)).where(
+            F.col("stream") == Stream.INCREMENTAL.value
+        )
+        return found.withColumn("place", place())
+
+    def snapshots(self, template: int) -> DataFrame:
+        """A template's messages of the snapshot stream."""
+        return self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
+
+    def with_symbols(self, frame: DataFrame) -> DataFrame:
+        """The same rows with the symbol of their instrument, where it is known."""
+        symbols = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol")
+        return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
+
+    def fingerprint(self, names: Iterable[str], *more: Any) -> int:
+        """A number that changes when the files of these tables, or anything else given, do."""
+        digest = hashlib.sha256(repr(more).encode())
+        for name in sorted(names):
+            files = sorted(self.tables.files(name).get(self.date, ()))
+            digest.update(repr((name, files)).encode())
+        return int.from_bytes(digest.digest()[:8], "big") >> 2

@@ -1,0 +1,49 @@
+"""Sessions of instruments: the statistics of a day begin anew with each.
+
+A session begins where a SecurityStatus of the instrument, or a SecurityGroupPhase of its group,
+says TRADING_SESSION_CHANGE.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
+from pregao.umdf.phases import TradingEvent
+
+SECURITY_STATUS = 3
+SECURITY_GROUP_PHASE = 10
+
+_BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
+
+
+def session_starts(day: Day) -> DataFrame:
+    """Where sessions begin: the instrument, the place and the time of the message."""
+    begins = F.col("security_trading_event") == _BEGINS
+    started = F.col("transact_time_ns").alias("session_start_ns")
+    own = day.messages(SECURITY_STATUS).where(begins).select(*INSTRUMENT, "place", started)
+    groups = (
+        day.messages(SECURITY_GROUP_PHASE)
+        .where(begins)
+        .select("channel", "security_group", "place", started)
+    )
+    members = day.table(INSTRUMENTS).select(*INSTRUMENT, "security_group")
+    of_groups = groups.join(F.broadcast(members), ["channel", "security_group"])
+    return own.unionByName(of_groups.drop("security_group"))
+
+
+def with_sessions(day: Day, frame: DataFrame) -> DataFrame:
+    """The same rows, which have a place, with the number and the start of their session.
+
+    Number 0 is a session whose beginning is not in the data.
+    """
+    starts = session_starts(day).withColumn("begins", F.lit(1))
+    both = frame.withColumn("begins", F.lit(0)).unionByName(starts, allowMissingColumns=True)
+    so_far = Window.partitionBy(*INSTRUMENT).orderBy("place", F.desc("begins"))
+    return (
+        both.withColumn("session", F.sum("begins").over(so_far).cast("int"))
+        .withColumn("session_start_ns", F.last("session_start_ns", ignorenulls=True).over(so_far))
+        .where(F.col("begins") == 0)
+        .drop("begins")
+    )

@@ -1,0 +1,92 @@
+"""What an analytics table is: its columns, how its rows are made, and of what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.reading import Day
+from pregao.lake.schemas import DATE, DATE_FIELD
+from pregao.lake.unit import TableSpec
+
+PRICE = pa.decimal128(18, 4)
+AVERAGE = pa.decimal128(22, 8)
+"""An average price: as many whole digits as a price has, and eight decimals."""
+NOTIONAL = pa.decimal128(34, 4)
+
+DEFAULT_INTERVALS = ("1s", "1m", "5m", "1h", "1d")
+
+_SPARK_NAMES = {
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+    pa.date32(): "date",
+    pa.float64(): "double",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What can be chosen."""
+
+    intervals: tuple[str, ...] = DEFAULT_INTERVALS
+    """How long bars are."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyticsTable:
+    """A table, and how a day of it is made."""
+
+    name: str
+    description: str
+    columns: tuple[Any, ...]
+    build: Callable[[Day, Wanted], DataFrame]
+    templates: tuple[int, ...] = ()
+    """The messages it is made of."""
+    others: tuple[str, ...] = ()
+    """The other tables it is made of, where they exist."""
+    spread_by: tuple[str, ...] = ("channel", "security_id")
+    """Rows alike in these columns stand in the same file."""
+    sort_by: tuple[str, ...] = ("channel", "security_id")
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table as the lake keeps it."""
+        return TableSpec(
+            self.name, pa.schema([*self.columns, DATE_FIELD]), (DATE,), self.description
+        )
+
+
+def column(name: str, kind: Any, comment: str) -> Any:
+    """A column of a table, with what it means."""
+    return pa.field(name, kind, metadata={"comment": comment})
+
+
+def spark_type(kind: Any) -> str:
+    """The name that Spark has for a type."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
+    return _SPARK_NAMES[kind]
+
+
+def conform(frame: DataFrame, columns: Iterable[Any]) -> DataFrame:
+    """Exactly these columns, in their order and types."""
+    return frame.select(
+        [F.col(field.name).cast(spark_type(field.type)).alias(field.name) for field in columns]
+    )
+
+
+def missing(columns: Iterable[Any]) -> list[Column]:
+    """Columns of nulls."""
+    return [F.lit(None).cast(spark_type(field.type)).alias(field.name) for field in columns]

@@ -1,0 +1,207 @@
+"""The table ``trades``: every trade once, with its busts, corrections, kind and aggressor."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, bit
+from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing
+
+TRADE = 53
+FORWARD_TRADE = 54
+EXECUTION_SUMMARY = 55
+TRADE_BUST = 57
+
+CONDITIONS = {
+    "opening": 0,
+    "crossed": 1,
+    "same_price": 2,
+    "out_of_sequence": 3,
+    "on_behalf": 6,
+    "regular": 13,
+    "block": 14,
+}
+"""The bits of tradeCondition."""
+KINDS = {
+    "multi_asset": "MULTI_ASSET_TRADE",
+    "leg": "LEG_TRADE",
+    "rlp": "RLP_TRADE",
+    "sweep": "SWEEP_TRADE",
+}
+"""The sub types that have a column of their own."""
+
+_FORWARD_COLUMNS = (
+    column("seller_days", pa.int32(), "Days until delivery of a forward."),
+    column("md_entry_interest_rate", PRICE, "Interest rate of a forward."),
+)
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("trade_date", pa.date32(), "Trading day to which the exchange counts it."),
+    column("trade_id", pa.int64(), "Number of the trade, unique for instrument and trading day."),
+    column("trading_session_id", pa.string(), "Regular session or after-market."),
+    column("time_ns", pa.int64(), "When it was made (T5; below schema version 15, T10)."),
+    column("price", PRICE, "Price, as corrected."),
+    column("size", pa.int64(), "Quantity, as corrected."),
+    column("buyer", pa.int64(), "Buying firm."),
+    column("seller", pa.int64(), "Selling firm."),
+    column("aggressor_side", pa.string(), "Side of the aggressor; null without summary."),
+    column("aggressor_time_ns", pa.int64(), "When the engine received the aggressor (its T4)."),
+    column("sets_last_price", pa.bool_(), "Neither out of sequence nor a leg's: a last price."),
+    column("busted", pa.bool_(), "Was it cancelled? Then it counts nowhere."),
+    column("bust_time_ns", pa.int64(), "When it was cancelled."),
+    column("corrected", pa.bool_(), "Was it published again under its number?"),
+    column("correction_time_ns", pa.int64(), "Time that the last correction carries."),
+    column("publications", pa.int32(), "How many times it was published."),
+    column("trade_condition", pa.int32(), "Its conditions, as bits."),
+    column("trd_sub_type", pa.string(), "Its kind, if it is not a regular trade."),
+    column("opening", pa.bool_(), "One of the trades that opened the session."),
+    column("crossed", pa.bool_(), "Both sides by one cross order."),
+    column("same_price", pa.bool_(), "Same price as the last trade before."),
+    column("out_of_sequence", pa.bool_(), "Reported late: not a last price."),
+    column("on_behalf", pa.bool_(), "Entered or corrected by the exchange."),
+    column("regular", pa.bool_(), "A regular trade."),
+    column("block", pa.bool_(), "A block trade: midpoint, block book, request for quote."),
+    column("multi_asset", pa.bool_(), "The spot part of a forward with spot."),
+    column("leg", pa.bool_(), "The leg of a strategy: not a last price."),
+    column("rlp", pa.bool_(), "With a retail liquidity provider."),
+    column("sweep", pa.bool_(), "The part of a sweep-and-cross that swept the book."),
+    column("implied", pa.bool_(), "Involves an implied order; null below schema version 10."),
+    column("forward", pa.bool_(), "A forward trade (template 54)."),
+    *_FORWARD_COLUMNS,
+    *QUOTE,
+    column("event", pa.int64(), "Event of the channel in which it was first published."),
+    column("sequence_version", pa.int32(), "Sequence version of that packet."),
+    column("sequence_number", pa.int64(), "Number of that packet."),
+    column("index_in_packet", pa.int32(), "Place of the message in that packet."),
+    column("sending_time_ns", pa.int64(), "Sending time of that packet (T11)."),
+    column("capture_time_ns", pa.int64(), "When that packet was captured."),
+)
+
+_IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
+_ORIGINAL = ["place", "event", *KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
+"""What the first publication tells for good."""
+_LATEST = [
+    "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
+    "implied", "forward", "seller_days", "md_entry_interest_rate",
+]  # fmt: skip
+"""What a correction may change."""
+
+
+def trades(day: Day) -> DataFrame:
+    """The day's trades, with the best prices before each where there are ticks."""
+    plain = trades_without_quotes(day)
+    quoted = with_quotes(day, plain) if day.has(TICKS) else plain.select("*", *missing(QUOTE))
+    return conform(day.with_symbols(quoted), COLUMNS)
+
+
+def trades_without_quotes(day: Day) -> DataFrame:
+    """The day's trades from messages alone; ``place`` is where each was first published."""
+    published = _published(day, TRADE).unionByName(_published(day, FORWARD_TRADE))
+    once = published.groupBy(*_IDENTITY).agg(
+        F.min_by(F.struct(*_ORIGINAL), "place").alias("original"),
+        F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
+        F.count(F.lit(1)).cast("int").alias("publications"),
+    )
+    busts = (
+        day.messages(TRADE_BUST)
+        .groupBy(*_IDENTITY)
+        .agg(F.max_by(F.struct("place", event_time().alias("time_ns")), "place").alias("bust"))
+    )
+    joined = once.join(busts, _IDENTITY, "left").select(
+        *_IDENTITY,
+        *[F.col(f"original.{name}") for name in _ORIGINAL],
+        *[F.col(f"latest.{name}") for name in _LATEST],
+        "publications",
+        (F.col("publications") > 1).alias("corrected"),
+        F.when(F.col("publications") > 1, F.col("latest.time_ns")).alias("correction_time_ns"),
+        # A trade published again after its bust stands.
+        F.coalesce(F.col("bust.place") > F.col("latest.place"), F.lit(False)).alias("busted"),
+        F.col("bust.time_ns").alias("told_bust_ns"),
+    )
+    kinds = joined.select(
+        "*",
+        F.when(F.col("busted"), F.col("told_bust_ns")).alias("bust_time_ns"),
+        *[bit("trade_condition", number).alias(name) for name, number in CONDITIONS.items()],
+        *[
+            F.coalesce(F.col("trd_sub_type") == sub_type, F.lit(False)).alias(name)
+            for name, sub_type in KINDS.items()
+        ],
+    )
+    last = kinds.withColumn("sets_last_price", ~F.col("out_of_sequence") & ~F.col("leg"))
+    return _with_aggressor(day, last)
+
+
+def event_time() -> Column:
+    """When it happened: T5 where the message carries it, else T10."""
+    return F.coalesce("transact_time_ns", "md_entry_timestamp_ns")
+
+
+def _published(day: Day, template: int) -> DataFrame:
+    """The publications of trades of one template."""
+    found = day.messages(template)
+    own = [F.col(field.name) for field in _FORWARD_COLUMNS]
+    return found.select(
+        *_IDENTITY,
+        *[name for name in _ORIGINAL if name != "time_ns"],
+        event_time().alias("time_ns"),
+        "trading_session_id",
+        F.col("md_entry_px").alias("price"),
+        F.col("md_entry_size").alias("size"),
+        F.col("md_entry_buyer").alias("buyer"),
+        F.col("md_entry_seller").alias("seller"),
+        "trade_condition",
+        "trd_sub_type",
+        day.tables.is_implied().alias("implied"),
+        F.lit(template == FORWARD_TRADE).alias("forward"),
+        *(own if template == FORWARD_TRADE else missing(_FORWARD_COLUMNS)),
+    )
+
+
+def _with_aggressor(day: Day, frame: DataFrame) -> DataFrame:
+    """The same trades with what the summary ahead of them in their event says."""
+    keys = [*INSTRUMENT, "event"]
+    summaries = (
+        day.messages(EXECUTION_SUMMARY)
+        .groupBy(*keys)
+        .agg(
+            F.sort_array(
+                F.collect_list(
+                    F.struct(
+                        F.col("place").alias("at"),
+                        F.col("aggressor_side").alias("side"),
+                        F.col("aggressor_time_ns").alias("time_ns"),
+                    )
+                )
+            ).alias("summaries")
+        )
+    )
+    ahead = F.filter("summaries", lambda summary: summary["at"] < F.col("place"))
+    joined = frame.join(summaries, keys, "left").withColumn(
+        "summary", F.try_element_at(ahead, F.lit(-1))
+    )
+    return joined.select(
+        *frame.columns,
+        F.col("summary.side").alias("aggressor_side"),
+        F.col("summary.time_ns").alias("aggressor_time_ns"),
+    )
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return trades(day)
+
+
+TRADES = AnalyticsTable(
+    "trades",
+    "A trade, with busts and corrections applied, its kind, and its aggressor.",
+    COLUMNS,
+    _build,
+    (TRADE, FORWARD_TRADE, EXECUTION_SUMMARY, TRADE_BUST),
+    (INSTRUMENTS, TICKS),
+    sort_by=("channel", "security_id", *KEY),
+)
