@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import PregaoError
+from pregao.lake.faults import sentence
 from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written
@@ -99,16 +100,8 @@ def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
         watch()
     shared.unpersist()
     if failed:
-        raise PregaoError(f"A Spark task failed: {_sentence(failed[0])}") from failed[0]
+        raise PregaoError(f"A Spark task failed: {sentence(failed[0])}") from failed[0]
     for row in rows:
         if row["error"] is not None:
             raise PregaoError(row["error"])
     return [pickle.loads(row["result"]) for row in rows]  # noqa: S301 - from our own tasks
-
-
-def _sentence(error: BaseException) -> str:
-    """The last line of what Spark says, which is Python's own."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith(("at ", "File ", "Traceback", "^"))]
-    python = [line for line in told if "Error" in line.split(":")[0] or "Exception" in line]
-    return (python or told or [type(error).__name__])[-1][:500]

@@ -155,9 +155,11 @@ class _Run:
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
             return
+        # A file that grows is read as far as it went when the ingest was planned.
+        stop = self.task.sizes[piece.capture] if piece.end is None else piece.end
         for start, end, owned in (
             (piece.read_from, piece.start, False),
-            (piece.start, piece.end, True),
+            (piece.start, stop, True),
             (piece.end, piece.read_to, False),
         ):
             if start is not None and (end is None or start < end):

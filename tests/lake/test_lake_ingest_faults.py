@@ -1,0 +1,227 @@
+"""Ingests that die, run out of disk, meet growing files or each other: nothing lost, none twice."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import pytest
+
+from pregao.capture import PcapWriter, read_packets
+from pregao.lake.check import check_lake
+from pregao.lake.ingest import ingest, run_here
+from pregao.lake.plan import Options
+from pregao.lake.runner import merge_on_spark, on_spark
+from pregao.lake.store import Lake
+from tests.lake.days import assert_same, day, rows
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    lake = tmp_path_factory.mktemp("clean")
+    ingest([str(day())], str(lake))
+    return lake
+
+
+def in_a_process(program, *arguments):
+    """Run a program that ends itself or is ended."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+DIE = """
+    import os, signal, sys
+    from pregao.lake import ingest as module
+    from pregao.lake.store import Lake
+    captures, lake, step = sys.argv[1:]
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+    if step == "tasks":
+        def run(tasks, progress):
+            module.run_here(tasks, progress)
+            die()
+        module.ingest([captures], lake, run=run)
+    real = Lake.commit
+    def commit(self, unit):
+        def watch(done):
+            if done == step:
+                die()
+        if step == "before":
+            die()
+        return real(self, unit, watch)
+    Lake.commit = commit
+    module.ingest([captures], lake)
+"""
+
+
+@pytest.mark.parametrize(
+    "step", ["tasks", "before", "written", "intended", "packets", "umdf_trade_53", "ingests"]
+)
+def test_killed_at_any_step_and_run_again(clean, tmp_path, step):
+    died = in_a_process(DIE, day(), tmp_path, step)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    report = ingest([str(day())], str(tmp_path))
+    assert bool(report.captures) == (step in ("tasks", "before", "written"))
+    assert_same(clean, tmp_path)
+    assert not check_lake(Lake(str(tmp_path))).faults
+
+
+def test_two_ingests_at_once_make_one_lake(tmp_path):
+    """Two days, two processes, one new lake; and the same day from both sides."""
+    lake = tmp_path / "both"
+    days = [str(day()), str(day(seed=2, day="2026-05-22")), str(day())]
+    errors = []
+
+    def work(captures):
+        try:
+            ingest([captures], str(lake))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(captures,)) for captures in days]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    apart = tmp_path / "apart"
+    for captures in days[:2]:
+        ingest([captures], str(apart))
+    assert_same(lake, apart)
+    assert not check_lake(Lake(str(lake))).faults
+
+
+def test_both_feeds_at_once_from_two_sides(clean, tmp_path):
+    """Each side brings one feed: whoever is later plans anew and adds only what is missing."""
+    source = Path(day())
+    second = [str(path) for path in source.glob("*Incremental_B.pcap")]
+    first = [str(path) for path in source.glob("*.pcap") if str(path) not in second]
+    errors = []
+
+    def work(captures):
+        try:
+            ingest(captures, str(tmp_path))
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(side,)) for side in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert not check_lake(Lake(str(tmp_path))).faults
+    assert len(rows(tmp_path, "umdf_order_mbo_50")) == len(rows(clean, "umdf_order_mbo_50"))
+
+
+FULL = """
+    import resource, sys
+    from pregao.errors import PregaoError
+    from pregao.lake.ingest import ingest
+    limit = int(sys.argv[3])
+    def run(tasks, progress):
+        from pregao.lake.ingest import run_here
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        import signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            return run_here(tasks, progress)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+    try:
+        ingest([sys.argv[1]], sys.argv[2], run=run)
+    except (PregaoError, OSError) as error:
+        print("sentence:", error)
+"""
+
+
+def test_a_full_disk_leaves_nothing_visible(clean, tmp_path):
+    told = in_a_process(FULL, day(), tmp_path, 20_000)
+    assert "sentence:" in told.stdout, told.stderr
+    assert rows(tmp_path, "packets") == []
+    ingest([str(day())], str(tmp_path))
+    assert_same(clean, tmp_path)
+
+
+def test_a_file_that_grows_while_it_is_read(tmp_path):
+    """What was there at the start is taken in; the grown file is another capture."""
+    source = next(Path(day()).glob("*Incremental_A.pcap"))
+    with read_packets(source) as reader:
+        packets = list(reader)
+    growing = tmp_path / "growing.pcap"
+    half = len(packets) // 2
+    with PcapWriter(growing) as writer:
+        for packet in packets[:half]:
+            writer.write(packet.time_ns, packet.data)
+    rest = tmp_path / "rest.pcap"
+    with PcapWriter(rest) as writer:
+        for packet in packets[half:]:
+            writer.write(packet.time_ns, packet.data)
+
+    def run(tasks, progress):
+        with growing.open("ab") as more:
+            more.write(rest.read_bytes()[24:])
+        return run_here(tasks, progress)
+
+    lake = tmp_path / "lake"
+    first = ingest([str(growing)], str(lake), run=run)
+    assert first.captures[0].statistics.packets == half
+    second = ingest([str(growing)], str(lake))
+    assert second.captures[0].statistics.packets == len(packets)
+    assert second.json()["packets"]["duplicate"] >= half - 20  # heartbeats have no key
+    assert not check_lake(Lake(str(lake))).faults
+
+
+def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark):
+    """The ingest runs on Spark; what a dead worker left behind is never visible."""
+    report = ingest(
+        [str(day())],
+        str(tmp_path / "lake"),
+        Options(target_bytes=200_000),
+        run=on_spark(spark),
+        merge=merge_on_spark(spark),
+    )
+    assert report.tasks > 2
+    assert_same(clean, tmp_path / "lake")
+    left = tmp_path / "lake" / "umdf_trade_53" / "date=2026-05-21" / "part-left-behind.parquet"
+    left.write_bytes(b"half a file of a dead worker")
+    assert_same(clean, tmp_path / "lake")
+
+
+def test_an_error_inside_a_task_is_one_sentence(tmp_path, spark):
+    from pregao.errors import PregaoError
+
+    broken = tmp_path / "broken.pcap"
+    source = next(Path(day()).glob("*Incremental_A.pcap"))
+    data = bytearray(source.read_bytes())
+    position = len(data) // 2
+    data[position : position + 4000] = b"\xff" * 4000
+    broken.write_bytes(data)
+    with pytest.raises(PregaoError) as caught:
+        ingest(
+            [str(broken)], str(tmp_path / "lake"), run=on_spark(spark), merge=merge_on_spark(spark)
+        )
+    assert "broken.pcap" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_check_finds_what_is_missing(clean, tmp_path):
+    import shutil
+
+    lake = tmp_path / "lake"
+    shutil.copytree(clean, lake)
+    store = Lake(str(lake))
+    assert not check_lake(store).faults
+    store.delta("umdf_trade_53").delete("index_in_packet > 1")
+    faults = check_lake(Lake(str(lake))).faults
+    assert any("messages Trade_53" in fault for fault in faults)
