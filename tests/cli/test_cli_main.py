@@ -1,13 +1,10 @@
 """The command itself: help, version, errors, the demonstration, and real processes."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -141,25 +138,6 @@ def test_text_comes_from_a_pipe_as_it_is_written(tmp_path):
     assert running.returncode == 0
     assert out.count(b"\n") == 9
     assert b"8 packets, 9 messages, 0 rejected" in err
-
-
-def test_the_demonstration_needs_nothing_and_can_be_repeated(pregao, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    first = pregao("demo")
-    assert first.code == 0
-    made = {path: path.read_bytes() for path in Path("demo-output").rglob("*") if path.is_file()}
-    assert pregao("demo").out == first.out
-    assert made == {
-        path: path.read_bytes() for path in Path("demo-output").rglob("*") if path.is_file()
-    }
-    assert "First trades" in first.out
-    assert "pregao decode demo-output/demo.pcap" in first.out
-    trades = pq.read_table("demo-output/tables/Trade_53.parquet")
-    assert trades.num_rows == 24
-    account = json.loads(pregao("info", "demo-output/demo.pcap", "--json").out)
-    assert sorted(flow["stream"] for flow in account["flows"]) == ["definition", "incremental"]
-    assert account["rejects"]["reasons"] == {}
-    assert sum(flow["missing"] for flow in account["flows"]) == 0
 
 
 def test_the_demonstration_where_it_cannot_write(pregao, tmp_path):

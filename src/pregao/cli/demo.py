@@ -1,4 +1,4 @@
-"""``pregao demo``: a small capture made, decoded and shown, without any data at hand."""
+"""``pregao demo``: a market simulated, captured, taken into a lake and asked, without any data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPILOG = "\n\n".join(
     (
         "Example:",
         "pregao demo",
-        "The same files are written each time; only what the demonstration made is replaced.",
+        "The same captures are written each time; a lake that holds them already is left alone.",
     )
 )
 
@@ -21,14 +21,12 @@ def demo(
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write.")
     ] = Path("demo-output"),
 ) -> None:
-    """Make a small capture, decode it into tables, and show what to try next."""
-    from pregao.cli.demonstration import show, write_capture
+    """Simulate a session, take it into a lake, ask it three questions, and say how to go on."""
+    from pregao.cli.demonstration import run
     from pregao.errors import UsageError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{folder} cannot be made: {error.strerror}.") from None
-    capture = folder / "demo.pcap"
-    write_capture(capture)
-    show(capture, folder / "tables")
+    run(folder)

@@ -93,9 +93,9 @@ def ingest(
     merge: Merger = merge_here
     if master != "here":
         from pregao.lake.runner import merge_on_spark, on_spark
-        from pregao.lake.session import spark_session
+        from pregao.lake.session import parse_conf, spark_session
 
-        spark = spark_session(master=master, conf=settings_of(conf))
+        spark = spark_session(master, parse_conf(conf))
         run, merge = on_spark(spark), merge_on_spark(spark)
     with _shown(quiet) as progress:
         done = take_in(captures, lake, options, run=run, merge=merge, progress=progress)
@@ -119,17 +119,6 @@ def size_of(text: str) -> int:
     if matched is None or int(matched.group(1)) == 0:
         raise UsageError(f"--range-size takes a size such as 64M or 1G, not {text!r}.")
     return int(matched.group(1)) * _SIZES[matched.group(2)]
-
-
-def settings_of(values: Iterable[str] | None) -> dict[str, str]:
-    """Settings for Spark from ``key=value`` texts."""
-    found = {}
-    for value in values or ():
-        key, equals, setting = value.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--conf takes KEY=VALUE, not {value!r}.")
-        found[key] = setting
-    return found
 
 
 def feeds_of(values: Iterable[str] | None) -> list[tuple[str, str]]:
