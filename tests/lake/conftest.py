@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import signal
 import socket
+import subprocess
 import threading
+import time
 import urllib.request
+from pathlib import Path
 
+import pyspark
 import pytest
 
+from pregao.lake.java import find_java
 from pregao.lake.session import spark_session
 from pregao.lake.store import Lake
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
@@ -82,3 +90,64 @@ def s3_endpoint(s3_server, monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     return s3_server
+
+
+@pytest.fixture(scope="session")
+def standalone_cluster(tmp_path_factory):
+    """The address of a Spark cluster on loopback: a master and two workers of one core each."""
+    home = Path(pyspark.__file__).parent
+    folder = tmp_path_factory.mktemp("cluster")
+    port, web = free_port(), free_port()
+    url = f"spark://127.0.0.1:{port}"
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    environment.pop("PYSPARK_PYTHON", None)
+
+    def start(name, kind, *arguments):
+        with (folder / f"{name}.log").open("wb") as log:
+            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+            return subprocess.Popen(
+                [*command, "--host", "127.0.0.1", *map(str, arguments)],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+
+    started = [start("master", "master.Master", "--port", port, "--webui-port", web)]
+    for number in (1, 2):
+        work = folder / f"worker-{number}"
+        limits = ("--cores", 1, "--memory", "1g", "--webui-port", free_port(), "-d", work, url)
+        started.append(start(work.name, "worker.Worker", *limits))
+    try:
+        wait_for_workers(f"http://127.0.0.1:{web}/json/", started, folder)
+        yield url
+    finally:
+        for process in started:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for process in started:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def wait_for_workers(address, started, folder):
+    """Wait until the master knows both workers; at most a minute and a half."""
+    for _ in range(180):
+        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            if json.load(answer)["aliveworkers"] == 2:
+                return
+        if any(process.poll() is not None for process in started):
+            break
+        time.sleep(0.5)
+    logs = "\n".join(log.read_text()[-2000:] for log in folder.glob("*.log"))
+    pytest.fail(f"the cluster did not start:\n{logs}")

@@ -1,0 +1,45 @@
+"""`pregao pack`: an environment archive for the workers of a Spark cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+EPILOG = "\n\n".join(
+    (
+        "Example:",
+        "pregao pack environment.tar.gz",
+        "pregao ingest captures/ --lake s3://bucket/lake --master spark://head:7077 "
+        "--conf spark.archives=environment.tar.gz#environment "
+        "--conf spark.pyspark.python=./environment/bin/python",
+    )
+)
+
+
+def pack(
+    out: Annotated[Path, typer.Argument(metavar="OUT.tar.gz", help="The archive to write.")],
+    without: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE", help="Leave out what the workers' Python has already."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
+) -> None:
+    """Pack Pregão and all that it needs for the workers of a cluster."""
+    from pregao.cli.files import NewFiles
+    from pregao.errors import UsageError
+    from pregao.lake.pack import pack as write_archive
+
+    if not out.name.endswith((".tar.gz", ".tgz")):
+        raise UsageError(f"{out}: Spark unpacks archives by name; let it end in .tar.gz.")
+    with NewFiles(force=force) as files:
+        packed = write_archive(files.create(out), without=without or ())
+    typer.echo(
+        f"{out}: {len(packed.packages)} packages, {packed.files:,} files, "
+        f"{out.stat().st_size:,} bytes"
+    )
+    typer.echo(
+        f"Use it with: --conf spark.archives={out}#environment "
+        "--conf spark.pyspark.python=./environment/bin/python"
+    )

@@ -1,0 +1,131 @@
+"""An archive of this environment for the workers of a cluster: Pregão and all that it needs.
+
+Spark unpacks it beside every executor (``spark.archives``). The archive holds the packages; the
+interpreter is the worker's own, of the same version. PySpark itself is left out: a cluster has it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import importlib.metadata
+import io
+import re
+import sys
+import tarfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pregao
+from pregao.errors import UsageError
+
+PROVIDED = frozenset({"pyspark", "py4j"})
+"""What every Spark installation brings along."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PACKAGES = "site-packages"
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """What an archive holds: packages with their versions, files, and bytes before compression."""
+
+    packages: tuple[tuple[str, str], ...]
+    files: int
+    size: int
+
+
+def launcher() -> str:
+    """The script ``bin/python`` of the archive: the worker's interpreter with our packages."""
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return f"""#!/bin/sh
+# Runs this machine's Python {version} with the packages of this archive.
+python="${{PREGAO_PYTHON:-python{version}}}"
+here="$(cd "$(dirname "$0")/.." && pwd)"
+if ! command -v "$python" >/dev/null 2>&1; then
+    echo "pregao: there is no $python here; install Python {version} or set PREGAO_PYTHON." >&2
+    exit 127
+fi
+PYTHONPATH="$here/{_PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}"
+export PYTHONPATH
+exec "$python" "$@"
+"""
+
+
+def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ()) -> Packed:
+    """Write the archive of a package and all that it needs, the same bytes every time.
+
+    ``without`` names packages that the workers' own Python has; what only they need is left out.
+    """
+    packages = []
+    files = size = 0
+    with (
+        gzip.GzipFile(fileobj=stream, mode="wb", compresslevel=1, mtime=0, filename="") as zipped,
+        tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        _add(archive, "bin/python", io.BytesIO(launcher().encode()), executable=True)
+        for distribution in needed(root, without):
+            packages.append((distribution.metadata["Name"], distribution.version))
+            for name, path in sorted(_files(distribution)):
+                with path.open("rb") as content:
+                    size += _add(archive, f"{_PACKAGES}/{name}", content, executable=False)
+                files += 1
+    return Packed(tuple(packages), files, size)
+
+
+def needed(root: str, without: Iterable[str] = ()) -> list[importlib.metadata.Distribution]:
+    """A distribution and all that it needs here, by name, without what is there anyway."""
+    provided = PROVIDED | {_canonical(name) for name in without}
+    found: dict[str, importlib.metadata.Distribution] = {}
+    waiting = [root]
+    while waiting:
+        name = _canonical(waiting.pop())
+        if name in found or name in provided:
+            continue
+        try:
+            found[name] = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            if name == root:
+                raise UsageError(f"{name} is not installed in this environment.") from None
+            continue  # needed elsewhere only, for another platform or Python
+        waiting += _requirements(found[name].requires or [])
+    return [found[name] for name in sorted(found)]
+
+
+def _requirements(lines: Iterable[str]) -> Iterator[str]:
+    """The names of what is required; extras that nobody asked for are left out."""
+    for line in lines:
+        matched = _NAME.match(line)
+        if matched is not None and not re.search(r";.*\bextra\s*==", line):
+            yield matched.group(0)
+
+
+def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, Path]]:
+    """The files of a distribution below ``site-packages``, by their names there."""
+    if distribution.metadata["Name"] == "pregao":
+        # The package may be installed as a reference to its sources.
+        package = Path(pregao.__file__).parent
+        for path in package.rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield f"pregao/{path.relative_to(package).as_posix()}", path
+    for file in distribution.files or []:
+        name = file.as_posix()
+        if name.startswith(("../", "/", "pregao/")) or name.endswith((".pyc", ".pth")):
+            continue  # scripts, caches and references to other places
+        path = Path(str(file.locate()))
+        if path.is_file():
+            yield name, path
+
+
+def _add(archive: tarfile.TarFile, name: str, content: BinaryIO, *, executable: bool) -> int:
+    entry = tarfile.TarInfo(name)
+    entry.size = content.seek(0, io.SEEK_END)
+    entry.mode = 0o755 if executable else 0o644
+    content.seek(0)
+    archive.addfile(entry, content)
+    return entry.size
+
+
+def _canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
