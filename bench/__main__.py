@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding"]
+SECTIONS = ["decoding", "market", "lake"]
 
 
 def main() -> None:

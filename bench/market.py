@@ -1,0 +1,106 @@
+"""The market in a box: orders through the engine, messages through the publisher, a whole run."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench.measure import Row
+from pregao.clock import MICROSECOND, MINUTE, parse_ns
+from pregao.exchange.catalogue import bundled_catalogue
+from pregao.exchange.channels import Channel
+from pregao.exchange.commands import CancelOrder, NewOrder, SetGroupPhase
+from pregao.exchange.engine import Engine
+from pregao.exchange.publisher import Publisher
+from pregao.exchange.simulation import Simulation
+from pregao.exchange.simulation_settings import TRADE_DATE, Settings
+from pregao.exchange.terms import Side, TimeInForce, TradingStatus
+
+SECTION = "market"
+ORDERS = 200_000
+OPEN = parse_ns("2026-05-21T13:00:00")
+
+
+def run() -> Iterator[Row]:
+    units: list[tuple[list[Any], int]] = []
+    fastest = 0.0
+    for _ in range(3):
+        units, rate = engine_run()
+        fastest = max(fastest, rate)
+    yield Row(SECTION, "orders through the engine", fastest / 1e3, "k orders/s", "≥ 60")
+    rate = max(publisher_run(units) for _ in range(3))
+    yield Row(SECTION, "messages through the publisher", rate / 1e3, "k messages/s", "≥ 100")
+    yield from simulation()
+
+
+def commands() -> Iterator[Any]:
+    """45 % new orders near the top, 45 % cancels, 10 % that take what is there."""
+    rng = random.Random(1)
+    instruments = [i for i in bundled_catalogue() if i.security_type.name in ("CS", "PS")][:40]
+    standing: list[tuple[int, int]] = []
+    for number in range(1, ORDERS + 1):
+        draw = rng.random()
+        if draw < 0.45 and standing:
+            place = rng.randrange(len(standing))
+            standing[place], standing[-1] = standing[-1], standing[place]
+            original, security = standing.pop()
+            yield CancelOrder(1, ORDERS + number, security, orig_cl_ord_id=original)
+            continue
+        instrument = rng.choice(instruments)
+        side = rng.choice((Side.BUY, Side.SELL))
+        middle = 100_000
+        away = -rng.randrange(1, 40) * 100 if draw < 0.9 else 300
+        price = middle + away if side is Side.BUY else middle - away
+        taking = draw >= 0.9
+        yield NewOrder(
+            1, 100 + number % 50, number, instrument.security_id, side, 100, price,
+            time_in_force=TimeInForce.IMMEDIATE_OR_CANCEL if taking else TimeInForce.DAY,
+        )  # fmt: skip
+        if not taking:
+            standing.append((number, instrument.security_id))
+
+
+def engine_run() -> tuple[list[tuple[list[Any], int]], float]:
+    """Feed the engine; give what it told, and how fast it was."""
+    instruments = bundled_catalogue()
+    engine = Engine(instruments, TRADE_DATE)
+    now = OPEN
+    for group in sorted({instrument.security_group for instrument in instruments}):
+        engine.apply(SetGroupPhase(group, TradingStatus.OPEN), now)
+    orders = list(commands())
+    told = []
+    start = time.perf_counter()
+    for order in orders:
+        now += 10 * MICROSECOND
+        told.append((engine.apply(order, now).market, now))
+    return told, len(orders) / (time.perf_counter() - start)
+
+
+def publisher_run(units: list[tuple[list[Any], int]]) -> float:
+    """Publish what the engine told; give messages per second."""
+    instruments = bundled_catalogue()
+    channels = [Channel.numbered(number) for number in sorted({i.channel for i in instruments})]
+    publisher = Publisher(channels, instruments, OPEN)
+    before = publisher.messages
+    start = time.perf_counter()
+    for told, now in units:
+        publisher.publish(told, now)
+    return (publisher.messages - before) / (time.perf_counter() - start)
+
+
+def simulation() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory() as folder:
+        settings: dict[str, Any] = {"instruments": 40, "duration_ns": 5 * MINUTE}
+        start = time.perf_counter()
+        summary = Simulation(Settings("equities", Path(folder), force=True, **settings)).run()
+        seconds = time.perf_counter() - start
+        yield Row(
+            SECTION,
+            "pregao simulate: traders, engine, publisher, three streams, two feeds, pcap",
+            summary.messages / seconds / 1e3,
+            "k messages/s",
+        )
