@@ -1,0 +1,13 @@
+"""The captures that were taken in, with pandas: python examples/query_pandas.py LAKE."""
+
+import sys
+
+import pandas as pd
+from deltalake import DeltaTable
+
+ingests = DeltaTable(f"{sys.argv[1]}/ingests").to_pandas(
+    columns=["name", "packets", "messages", "first_time_ns", "last_time_ns"]
+)
+for column in ("first_time_ns", "last_time_ns"):
+    ingests[column] = pd.to_datetime(ingests[column], unit="ns", utc=True)
+print(ingests.sort_values("first_time_ns").to_string(index=False))
