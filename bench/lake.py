@@ -104,7 +104,7 @@ class _Head:
         self._file = file
         self._left = size
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         data: bytes = self._file.read(min(size, self._left))
         self._left -= len(data)
         return data
