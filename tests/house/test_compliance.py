@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "docs" / "compliance"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "compliance"
 FILES = sorted(path.name for path in FOLDER.glob("*.md") if path.name != "README.md")
 STATUSES = ("done", "partly", "open")
 LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
@@ -90,6 +91,20 @@ def test_every_row_that_looks_like_a_section_is_counted(name):
     sections = [line for line in text.splitlines() if re.match(r"\| (§|App\.)", line)]
     stated = [row for row in rows_of(text) if re.match(r"§|App\.", row.cells.get("Section", ""))]
     assert len(stated) == len(sections) > 0
+
+
+DOCUMENTS = sorted(
+    str(path.relative_to(ROOT)) for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+)
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_between_documents_lead_somewhere(name):
+    text = (ROOT / name).read_text()
+    targets = [target.partition("#")[0] for _, target in LINK.findall(text) if "://" not in target]
+    assert [
+        target for target in targets if not (ROOT / name).parent.joinpath(target).exists()
+    ] == []
 
 
 def test_umdf_has_a_row_for_every_template():
