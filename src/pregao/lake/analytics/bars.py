@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.clock import DAY
 from pregao.lake.analytics.intervals import interval_ns, known_intervals
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
+from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -26,7 +26,7 @@ from pregao.lake.analytics.tables import (
     conform,
     spark_type,
 )
-from pregao.lake.analytics.trades import TRADES, trades_without_quotes
+from pregao.lake.analytics.trades import TRADES, made_trades
 from pregao.lake.schemas import DATE, SAO_PAULO_NS
 
 NAME = "bars"
@@ -51,17 +51,16 @@ COLUMNS = (
 )
 
 
-def bars(day: Day, intervals: tuple[str, ...]) -> DataFrame:
-    """The day's bars of these intervals; bars without trades are left out."""
+def bars(trades: DataFrame, date: datetime.date, intervals: tuple[str, ...]) -> DataFrame:
+    """The bars of a day's trades, of these intervals; bars without trades are left out."""
     spans = F.array(
         *[
             F.struct(F.lit(name).alias("name"), F.lit(interval_ns(name)).alias("length"))
             for name in known_intervals(intervals)
         ]
     )
-    counted = trades_without_quotes(day).where(~F.col("busted"))
-    midnight = midnight_ns(day.date)
-    since = F.col("time_ns") - midnight
+    counted = trades.where(~F.col("busted"))
+    since = F.col("time_ns") - midnight_ns(date)
     length = F.col("span.length")
     placed = counted.withColumn("span", F.explode(spans)).select(
         "*",
@@ -70,11 +69,11 @@ def bars(day: Day, intervals: tuple[str, ...]) -> DataFrame:
         (F.col("time_ns") - F.pmod(since, length)).alias("start_ns"),
         length.alias("length"),
     )
-    grouped = placed.groupBy(*INSTRUMENT, "interval", "start_ns", "length").agg(
+    grouped = placed.groupBy(*INSTRUMENT, "symbol", "interval", "start_ns", "length").agg(
         *prices(), *sums(F.col("price"), F.col("size")), *sides()
     )
     whole = grouped.withColumn("end_ns", F.col("start_ns") + F.col("length"))
-    return conform(day.with_symbols(with_average(whole)), COLUMNS)
+    return conform(with_average(whole), COLUMNS)
 
 
 def prices() -> list[Column]:
@@ -132,7 +131,7 @@ def kept_intervals(day: Day) -> list[str]:
 
 
 def _build(day: Day, wanted: Wanted) -> DataFrame:
-    return bars(day, wanted.intervals)
+    return bars(made_trades(day), day.date, wanted.intervals)
 
 
 BARS = AnalyticsTable(
@@ -140,7 +139,6 @@ BARS = AnalyticsTable(
     "Open, high, low, close, volume and average price per instrument and interval.",
     COLUMNS,
     _build,
-    TRADES.templates,
-    (INSTRUMENTS,),
+    needs=(TRADES.name,),
     sort_by=("channel", "security_id", "interval", "start_ns"),
 )

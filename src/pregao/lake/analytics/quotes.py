@@ -1,11 +1,12 @@
-"""The best prices just before something happened, from the table ``ticks``."""
+"""The book around an event, from the table ``ticks``."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake._kernels import EVENT_NUMBER, EVENT_VERSION
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import PRICE, column
 
@@ -14,38 +15,76 @@ TICKS = "ticks"
 QUOTE = (
     column("bid_price", PRICE, "Best bid before the event; null without ticks."),
     column("bid_size", pa.int64(), "Quantity at the best bid before the event."),
-    column("bid_orders", pa.int64(), "Orders at the best bid before the event."),
+    column("bid_orders", pa.int32(), "Orders at the best bid before the event."),
     column("ask_price", PRICE, "Best offer before the event; null without ticks."),
     column("ask_size", pa.int64(), "Quantity at the best offer before the event."),
-    column("ask_orders", pa.int64(), "Orders at the best offer before the event."),
+    column("ask_orders", pa.int32(), "Orders at the best offer before the event."),
     column("spread", PRICE, "Best offer less best bid before the event."),
 )
 """What is known of the book before an event."""
 
-_SIDES = ("bid", "ask")
-_PARTS = {"price": "prices", "size": "sizes", "orders": "orders"}
+_BEST = [field.name for field in QUOTE if field.name != "spread"]
+_SIDES = {"BUY": "bid", "SELL": "ask"}
+_STALE = "stale"
 
 
 def with_quotes(day: Day, frame: DataFrame) -> DataFrame:
     """The same rows, which have an event, with the best prices after the event before."""
-    traded = F.broadcast(frame.select(*INSTRUMENT).distinct())
-    ticks = day.table(TICKS).join(traded, list(INSTRUMENT), "left_semi")
-    best = [
-        F.get(f"{side}_{many}", F.lit(0)).alias(f"{side}_{one}")
-        for side in _SIDES
-        for one, many in _PARTS.items()
-    ]
-    known = ticks.select(*INSTRUMENT, "event", F.struct(*best).alias("quote"))
+    concerned = F.broadcast(frame.select(*INSTRUMENT).distinct())
+    ticks = day.table(TICKS).join(concerned, list(INSTRUMENT), "left_semi")
+    trusted = F.col("state") != _STALE
+    best = [F.when(trusted, F.col(f"{name}_1")).alias(name) for name in _BEST]
+    known = ticks.select(*INSTRUMENT, _after().alias("event"), F.struct(*best).alias("quote"))
     both = frame.withColumn("is_tick", F.lit(0)).unionByName(
         known.withColumn("is_tick", F.lit(1)), allowMissingColumns=True
     )
     # A tick tells how the book stood after its event.
-    before = Window.partitionBy(*INSTRUMENT).orderBy("event", "is_tick")
-    found = both.withColumn("before", F.last("quote", ignorenulls=True).over(before)).where(
+    so_far = Window.partitionBy(*INSTRUMENT).orderBy("event", "is_tick")
+    found = both.withColumn("before", F.last("quote", ignorenulls=True).over(so_far)).where(
         F.col("is_tick") == 0
     )
     return found.select(
         *frame.columns,
-        *[F.col(f"before.{side}_{one}") for side in _SIDES for one in _PARTS],
+        *[F.col(f"before.{name}") for name in _BEST],
         (F.col("before.ask_price") - F.col("before.bid_price")).alias("spread"),
     )
+
+
+def with_level_orders(day: Day, frame: DataFrame) -> DataFrame:
+    """The same rows with how many orders stand at their side and price after their event.
+
+    Null where ticks do not show that: no change among the levels they have, or no trust in them.
+    """
+    ticks = day.table(TICKS)
+    depth = sum(name.startswith("bid_price_") for name in ticks.columns)
+    trusted = ticks.where(F.col("event").isNotNull() & (F.col("state") != _STALE))
+    levels = trusted.select(
+        *INSTRUMENT,
+        "event",
+        *[_levels(side, depth).alias(f"{side}_levels") for side in _SIDES.values()],
+    )
+    own = F.when(F.col("side") == "BUY", F.col("bid_levels")).otherwise(F.col("ask_levels"))
+    at_price = F.filter(
+        own, lambda level: level["price"].eqNullSafe(F.col("price")) & level["orders"].isNotNull()
+    )
+    joined = frame.join(levels, [*INSTRUMENT, "event"], "left")
+    return joined.select(*frame.columns, F.get(at_price, F.lit(0))["orders"].alias("level_orders"))
+
+
+def _levels(side: str, depth: int) -> Column:
+    return F.array(
+        *[
+            F.struct(
+                F.col(f"{side}_price_{level}").alias("price"),
+                F.col(f"{side}_orders_{level}").alias("orders"),
+            )
+            for level in range(1, depth + 1)
+        ]
+    )
+
+
+def _after() -> Column:
+    """The event of a tick; where a snapshot was loaded, the packet behind which that was."""
+    packet = F.col("sequence_version").cast("bigint") * EVENT_VERSION
+    packet = packet + (F.col("sequence_number") + 1) * EVENT_NUMBER - 1
+    return F.coalesce(F.col("event"), packet)

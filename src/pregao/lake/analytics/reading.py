@@ -78,6 +78,12 @@ class Tables:
         """The tables whose name begins so."""
         return sorted(name for name in self._names if name.startswith(beginning))
 
+    def forget(self, name: str) -> None:
+        """Open a table anew when it is named next: it was changed."""
+        self._names = frozenset(self.lake.table_names())
+        self._frames.pop(name, None)
+        self._files.pop(name, None)
+
     def frame(self, name: str) -> DataFrame:
         """All rows of a table."""
         if name not in self._frames:

@@ -23,7 +23,7 @@ from pregao.lake.analytics.tables import (
     conform,
     missing,
 )
-from pregao.lake.analytics.trades import TRADES, trades_without_quotes
+from pregao.lake.analytics.trades import TRADES, made_trades
 from pregao.umdf.phases import EXECUTION_STATISTICS, HIGH_PRICE, LOW_PRICE, OPENING_PRICE
 
 COLUMNS = (
@@ -32,7 +32,7 @@ COLUMNS = (
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
     column("session", pa.int32(), "Session of the day; 0 began before the capture did."),
     column("session_start_ns", pa.int64(), "When the session began, if that was captured."),
-    column("trading_session_id", pa.string(), "Regular session or after-market."),
+    column("trading_session_id", pa.string(), "Regular or after-market, as told last."),
     column("open", PRICE, "Our opening price."),
     column("high", PRICE, "Highest price of all trades."),
     column("low", PRICE, "Lowest price of all trades."),
@@ -65,9 +65,9 @@ _OPENINGS = ("DAILY", "SESSION")
 _VWAP_STEP = "0.0001"
 
 
-def session_stats(day: Day) -> DataFrame:
+def session_stats(day: Day, trades: DataFrame) -> DataFrame:
     """The day's sessions of every instrument that traded or had figures published."""
-    made = trades_without_quotes(day).select(
+    made = trades.select(
         *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "busted",
         "trading_session_id",
     )  # fmt: skip
@@ -180,7 +180,7 @@ def _either(name: str) -> Column:
 
 
 def _build(day: Day, _wanted: Wanted) -> DataFrame:
-    return session_stats(day)
+    return session_stats(day, made_trades(day))
 
 
 SESSION_STATS = AnalyticsTable(
@@ -189,12 +189,12 @@ SESSION_STATS = AnalyticsTable(
     COLUMNS,
     _build,
     (
-        *TRADES.templates,
         SECURITY_STATUS,
         SECURITY_GROUP_PHASE,
         EXECUTION_STATISTICS,
         *_SINGLE_PRICES.values(),
     ),
     (INSTRUMENTS,),
+    (TRADES.name,),
     sort_by=("channel", "security_id", "session"),
 )

@@ -52,8 +52,10 @@ class AnalyticsTable:
     """The messages it is made of."""
     others: tuple[str, ...] = ()
     """The other tables it is made of, where they exist."""
+    needs: tuple[str, ...] = ()
+    """The analytics tables it is made of: they are made first."""
     spread_by: tuple[str, ...] = ("channel", "security_id")
-    """Rows alike in these columns stand in the same file."""
+    """Rows alike in these columns (or expressions of SQL) stand in the same file."""
     sort_by: tuple[str, ...] = ("channel", "security_id")
 
     @property

@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, bit
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, bit, place
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing
 
 TRADE = 53
@@ -58,6 +58,9 @@ COLUMNS = (
     column("corrected", pa.bool_(), "Was it published again under its number?"),
     column("correction_time_ns", pa.int64(), "Time that the last correction carries."),
     column("publications", pa.int32(), "How many times it was published."),
+    column("original_price", PRICE, "Price when it was first published."),
+    column("original_size", pa.int64(), "Quantity when it was first published."),
+    column("original_trade_condition", pa.int32(), "Conditions when it was first published."),
     column("trade_condition", pa.int32(), "Its conditions, as bits."),
     column("trd_sub_type", pa.string(), "Its kind, if it is not a regular trade."),
     column("opening", pa.bool_(), "One of the trades that opened the session."),
@@ -86,6 +89,8 @@ COLUMNS = (
 _IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
 _ORIGINAL = ["place", "event", *KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
 """What the first publication tells for good."""
+_FIRST_TOLD = ["price", "size", "trade_condition"]
+"""What it told that a correction may have changed."""
 _LATEST = [
     "trading_session_id", "price", "size", "buyer", "seller", "trade_condition", "trd_sub_type",
     "implied", "forward", "seller_days", "md_entry_interest_rate",
@@ -95,16 +100,16 @@ _LATEST = [
 
 def trades(day: Day) -> DataFrame:
     """The day's trades, with the best prices before each where there are ticks."""
-    plain = trades_without_quotes(day)
+    plain = _without_quotes(day)
     quoted = with_quotes(day, plain) if day.has(TICKS) else plain.select("*", *missing(QUOTE))
     return conform(day.with_symbols(quoted), COLUMNS)
 
 
-def trades_without_quotes(day: Day) -> DataFrame:
+def _without_quotes(day: Day) -> DataFrame:
     """The day's trades from messages alone; ``place`` is where each was first published."""
     published = _published(day, TRADE).unionByName(_published(day, FORWARD_TRADE))
     once = published.groupBy(*_IDENTITY).agg(
-        F.min_by(F.struct(*_ORIGINAL), "place").alias("original"),
+        F.min_by(F.struct(*_ORIGINAL, *_FIRST_TOLD), "place").alias("original"),
         F.max_by(F.struct("place", "time_ns", *_LATEST), "place").alias("latest"),
         F.count(F.lit(1)).cast("int").alias("publications"),
     )
@@ -116,6 +121,7 @@ def trades_without_quotes(day: Day) -> DataFrame:
     joined = once.join(busts, _IDENTITY, "left").select(
         *_IDENTITY,
         *[F.col(f"original.{name}") for name in _ORIGINAL],
+        *[F.col(f"original.{name}").alias(f"original_{name}") for name in _FIRST_TOLD],
         *[F.col(f"latest.{name}") for name in _LATEST],
         "publications",
         (F.col("publications") > 1).alias("corrected"),
@@ -135,6 +141,11 @@ def trades_without_quotes(day: Day) -> DataFrame:
     )
     last = kinds.withColumn("sets_last_price", ~F.col("out_of_sequence") & ~F.col("leg"))
     return _with_aggressor(day, last)
+
+
+def made_trades(day: Day) -> DataFrame:
+    """The rows of the table, once it was written, with their place."""
+    return day.table(TRADES.name).withColumn("place", place())
 
 
 def event_time() -> Column:

@@ -12,6 +12,7 @@ from deltalake import CommitProperties, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.errors import PregaoError
 from pregao.lake.analytics.tables import AnalyticsTable
@@ -100,7 +101,8 @@ def _written(
                 ]
             )
 
-    ordered = frame.repartition(*table.spread_by).sortWithinPartitions(*table.sort_by)
+    spread = frame.repartition(*[F.expr(alike) for alike in table.spread_by])
+    ordered = spread.sortWithinPartitions(*table.sort_by)
     try:
         found = ordered.mapInArrow(write, _WRITTEN).collect()
     except Exception as error:

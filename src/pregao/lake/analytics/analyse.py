@@ -1,0 +1,126 @@
+"""Analytics of a lake: its tables made or brought up to date, day by day."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from pregao import __version__
+from pregao.errors import UsageError
+from pregao.lake.analytics.auctions import AUCTIONS
+from pregao.lake.analytics.bars import BARS, kept_intervals
+from pregao.lake.analytics.intervals import known_intervals
+from pregao.lake.analytics.latency import LATENCY
+from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
+from pregao.lake.analytics.orders import ORDERS
+from pregao.lake.analytics.reading import Day, Tables, message_table
+from pregao.lake.analytics.session_stats import SESSION_STATS
+from pregao.lake.analytics.status import STATUS
+from pregao.lake.analytics.tables import AnalyticsTable, Wanted
+from pregao.lake.analytics.trades import TRADES
+from pregao.lake.analytics.writing import is_made_of, replace_day
+from pregao.lake.store import Lake
+
+ANALYTICS = {
+    table.name: table
+    for table in (
+        TRADES,
+        BARS,
+        SESSION_STATS,
+        STATUS,
+        AUCTIONS,
+        LATENCY,
+        LATENCY_MINUTES,
+        ORDERS,
+    )
+}
+"""The tables by name; each stands behind those that it is made of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What became of a day of a table."""
+
+    table: str
+    date: datetime.date
+    rows: int | None
+    """How many rows were written; None if the day was up to date."""
+
+
+Progress = Callable[[str, datetime.date], None]
+"""Is told what is about to be made."""
+
+
+def analyse(
+    spark: SparkSession,
+    lake: Lake,
+    *,
+    dates: Iterable[datetime.date] | None = None,
+    tables: Iterable[str] | None = None,
+    wanted: Wanted | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> list[Made]:
+    """Make the analytics tables of a lake for some days, or for all that have data.
+
+    Tables that the named ones are made of are brought up to date first. A day whose data has not
+    changed since it was made is left alone, unless it is to be made ``again``; otherwise its rows
+    are replaced as a whole.
+    """
+    chosen = in_order(ANALYTICS if tables is None else tables)
+    wanted = wanted or Wanted()
+    wanted = replace(wanted, intervals=known_intervals(wanted.intervals))
+    lake.require()
+    lake.roll_forward()
+    lake.ensure_tables([table.spec for table in chosen])
+    opened = Tables(spark, lake)
+    there = opened.dates()
+    result = []
+    for date in there if dates is None else sorted(set(dates)):
+        if date not in there:
+            days = f"it has {there[0]} to {there[-1]}" if there else "it has no data at all"
+            raise UsageError(f"{lake.location} has nothing of {date}; {days}.")
+        day = opened.day(date)
+        for table in chosen:
+            result.append(_make(day, table, wanted, again, progress))
+    return result
+
+
+def in_order(names: Iterable[str]) -> list[AnalyticsTable]:
+    """These tables and all that they are made of, each behind what it is made of."""
+    needed: set[str] = set()
+    due = list(names)
+    while due:
+        name = due.pop()
+        if name not in ANALYTICS:
+            raise UsageError(
+                f"There is no analytics table {name!r}; there are {', '.join(ANALYTICS)}."
+            )
+        needed.add(name)
+        due += ANALYTICS[name].needs
+    return [table for table in ANALYTICS.values() if table.name in needed]
+
+
+def _make(
+    day: Day, table: AnalyticsTable, wanted: Wanted, again: bool, progress: Progress | None
+) -> Made:
+    if table is BARS:
+        intervals = known_intervals([*wanted.intervals, *kept_intervals(day)])
+        wanted = replace(wanted, intervals=intervals)
+    made_of = day.fingerprint(_inputs(table), __version__, wanted if table is BARS else None)
+    lake = day.tables.lake
+    if not again and is_made_of(lake, table, day.date, made_of):
+        return Made(table.name, day.date, None)
+    if progress is not None:
+        progress(table.name, day.date)
+    rows = replace_day(lake, table, table.build(day, wanted), day.date, made_of)
+    day.tables.forget(table.name)
+    return Made(table.name, day.date, rows)
+
+
+def _inputs(table: AnalyticsTable) -> Sequence[str]:
+    """The tables on whose files a table depends."""
+    return [*map(message_table, table.templates), *table.others, *table.needs]

@@ -1,0 +1,234 @@
+"""The table ``auctions``: how each auction went, and at what price it was uncrossed.
+
+An instrument is in an auction while it is reserved or in the final closing call. The trades that
+end an auction come ahead of the message that tells its end, in the same event, and without an
+execution summary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.reading import INSTRUMENT, Day, bit
+from pregao.lake.analytics.status import STATUS, lines
+from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, spark_type
+from pregao.lake.analytics.trades import CONDITIONS, TRADES, made_trades
+from pregao.umdf.phases import THEORETICAL_OPENING_PRICE, Status
+
+AUCTION_IMBALANCE = 19
+KINDS = (Status.RESERVED.name, Status.FINAL_CLOSING_CALL.name)
+
+
+def _path(*members: tuple[str, Any]) -> Any:
+    return pa.list_(pa.field("element", pa.struct([pa.field(*member) for member in members])))
+
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("security_group", pa.string(), "Group of the instrument."),
+    column("auction", pa.int32(), "Number of the instrument's auction on that day, from 1."),
+    column("kind", pa.string(), "RESERVED, or FINAL_CLOSING_CALL."),
+    column("separate", pa.bool_(), "Was it called for this instrument alone?"),
+    column("start_ns", pa.int64(), "When it began."),
+    column("end_ns", pa.int64(), "When it ended; null if it ran at the end of the data."),
+    column("scheduled_end_ns", pa.int64(), "Estimated end that was told last."),
+    column("extensions", pa.int32(), "How many times another estimated end was told."),
+    column("uncross_price", PRICE, "Price of the trades that ended it; null if none did."),
+    column("uncross_volume", pa.int64(), "Quantity of these trades."),
+    column("uncross_trades", pa.int64(), "Number of these trades."),
+    column("theoretical_price", PRICE, "Theoretical price that was told last."),
+    column("theoretical_size", pa.int64(), "Theoretical quantity that was told last."),
+    column("imbalance_side", pa.string(), "Side with more quantity, as told last; or BALANCED."),
+    column("imbalance_size", pa.int64(), "Quantity left over, as told last."),
+    column(
+        "theoretical",
+        _path(("time_ns", pa.int64()), ("price", PRICE), ("size", pa.int64())),
+        "Theoretical prices in order; a price of null withdraws the one before.",
+    ),
+    column(
+        "imbalances",
+        _path(("time_ns", pa.int64()), ("side", pa.string()), ("size", pa.int64())),
+        "Imbalances in order.",
+    ),
+    column("start_event", pa.int64(), "Event of the channel that began it."),
+    column("end_event", pa.int64(), "Event of the channel that ended it."),
+)
+
+_BUYERS_BIT = 8
+_SELLERS_BIT = 9
+# Within an event: an auction's trades, then the change of state, then what comes of it.
+_BEFORE, _CHANGE, _AFTER = 0, 1, 2
+
+
+def auctions(day: Day, trades: DataFrame) -> DataFrame:
+    """The day's auctions."""
+    states = _states(day)
+    rows = (
+        states.unionByName(_uncrossing(trades), allowMissingColumns=True)
+        .unionByName(_theoretical(day), allowMissingColumns=True)
+        .unionByName(_imbalances(day), allowMissingColumns=True)
+    )
+    so_far = Window.partitionBy(*INSTRUMENT).orderBy("event", "order", "at", "line")
+    running = F.last(F.when(F.col("order") == _CHANGE, F.struct("number")), ignorenulls=True)
+    placed = rows.withColumn("auction", running.over(so_far)["number"])
+    found = (
+        placed.where(F.col("auction").isNotNull()).groupBy(*INSTRUMENT, "auction").agg(*_figures())
+    )
+    last = found.select(
+        "*",
+        F.try_element_at("theoretical", F.lit(-1)).alias("last_theoretical"),
+        F.try_element_at("imbalances", F.lit(-1)).alias("last_imbalance"),
+    )
+    whole = last.select(
+        "*",
+        F.col("last_theoretical.price").alias("theoretical_price"),
+        F.col("last_theoretical.size").alias("theoretical_size"),
+        F.col("last_imbalance.side").alias("imbalance_side"),
+        F.col("last_imbalance.size").alias("imbalance_size"),
+    )
+    return conform(day.with_symbols(whole), COLUMNS)
+
+
+def _states(day: Day) -> DataFrame:
+    """The changes of state; those in an auction have its number."""
+    in_order = Window.partitionBy(*INSTRUMENT).orderBy("at", "line")
+    told = lines(day).where(F.col("security_id").isNotNull())
+    begins = F.col("status").isin(*KINDS) & ~F.col("status").eqNullSafe(
+        F.lag("status").over(in_order)
+    )
+    numbered = told.withColumn("begins", begins.cast("int")).withColumn(
+        "count", F.sum("begins").over(in_order).cast("int")
+    )
+    return numbered.select(
+        *INSTRUMENT,
+        # What a snapshot told holds from the last incremental message on.
+        F.coalesce("event", "at").alias("event"),
+        F.lit(_CHANGE).alias("order"),
+        "at",
+        "line",
+        F.when(F.col("status").isin(*KINDS), F.col("count")).alias("number"),
+        "security_group",
+        F.col("status").alias("kind"),
+        "separate",
+        "from_ns",
+        "until_ns",
+        "auction_end_ns",
+        F.col("event").alias("told_event"),
+        F.lead("event").over(in_order).alias("next_event"),
+    )
+
+
+def _uncrossing(trades: DataFrame) -> DataFrame:
+    """The trades that an uncrossing can have made, as they were then: also those busted later."""
+    by_hand = F.lit(0)
+    for name in ("crossed", "out_of_sequence", "on_behalf"):
+        by_hand = by_hand.bitwiseOR(F.lit(1 << CONDITIONS[name]))
+    made = trades.where(
+        F.col("aggressor_side").isNull()
+        & F.col("trd_sub_type").isNull()
+        & ~F.col("forward")
+        & (F.col("original_trade_condition").bitwiseAND(by_hand) == 0)
+    )
+    return made.select(
+        *INSTRUMENT,
+        "event",
+        F.lit(_BEFORE).alias("order"),
+        F.col("place").alias("at"),
+        F.struct(
+            F.col("original_price").alias("price"), F.col("original_size").alias("size")
+        ).alias("trade"),
+    )
+
+
+def _theoretical(day: Day) -> DataFrame:
+    stands = F.col("md_update_action") != "DELETE"
+    return day.messages(THEORETICAL_OPENING_PRICE).select(
+        *INSTRUMENT,
+        "event",
+        F.lit(_AFTER).alias("order"),
+        F.col("place").alias("at"),
+        F.struct(
+            "place",
+            F.col("md_entry_timestamp_ns").alias("time_ns"),
+            F.when(stands, F.col("md_entry_px")).alias("price"),
+            F.when(stands, F.col("md_entry_size")).alias("size"),
+        ).alias("price_told"),
+    )
+
+
+def _imbalances(day: Day) -> DataFrame:
+    stands = F.col("md_update_action") != "DELETE"
+    side = (
+        F.when(bit("imbalance_condition", _BUYERS_BIT), F.lit("BUY"))
+        .when(bit("imbalance_condition", _SELLERS_BIT), F.lit("SELL"))
+        .otherwise(F.lit("BALANCED"))
+    )
+    return day.messages(AUCTION_IMBALANCE).select(
+        *INSTRUMENT,
+        "event",
+        F.lit(_AFTER).alias("order"),
+        F.col("place").alias("at"),
+        F.struct(
+            "place",
+            F.col("md_entry_timestamp_ns").alias("time_ns"),
+            F.when(stands, side).alias("side"),
+            F.when(stands, F.col("md_entry_size")).alias("size"),
+        ).alias("imbalance_told"),
+    )
+
+
+def _figures() -> list[Column]:
+    """What the rows of an auction tell together."""
+    change = F.when(F.col("order") == _CHANGE, F.col("line"))
+    return [
+        F.min_by("security_group", change).alias("security_group"),
+        F.min_by("kind", change).alias("kind"),
+        F.min_by("separate", change).alias("separate"),
+        F.min_by("from_ns", change).alias("start_ns"),
+        F.max_by("until_ns", change).alias("end_ns"),
+        F.max_by("auction_end_ns", F.when(F.col("auction_end_ns").isNotNull(), change)).alias(
+            "scheduled_end_ns"
+        ),
+        F.greatest(F.count_distinct("auction_end_ns") - 1, F.lit(0)).alias("extensions"),
+        F.max_by("trade.price", F.when(F.col("trade").isNotNull(), F.col("at"))).alias(
+            "uncross_price"
+        ),
+        F.coalesce(F.sum("trade.size"), F.lit(0)).alias("uncross_volume"),
+        F.count("trade").alias("uncross_trades"),
+        _in_order("price_told", "theoretical"),
+        _in_order("imbalance_told", "imbalances"),
+        F.min_by("told_event", change).alias("start_event"),
+        F.max_by("next_event", change).alias("end_event"),
+    ]
+
+
+def _in_order(told: str, name: str) -> Column:
+    """What was told, in the order of its messages, in the shape of the column."""
+    kind = next(field.type for field in COLUMNS if field.name == name)
+    members = [member.name for member in kind.value_type]
+    shaped = F.transform(
+        F.sort_array(F.collect_list(told)), lambda one: F.struct(*[one[name] for name in members])
+    )
+    return shaped.cast(spark_type(kind)).alias(name)
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return auctions(day, made_trades(day))
+
+
+AUCTIONS = AnalyticsTable(
+    "auctions",
+    "An auction of an instrument: its theoretical prices, imbalances and uncrossing.",
+    COLUMNS,
+    _build,
+    (*STATUS.templates, THEORETICAL_OPENING_PRICE, AUCTION_IMBALANCE),
+    STATUS.others,
+    (TRADES.name,),
+    sort_by=("channel", "security_id", "auction"),
+)

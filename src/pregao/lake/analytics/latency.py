@@ -1,0 +1,196 @@
+"""The table ``latency``: when each event happened, was written, was sent and was captured.
+
+The points of time are those of the PUMA model: T1 the client sends, T2 the gateway receives, T4
+the matching engine receives, T5 it happens, T6 the gateway answers, T10 the message is written,
+T11 the packet is sent. The public feed has T5, T10, T11 and, for an aggressor, T4; the others come
+from EntryPoint captures, joined by secondaryOrderID and T5.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.clock import MINUTE
+from pregao.lake.analytics.reading import Day, bit, is_recovery, message_table
+from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.trades import CONDITIONS, FORWARD_TRADE, TRADE
+from pregao.lake.schemas import bundled_message_tables
+from pregao.umdf.streams import ONLY_SNAPSHOT, SEQUENCE, SEQUENCE_RESET
+
+ORDER = 50
+DELETE_ORDER = 51
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("event", pa.int64(), "Event of the channel."),
+    column("security_id", pa.int64(), "Instrument of its first message; null for a group's."),
+    column("messages", pa.int32(), "How many messages it has."),
+    column("t1_ns", pa.int64(), "T1: the client sent the request; from EntryPoint."),
+    column("t2_ns", pa.int64(), "T2: the gateway received it; from EntryPoint."),
+    column("t4_ns", pa.int64(), "T4: the matching engine received it; from EntryPoint."),
+    column("aggressor_time_ns", pa.int64(), "T4 of the aggressor, from the event's summary."),
+    column("t5_ns", pa.int64(), "T5: it happened; null where no message tells for certain."),
+    column("t6_ns", pa.int64(), "T6: the gateway answered; from EntryPoint."),
+    column("t10_ns", pa.int64(), "T10: its first message with such a time was written."),
+    column("t11_ns", pa.int64(), "T11: its first packet was sent."),
+    column("last_t11_ns", pa.int64(), "T11 of its last packet."),
+    column("capture_time_ns", pa.int64(), "When its first packet was captured first."),
+    column("last_capture_time_ns", pa.int64(), "When its last packet was captured first."),
+    column("feed", pa.string(), "Feed that brought its first packet first."),
+    column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
+)
+
+_REPORTS = ("new", "modify", "cancel")
+"""The reports that answer a request."""
+_REQUESTS = (
+    "ep_simple_new_order",
+    "ep_new_order_single",
+    "ep_simple_modify_order",
+    "ep_order_cancel_replace_request",
+    "ep_order_cancel_request",
+)
+_ENTRYPOINT = tuple(f"ep_execution_report_{kind}" for kind in _REPORTS)
+_PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns")
+_FROM_ENTRYPOINT = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
+
+
+def templates() -> tuple[int, ...]:
+    """The messages that the incremental stream may have with a number."""
+    outside = {SEQUENCE, SEQUENCE_RESET, *ONLY_SNAPSHOT}
+    return tuple(sorted(set(bundled_message_tables().templates) - outside))
+
+
+def latency(day: Day) -> DataFrame:
+    """The day's events with their times."""
+    there = [template for template in templates() if day.has(message_table(template))]
+    rows = reduce(DataFrame.unionByName, [_times(day, template) for template in there or [ORDER]])
+    events = rows.groupBy("channel", "event").agg(
+        F.min_by("security_id", "place").alias("security_id"),
+        F.count(F.lit(1)).cast("int").alias("messages"),
+        F.min("aggressor_time_ns").alias("aggressor_time_ns"),
+        F.min("t5_ns").alias("t5_ns"),
+        F.min("t10_ns").alias("t10_ns"),
+        F.min_by(F.struct(*_PACKET), "place").alias("first"),
+        F.max_by(F.struct(*_PACKET), "place").alias("last"),
+    )
+    whole = events.select(
+        "*",
+        F.col("first.sending_time_ns").alias("t11_ns"),
+        F.col("last.sending_time_ns").alias("last_t11_ns"),
+        F.col("first.capture_time_ns").alias("capture_time_ns"),
+        F.col("last.capture_time_ns").alias("last_capture_time_ns"),
+        F.col("first.feed").alias("feed"),
+        F.col("first.feed_difference_ns").alias("feed_difference_ns"),
+    )
+    return conform(_with_entrypoint(day, whole), COLUMNS)
+
+
+def _times(day: Day, template: int) -> DataFrame:
+    """The times of a template's messages."""
+    messages = day.messages(template).where(F.col("event").isNotNull())
+    known = set(messages.columns)
+
+    def optional(name: str) -> Column:
+        return F.col(name) if name in known else F.lit(None).cast("bigint")
+
+    return messages.select(
+        "channel",
+        "event",
+        "place",
+        optional("security_id").alias("security_id"),
+        *_PACKET,
+        _happened(template, optional("transact_time_ns")).alias("t5_ns"),
+        optional("md_entry_timestamp_ns").alias("t10_ns"),
+        optional("aggressor_time_ns").alias("aggressor_time_ns"),
+    )
+
+
+def _happened(template: int, transact_time: Column) -> Column:
+    """T5 of a message, where it can be trusted.
+
+    Below schema version 15 only the insertion of a new order tells it. An order sent again to
+    restore a book is an old one, and the time of a trade entered or amended by hand is set by hand.
+    """
+    if template == ORDER:
+        entered = F.when(F.col("md_update_action") == "NEW", F.col("md_insert_timestamp_ns"))
+        return F.when(~is_recovery(), F.coalesce(transact_time, entered))
+    if template in (TRADE, FORWARD_TRADE):
+        by_hand = [bit("trade_condition", CONDITIONS[n]) for n in ("on_behalf", "out_of_sequence")]
+        return F.when(~(by_hand[0] | by_hand[1]), transact_time)
+    return transact_time
+
+
+def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
+    """The same events with the times of the requests that caused them, where these were seen."""
+    reports = [name for name in _ENTRYPOINT if day.has(name)]
+    if not reports:
+        return events.select("*", *[F.lit(None).cast("bigint").alias(n) for n in _FROM_ENTRYPOINT])
+    answers = reduce(DataFrame.unionByName, [_answers(day, name) for name in reports])
+    requests = [name for name in _REQUESTS if day.has(name)]
+    if requests:
+        sent = reduce(DataFrame.unionByName, [_sent(day, name) for name in requests])
+        first = sent.groupBy("session_id", "cl_ord_id").agg(F.min("t1_ns").alias("t1_ns"))
+        answers = answers.join(first, ["session_id", "cl_ord_id"], "left")
+    else:
+        answers = answers.withColumn("t1_ns", F.lit(None).cast("bigint"))
+    # A report that was sent again says the same, later.
+    known = answers.groupBy("secondary_order_id", "t5_ns").agg(
+        F.min_by(F.struct(*_FROM_ENTRYPOINT), "t6_ns").alias("request")
+    )
+    orders = reduce(DataFrame.unionByName, [_orders(day, n) for n in (ORDER, DELETE_ORDER)])
+    caused = (
+        orders.join(known, ["secondary_order_id", "t5_ns"])
+        .groupBy("channel", "event")
+        .agg(F.min_by("request", "place").alias("request"))
+        .select("channel", "event", "request.*")
+    )
+    return events.join(caused, ["channel", "event"], "left")
+
+
+def _answers(day: Day, name: str) -> DataFrame:
+    """What the reports of a table tell of the requests that they answer."""
+    return day.table(name).select(
+        "secondary_order_id",
+        F.col("business_header.session_id").alias("session_id"),
+        "cl_ord_id",
+        F.col("received_time_ns").alias("t2_ns"),
+        F.col("market_segment_received_time_ns").alias("t4_ns"),
+        F.col("transact_time_ns").alias("t5_ns"),
+        F.col("business_header.sending_time_ns").alias("t6_ns"),
+    )
+
+
+def _sent(day: Day, name: str) -> DataFrame:
+    """When the requests of a table were sent."""
+    return day.table(name).select(
+        F.col("business_header.session_id").alias("session_id"),
+        "cl_ord_id",
+        F.col("business_header.sending_time_ns").alias("t1_ns"),
+    )
+
+
+def _orders(day: Day, template: int) -> DataFrame:
+    """The orders that messages tell of, with T5."""
+    found = day.messages(template)
+    time = _happened(template, F.col("transact_time_ns"))
+    return found.select("channel", "event", "place", "secondary_order_id", time.alias("t5_ns"))
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return latency(day)
+
+
+LATENCY = AnalyticsTable(
+    "latency",
+    "The times of an event, from the client's request to the capture of its packets.",
+    COLUMNS,
+    _build,
+    templates(),
+    (*_ENTRYPOINT, *_REQUESTS),
+    spread_by=("channel", f"t11_ns div {MINUTE}"),
+    sort_by=("channel", "event"),
+)

@@ -1,0 +1,67 @@
+"""The table ``latency_minutes``: how latencies were spread, minute by minute."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.clock import MINUTE
+from pregao.lake.analytics.latency import LATENCY
+from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+MEASURES = {
+    "engine": "t11_ns - t5_ns",
+    "network": "capture_time_ns - t11_ns",
+    "feeds": "feed_difference_ns",
+}
+"""From T5 to T11, from T11 to the capture, and from one feed to the other."""
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("minute_ns", pa.int64(), "When the minute began, by T11."),
+    column("measure", pa.string(), "engine: T5 to T11; network: T11 to capture; feeds: A to B."),
+    column("events", pa.int64(), "Events that have this measure."),
+    *[
+        column(name, pa.float64(), f"Nanoseconds not exceeded by {100 * share:g} % of them.")
+        for name, share in PERCENTILES.items()
+    ],
+    column("max", pa.int64(), "The most nanoseconds of all."),
+)
+
+
+def latency_minutes(events: DataFrame) -> DataFrame:
+    """The percentiles of events; between two values they are interpolated."""
+    measures = [
+        F.struct(F.lit(name).alias("measure"), F.expr(span).alias("span"))
+        for name, span in MEASURES.items()
+    ]
+    spans = events.select(
+        "channel",
+        (F.col("t11_ns") - F.pmod("t11_ns", F.lit(MINUTE))).alias("minute_ns"),
+        F.inline(F.array(*measures)),
+    ).where(F.col("span").isNotNull())
+    grouped = spans.groupBy("channel", "minute_ns", "measure").agg(
+        F.count("span").alias("events"),
+        F.percentile("span", list(PERCENTILES.values())).alias("percentiles"),
+        F.max("span").alias("max"),
+    )
+    named = [F.get("percentiles", F.lit(n)).alias(name) for n, name in enumerate(PERCENTILES)]
+    return conform(grouped.select("*", *named), COLUMNS)
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return latency_minutes(day.table(LATENCY.name))
+
+
+LATENCY_MINUTES = AnalyticsTable(
+    "latency_minutes",
+    "Percentiles of latencies, minute by minute.",
+    COLUMNS,
+    _build,
+    needs=(LATENCY.name,),
+    spread_by=("channel",),
+    sort_by=("channel", "minute_ns", "measure"),
+)

@@ -1,0 +1,84 @@
+"""Which orders a deletion from the top of a side took away (schema versions below 15).
+
+Such a message names only how many orders go. Who they were is known by following the positions
+of all orders of that side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.reading import INSTRUMENT
+from pregao.lake.analytics.tables import column, spark_type
+
+DELETE_FROM = "DELETE_FROM"
+DELETE_THRU = "DELETE_THRU"
+
+TAKEN = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("secondary_order_id", pa.int64(), "Order that went."),
+    column("side", pa.string(), "Its side."),
+    column("place", pa.int64(), "Place of the message that took it away."),
+    column("event", pa.int64(), "Event of that message."),
+    column("time_ns", pa.int64(), "Time of that message."),
+)
+
+_USED = (
+    "channel", "security_id", "secondary_order_id", "side", "action", "position", "place",
+    "event", "time_ns",
+)  # fmt: skip
+_SIDES = ("BUY", "SELL")
+
+
+def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The orders of one instrument that deletions from the top took away; rows come in order.
+
+    A side on which a position does not fit, as when its beginning was not seen, is left alone
+    until it is emptied.
+    """
+    sides: dict[str, list[int | None] | None] = {side: [] for side in _SIDES}
+    for row in rows:
+        if row["side"] is None or row["action"] == DELETE_THRU:
+            for side in _SIDES if row["side"] is None else (row["side"],):
+                sides[side] = []
+            continue
+        orders = sides[row["side"]]
+        position = row["position"]
+        if orders is None:
+            continue
+        last = len(orders) + (row["action"] == "NEW")
+        if position is None or not 1 <= position <= last:
+            sides[row["side"]] = None
+        elif row["action"] == "NEW":
+            orders.insert(position - 1, row["secondary_order_id"])
+        elif row["action"] == "DELETE":
+            del orders[position - 1]
+        elif row["action"] == DELETE_FROM:
+            names = [field.name for field in TAKEN if field.name != "secondary_order_id"]
+            for order in orders[:position]:
+                yield {"secondary_order_id": order, **{name: row[name] for name in names}}
+            del orders[:position]
+
+
+def orders_taken(acts: DataFrame) -> DataFrame:
+    """The orders of all instruments that deletions from the top took away."""
+    schema = pa.schema([pa.field(field.name, field.type) for field in TAKEN])
+
+    def follow(rows: Any) -> Any:
+        ordered = rows.sort_by("place").to_pylist()
+        return pa.Table.from_pylist(list(taken_orders(ordered)), schema)
+
+    concerned = acts.where(F.col("action") == DELETE_FROM).select(*INSTRUMENT).distinct()
+    named = ", ".join(f"{field.name} {spark_type(field.type)}" for field in TAKEN)
+    return (
+        acts.select(*_USED)
+        .join(F.broadcast(concerned), list(INSTRUMENT), "left_semi")
+        .groupBy(*INSTRUMENT)
+        .applyInArrow(follow, named)
+    )

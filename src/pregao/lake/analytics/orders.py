@@ -1,0 +1,294 @@
+"""The table ``orders``: the life of every order of the public book.
+
+The feed does not say which orders a trade was between. An order that shrinks or goes in an event
+behind its trades, on the side that did not aggress, was filled: in the order of messages, until
+the traded quantity is used up. An order that shrinks or goes otherwise was reduced or cancelled.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.latency import DELETE_ORDER, ORDER
+from pregao.lake.analytics.order_chains import with_chains
+from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
+from pregao.lake.analytics.quotes import TICKS, with_level_orders
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, is_recovery
+from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform
+from pregao.lake.analytics.trades import (
+    EXECUTION_SUMMARY,
+    FORWARD_TRADE,
+    TRADE,
+    event_time,
+)
+
+EMPTY_BOOK = 9
+CHANNEL_RESET = 11
+MASS_DELETE = 52
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("secondary_order_id", pa.int64(), "Number of the order on the public feed."),
+    column("side", pa.string(), "BUY or SELL."),
+    column("firm", pa.int64(), "Firm that entered it."),
+    column("implied", pa.bool_(), "An implied order; null below schema version 10."),
+    column("price", PRICE, "Price at entry; null of an order without one."),
+    column("size", pa.int64(), "Quantity shown when it was first seen."),
+    column("entered_ns", pa.int64(), "When it got its place in the queue; null if not told."),
+    column("entry_seen", pa.bool_(), "Was its entry seen, not only what came later?"),
+    column("queue_position", pa.int32(), "Orders at its price then, itself included; from ticks."),
+    column("changes", pa.int64(), "Messages that changed it."),
+    column("reductions", pa.int64(), "How many times it was made smaller, not by a trade."),
+    column("reduced_quantity", pa.int64(), "By how much in all."),
+    column("fills", pa.int64(), "Events in which it was traded."),
+    column("filled_quantity", pa.int64(), "Quantity traded in all."),
+    column("last_change_ns", pa.int64(), "When it was changed last, its end aside."),
+    column("last_size", pa.int64(), "Quantity shown before its end, or at the end of the data."),
+    column("ended_ns", pa.int64(), "When it left the book; null if it stood at the end."),
+    column("end_reason", pa.string(), "FILLED, CANCELLED, SIDE_CANCELLED, BOOK_EMPTIED; or null."),
+    column("lifetime_ns", pa.int64(), "From its entry to its end."),
+    column("replenishes", pa.int64(), "Filled order whose next part this likely is."),
+    column("chain", pa.int64(), "First order of the likely iceberg."),
+    column("chain_position", pa.int32(), "Place in that chain, from 1."),
+    column("event", pa.int64(), "Event of the channel in which it was first seen."),
+    column("sequence_version", pa.int32(), "Sequence version of that packet."),
+    column("sequence_number", pa.int64(), "Number of that packet."),
+    column("index_in_packet", pa.int32(), "Place of the message in that packet."),
+    column("end_event", pa.int64(), "Event in which it left the book."),
+)
+
+_ORDER = [*INSTRUMENT, "secondary_order_id"]
+_FIRST = ["place", "event", *KEY, "action", "recovery", "side", "size", "implied"]
+_EVENT = [*INSTRUMENT, "event"]
+
+
+def orders(day: Day) -> DataFrame:
+    """The lives of the day's orders."""
+    lives = _lives(_with_fills(day, _with_sizes(_acts(day))))
+    ended = _with_clearings(day, lives)
+    chained = with_chains(ended)
+    if day.has(TICKS):
+        queued = _with_queue_positions(day, chained)
+    else:
+        queued = chained.withColumn("queue_position", F.lit(None).cast("int"))
+    whole = queued.withColumn("lifetime_ns", F.col("ended_ns") - F.col("entered_ns"))
+    return conform(day.with_symbols(whole), COLUMNS)
+
+
+def _side() -> Column:
+    return F.when(F.col("md_entry_type") == "BID", F.lit("BUY")).when(
+        F.col("md_entry_type") == "OFFER", F.lit("SELL")
+    )
+
+
+def _acts(day: Day) -> DataFrame:
+    """What messages did to single orders: NEW, CHANGE or DELETE."""
+    common = [*_ORDER, "place", "event", *KEY]
+    changed = day.messages(ORDER).select(
+        *common,
+        _side().alias("side"),
+        event_time().alias("time_ns"),
+        F.col("md_update_action").alias("action"),
+        F.col("md_entry_position_no").alias("position"),
+        F.col("md_entry_px").alias("price"),
+        F.col("md_entry_size").alias("size"),
+        F.col("md_entry_prev_size").alias("told_before"),
+        F.col("entering_firm").alias("firm"),
+        F.col("md_insert_timestamp_ns").alias("insert_ns"),
+        day.tables.is_implied().alias("implied"),
+        is_recovery().alias("recovery"),
+    )
+    deleted = day.messages(DELETE_ORDER).select(
+        *common,
+        _side().alias("side"),
+        event_time().alias("time_ns"),
+        F.lit("DELETE").alias("action"),
+        F.col("md_entry_position_no").alias("position"),
+        F.col("md_entry_px").alias("price"),
+        F.col("md_entry_size").alias("told_before"),
+    )
+    single = changed.unionByName(deleted, allowMissingColumns=True)
+    taken = _clearings(day).where(F.col("action") == DELETE_FROM)
+    if taken.isEmpty():
+        return single
+    from_top = orders_taken(single.unionByName(_clearings(day), allowMissingColumns=True))
+    return single.unionByName(
+        from_top.withColumn("action", F.lit("DELETE")), allowMissingColumns=True
+    )
+
+
+def _with_sizes(acts: DataFrame) -> DataFrame:
+    """The same with the size before: as told, or as it was left by the message before."""
+    so_far = Window.partitionBy(*_ORDER).orderBy("place")
+    left = F.lag("size").over(so_far)
+    return acts.withColumn("before", F.coalesce("told_before", left)).withColumn(
+        "less",
+        F.when(F.col("action") == "CHANGE", F.greatest(F.col("before") - F.col("size"), F.lit(0)))
+        .when(F.col("action") == "DELETE", F.col("before"))
+        .otherwise(F.lit(0)),
+    )
+
+
+def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
+    """The same with whether an act was a trade's doing."""
+    made = day.messages(TRADE).select(*_EVENT, "place", "md_entry_size")
+    made = made.unionByName(day.messages(FORWARD_TRADE).select(*made.columns))
+    volumes = made.groupBy(*_EVENT).agg(
+        F.sum("md_entry_size").alias("volume"), F.min("place").alias("traded_at")
+    )
+    aggressors = (
+        day.messages(EXECUTION_SUMMARY)
+        .groupBy(*_EVENT)
+        .agg(F.min_by("aggressor_side", "place").alias("aggressor_side"))
+    )
+    traded = volumes.join(aggressors, _EVENT, "left")
+    joined = acts.join(traded, _EVENT, "left")
+    passive = ~F.col("side").eqNullSafe(F.col("aggressor_side"))
+    behind = (
+        (F.col("place") > F.col("traded_at")) & passive & F.col("action").isin("CHANGE", "DELETE")
+    )
+    so_far = Window.partitionBy(*_EVENT, "side").orderBy("place")
+    used = F.sum(F.when(behind, F.col("less")).otherwise(0)).over(so_far)
+    # Where the size of a deletion may be left out, it is left out exactly after a trade.
+    untold = (F.col("action") == "DELETE") & F.col("told_before").isNull()
+    filled = behind & (F.col("less") > 0) & ((used <= F.col("volume")) | untold)
+    return joined.withColumn("filled", F.coalesce(filled, F.lit(False)))
+
+
+def _lives(acts: DataFrame) -> DataFrame:
+    """One row per order: what its messages tell together."""
+    change = F.col("action") == "CHANGE"
+    gone = F.col("action") == "DELETE"
+    reduced = change & ~F.col("filled") & (F.col("less") > 0)
+    at = F.col("place")
+    grouped = acts.groupBy(*_ORDER).agg(
+        F.min_by(F.struct(*_FIRST), at).alias("first"),
+        F.max_by(
+            F.struct("place", "event", "time_ns", "action", "filled", "size", "before"), at
+        ).alias("final"),
+        F.min_by("firm", F.when(~gone, at)).alias("firm"),
+        F.min_by("price", at).alias("price"),
+        F.min_by("insert_ns", F.when(~gone, at)).alias("entered_ns"),
+        F.min_by(F.col("volume").isNotNull(), at).alias("in_trading"),
+        F.count_if(change).alias("changes"),
+        F.count_if(reduced).alias("reductions"),
+        F.coalesce(F.sum(F.when(reduced, F.col("less"))), F.lit(0)).alias("reduced_quantity"),
+        F.count_distinct(F.when(F.col("filled"), F.col("event"))).alias("fills"),
+        F.coalesce(F.sum(F.when(F.col("filled"), F.col("less"))), F.lit(0)).alias(
+            "filled_quantity"
+        ),
+        F.max_by("time_ns", F.when(change, at)).alias("last_change_ns"),
+    )
+    deleted = F.col("final.action") == "DELETE"
+    reason = F.when(F.col("final.filled"), F.lit("FILLED")).otherwise(F.lit("CANCELLED"))
+    seen = (F.col("first.action") == "NEW") & ~F.col("first.recovery")
+    return grouped.select(
+        *_ORDER,
+        *[f"first.{name}" for name in _FIRST if name not in ("action", "recovery")],
+        *["firm", "price", "entered_ns", "changes", "reductions", "reduced_quantity"],
+        *["fills", "filled_quantity", "last_change_ns"],
+        seen.alias("entry_seen"),
+        (seen & F.col("in_trading")).alias("entered_in_trading"),
+        F.when(deleted, F.col("final.before")).otherwise(F.col("final.size")).alias("last_size"),
+        F.when(deleted, F.col("final.time_ns")).alias("ended_ns"),
+        F.when(deleted, reason).alias("end_reason"),
+        F.when(deleted, F.col("final.event")).alias("end_event"),
+        F.when(deleted, F.col("final.place")).alias("end_place"),
+        F.col("final.place").alias("last_place"),
+    )
+
+
+def _clearings(day: Day) -> DataFrame:
+    """The messages that clear a side, or (without side or instrument) whole books."""
+    mass = day.messages(MASS_DELETE).select(
+        *INSTRUMENT, "place", "event", event_time().alias("time_ns"), _side().alias("side"),
+        F.col("md_update_action").alias("action"),
+        F.col("md_entry_position_no").alias("position"),
+    )  # fmt: skip
+    emptied = day.messages(EMPTY_BOOK).select(
+        *INSTRUMENT, "place", "event", F.col("md_entry_timestamp_ns").alias("time_ns"),
+        F.lit("EMPTY").alias("action"),
+    )  # fmt: skip
+    reset = day.messages(CHANNEL_RESET).select(
+        "channel", "place", "event", F.col("md_entry_timestamp_ns").alias("time_ns"),
+        F.lit("EMPTY").alias("action"),
+    )  # fmt: skip
+    listed = day.table(INSTRUMENTS).select(*INSTRUMENT)
+    of_each = reset.join(F.broadcast(listed), "channel")
+    return mass.unionByName(emptied, allowMissingColumns=True).unionByName(
+        of_each, allowMissingColumns=True
+    )
+
+
+def _with_clearings(day: Day, lives: DataFrame) -> DataFrame:
+    """The same with the ends of orders that went with their side or book.
+
+    An order that is sent again after its book was emptied lives on.
+    """
+    clearings = _clearings(day).where(F.col("action") != DELETE_FROM)
+    sides = F.when(F.col("side").isNull(), F.array(F.lit("BUY"), F.lit("SELL"))).otherwise(
+        F.array("side")
+    )
+    reason = F.when(F.col("action") == DELETE_THRU, F.lit("SIDE_CANCELLED")).otherwise(
+        F.lit("BOOK_EMPTIED")
+    )
+    cleared = clearings.select(
+        *INSTRUMENT,
+        F.explode(sides).alias("side"),
+        F.col("place").alias("last_place"),
+        F.struct("time_ns", "event", "place", reason.alias("reason")).alias("clearing"),
+    )
+    both = lives.unionByName(cleared, allowMissingColumns=True)
+    ahead = (
+        Window.partitionBy(*INSTRUMENT, "side")
+        .orderBy("last_place")
+        .rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    )
+    found = both.withColumn("next", F.first("clearing", ignorenulls=True).over(ahead)).where(
+        F.col("clearing").isNull()
+    )
+    stands = F.col("end_place").isNull()
+    return found.select(
+        *[name for name in lives.columns if not name.startswith("end")],
+        F.when(stands, F.col("next.time_ns")).otherwise(F.col("ended_ns")).alias("ended_ns"),
+        F.when(stands, F.col("next.reason")).otherwise(F.col("end_reason")).alias("end_reason"),
+        F.when(stands, F.col("next.event")).otherwise(F.col("end_event")).alias("end_event"),
+        F.when(stands, F.col("next.place")).otherwise(F.col("end_place")).alias("end_place"),
+    )
+
+
+def _with_queue_positions(day: Day, lives: DataFrame) -> DataFrame:
+    """The same with the place in the queue of their price at which orders came in."""
+    behind = Window.partitionBy(*_EVENT, "side", "price").orderBy(F.desc("place"))
+    later = F.count(F.lit(1)).over(behind) - 1
+    counted = with_level_orders(day, lives.withColumn("later", later))
+    position = F.when(F.col("entry_seen"), F.col("level_orders") - F.col("later"))
+    return counted.withColumn("queue_position", F.when(position > 0, position))
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return orders(day)
+
+
+ORDERS = AnalyticsTable(
+    "orders",
+    "The life of an order of the public book.",
+    COLUMNS,
+    _build,
+    (
+        ORDER,
+        DELETE_ORDER,
+        MASS_DELETE,
+        EMPTY_BOOK,
+        CHANNEL_RESET,
+        TRADE,
+        FORWARD_TRADE,
+        EXECUTION_SUMMARY,
+    ),
+    (INSTRUMENTS, TICKS),
+    sort_by=("channel", "security_id", "secondary_order_id"),
+)

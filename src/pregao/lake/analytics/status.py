@@ -1,0 +1,159 @@
+"""The table ``status``: phases of groups and states of instruments over the day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day
+from pregao.lake.analytics.sessions import SECURITY_GROUP_PHASE, SECURITY_STATUS
+from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform, spark_type
+from pregao.lake.analytics.timeline import Member, Told, timeline
+from pregao.umdf.streams import DEFINITIONS
+
+COLUMNS = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_group", pa.string(), "Group."),
+    column("security_id", pa.int64(), "Instrument; null in the rows of the group itself."),
+    column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
+    column("status", pa.string(), "What held: the instrument's own state, or its group's phase."),
+    column("phase", pa.string(), "Phase of the group."),
+    column("separate", pa.bool_(), "Had the instrument a state of its own?"),
+    column("trades_continuously", pa.bool_(), "Would orders have traded at once?"),
+    column("trading_session_id", pa.string(), "Regular session or after-market."),
+    column("auction_end_ns", pa.int64(), "Estimated end of the auction, if one was told."),
+    column("new_session", pa.bool_(), "Did statistics begin anew here?"),
+    column("from_ns", pa.int64(), "From when it held."),
+    column("until_ns", pa.int64(), "Until when; null if it held at the end of the data."),
+    column("told_by", pa.string(), "Message that told: phase, state, or one of a snapshot."),
+    column("event", pa.int64(), "Event of the channel; null from a snapshot."),
+    column("sequence_version", pa.int32(), "Sequence version of the packet."),
+    column("sequence_number", pa.int64(), "Number of the packet."),
+    column("index_in_packet", pa.int32(), "Place of the message in its packet."),
+)
+
+_TOLD = (
+    "security_group", "security_id", "code", "trading_event", "trading_session_id",
+    "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *KEY,
+)  # fmt: skip
+_MEMBER = ("security_id", "security_group", "listed_at", "removed_at", "removed_ns")
+_MADE = (
+    *(field for field in COLUMNS if field.name != "symbol"),
+    column("at", pa.int64(), "Place of the last incremental message at that time."),
+    column("line", pa.int64(), "Number of the row in its channel."),
+)
+
+
+def status(day: Day) -> DataFrame:
+    """The day's timeline of all groups and instruments."""
+    return conform(day.with_symbols(lines(day)), COLUMNS)
+
+
+def lines(day: Day) -> DataFrame:
+    """The same timeline without symbols, with what puts its rows in order."""
+    told = (
+        _told(day, SECURITY_GROUP_PHASE)
+        .unionByName(_told(day, SECURITY_STATUS))
+        .withColumn("member", F.lit(False))
+    )
+    made = pa.schema([pa.field(field.name, field.type) for field in _MADE])
+
+    def follow(rows: Any) -> Any:
+        found = rows.to_pylist()
+        known = [Member(*[row[name] for name in _MEMBER]) for row in found if row["member"]]
+        messages = [Told(*[row[name] for name in _TOLD]) for row in found if not row["member"]]
+        channel = found[0]["channel"]
+        rows_made = [{"channel": channel, **line} for line in timeline(known, messages)]
+        return pa.Table.from_pylist(rows_made, made)
+
+    schema = ", ".join(f"{field.name} {spark_type(field.type)}" for field in _MADE)
+    both = told.unionByName(_members(day), allowMissingColumns=True)
+    return both.groupBy("channel").applyInArrow(follow, schema)
+
+
+def _members(day: Day) -> DataFrame:
+    """The instruments; those that came or went during the day, with where that was told."""
+    definitions = [day.messages(template) for template in sorted(DEFINITIONS)]
+    keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
+    told = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
+    added = F.col("security_update_action") == "ADD"
+    changes = told.groupBy(*INSTRUMENT).agg(
+        F.min(F.when(added, F.col("place"))).alias("first_added"),
+        F.max_by(F.struct("place", "sending_time_ns", "security_update_action"), "place").alias(
+            "last"
+        ),
+    )
+    gone = F.col("last.security_update_action") == "DELETE"
+    return (
+        day.table(INSTRUMENTS)
+        .select(*INSTRUMENT, "security_group")
+        .join(changes, list(INSTRUMENT), "left")
+        .select(
+            *INSTRUMENT,
+            "security_group",
+            F.coalesce("first_added", F.lit(0)).alias("listed_at"),
+            F.when(gone, F.col("last.place")).alias("removed_at"),
+            F.when(gone, F.col("last.sending_time_ns")).alias("removed_ns"),
+            F.lit(True).alias("member"),
+        )
+    )
+
+
+def _told(day: Day, template: int) -> DataFrame:
+    """Phases or states: of the incremental stream all, of the snapshots the first of each."""
+    subject = "security_id" if template == SECURITY_STATUS else "security_group"
+    snapshots = day.snapshots(template).withColumn("place", F.lit(0).cast("bigint"))
+    fields = [name for name in day.messages(template).columns if name in snapshots.columns]
+    first = (
+        snapshots.groupBy("channel", subject)
+        .agg(F.min_by(F.struct(*fields), "sending_time_ns").alias("first"))
+        .select("first.*")
+    )
+    return _columns(day.messages(template), template, False).unionByName(
+        _columns(first, template, True)
+    )
+
+
+def _columns(messages: DataFrame, template: int, snapshot: bool) -> DataFrame:
+    of_instrument = template == SECURITY_STATUS
+    nothing = F.lit(None)
+    code = "security_trading_status" if of_instrument else "trading_session_sub_id"
+    sequence = ["event", *KEY]
+    kinds = {field.name: spark_type(field.type) for field in COLUMNS}
+    return messages.select(
+        "channel",
+        (nothing.cast("string") if of_instrument else F.col("security_group")).alias(
+            "security_group"
+        ),
+        (F.col("security_id") if of_instrument else nothing.cast("bigint")).alias("security_id"),
+        F.col(code).alias("code"),
+        F.col("security_trading_event").alias("trading_event"),
+        "trading_session_id",
+        F.col("trad_ses_open_time_ns").alias("auction_end_ns"),
+        F.col("transact_time_ns").alias("time_ns"),
+        "sending_time_ns",
+        F.lit(snapshot).alias("snapshot"),
+        "place",
+        *[
+            (nothing.cast(kinds[name]) if snapshot else F.col(name)).alias(name)
+            for name in sequence
+        ],
+    )
+
+
+def _build(day: Day, _wanted: Wanted) -> DataFrame:
+    return status(day)
+
+
+STATUS = AnalyticsTable(
+    "status",
+    "What held for a group or an instrument, from when until when.",
+    COLUMNS,
+    _build,
+    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(DEFINITIONS)),
+    (INSTRUMENTS,),
+    sort_by=("channel", "security_id", "from_ns", "event"),
+)

@@ -1,0 +1,230 @@
+"""What held for groups and instruments of a channel, from when until when.
+
+The rules of what holds are those of `pregao.umdf.phases`; here is written down when it changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
+
+_BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A SecurityGroupPhase, or a SecurityStatus if it names an instrument."""
+
+    security_group: str | None
+    security_id: int | None
+    code: str | None
+    """The phase or state, by its name in the schema."""
+    trading_event: str | None
+    trading_session_id: str | None
+    auction_end_ns: int | None
+    time_ns: int | None
+    sending_time_ns: int
+    snapshot: bool = False
+    place: int = 0
+    event: int | None = None
+    sequence_version: int | None = None
+    sequence_number: int | None = None
+    index_in_packet: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """An instrument of a group, from the place at which it was listed until it was removed."""
+
+    security_id: int
+    security_group: str | None
+    listed_at: int = 0
+    removed_at: int | None = None
+    removed_ns: int | None = None
+
+
+class _Held(NamedTuple):
+    """What holds for a group or an instrument."""
+
+    status: Status
+    phase: Status
+    separate: bool
+    trades_continuously: bool
+    trading_session_id: str | None
+    auction_end_ns: int | None
+
+
+_Subject = GroupKey | int
+
+
+class Timeline:
+    """Follows a channel and keeps a row for each time in which the same held."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        """What held, in the order in which it began; ``at`` is the last incremental message's
+        place, ``line`` the row's number.
+        """
+        self._at = 0
+        self._phases = Phases()
+        self._groups: dict[int, GroupKey] = {}
+        self._members: dict[GroupKey, dict[int, None]] = {}
+        self._sessions: dict[_Subject, str | None] = {}
+        self._auction_ends: dict[_Subject, int | None] = {}
+        self._current: dict[_Subject, tuple[_Held, dict[str, Any]]] = {}
+
+    def list_instrument(self, security_id: int, security_group: str | None) -> None:
+        """An instrument belongs to a group from now on."""
+        if security_group is not None:
+            group = GroupKey(security_group)
+            self._groups[security_id] = group
+            self._members.setdefault(group, {})[security_id] = None
+            self._phases.define(security_id, group)
+
+    def remove_instrument(self, security_id: int, time_ns: int | None) -> None:
+        """Nothing holds for an instrument any more."""
+        self._phases.remove(security_id)
+        if (group := self._groups.pop(security_id, None)) is not None:
+            del self._members[group][security_id]
+        for known in (self._sessions, self._auction_ends):
+            known.pop(security_id, None)
+        if (current := self._current.pop(security_id, None)) is not None:
+            current[1]["until_ns"] = time_ns
+
+    def tell(self, told: Told) -> None:
+        """Take a message in.
+
+        Snapshots repeat what holds: one counts only for whom nothing was told before.
+        """
+        if not told.snapshot:
+            self._at = told.place
+        if told.security_id is None:
+            self._tell_phase(told, GroupKey(told.security_group or ""))
+        else:
+            self._tell_state(told, told.security_id)
+
+    def _tell_phase(self, told: Told, group: GroupKey) -> None:
+        if told.snapshot and group in self._sessions:
+            return
+        self._phases.group_phase(group, told.code, told.trading_event)
+        begins = told.trading_event == _BEGINS and not told.snapshot
+        self._auction_ends[group] = told.auction_end_ns
+        for subject in self._subjects(group):
+            self._sessions[subject] = told.trading_session_id
+            self._note(subject, told, begins)
+
+    def _subjects(self, group: GroupKey) -> list[_Subject]:
+        """A group and its instruments."""
+        return [group, *self._members.get(group, ())]
+
+    def _tell_state(self, told: Told, security_id: int) -> None:
+        if told.snapshot and security_id in self._auction_ends:
+            return
+        self._phases.security_status(security_id, told.code, told.trading_event)
+        self._sessions[security_id] = told.trading_session_id
+        self._auction_ends[security_id] = told.auction_end_ns
+        begins = told.trading_event == _BEGINS and not told.snapshot
+        self._note(security_id, told, begins)
+        # One that rejoins shows the phase of its group, which may be news for the others.
+        group = self._groups.get(security_id)
+        if group is not None and group in self._current:
+            held = self._current[group][0]
+            if held.phase is not self._phases.phase(group):
+                for subject in self._subjects(group):
+                    self._note(subject, told, False)
+
+    def _held(self, subject: _Subject) -> _Held:
+        session = self._sessions.get(subject)
+        if isinstance(subject, GroupKey):
+            phase = self._phases.phase(subject)
+            end = self._auction_ends.get(subject)
+            return _Held(phase, phase, False, phase is Status.OPEN, session, end)
+        group = self._groups.get(subject)
+        separate = self._phases.is_separate(subject)
+        follows = group is not None and not separate and group in self._auction_ends
+        return _Held(
+            self._phases.status(subject),
+            Status.UNKNOWN if group is None else self._phases.phase(group),
+            separate,
+            self._phases.trades_continuously(subject),
+            session,
+            self._auction_ends.get(group if follows and group is not None else subject),
+        )
+
+    def _note(self, subject: _Subject, told: Told, begins: bool) -> None:
+        """Begin a row, if what holds has changed or a session begins."""
+        held = self._held(subject)
+        since = told.time_ns
+        if (before := self._current.get(subject)) is not None:
+            if before[0] == held and not begins:
+                return
+            # What a snapshot tells may be older than what was known.
+            if since is not None and before[1]["from_ns"] is not None:
+                since = max(since, before[1]["from_ns"])
+            before[1]["until_ns"] = since
+        group = subject if isinstance(subject, GroupKey) else self._groups.get(subject)
+        row = {
+            "security_group": None if group is None else group.group,
+            "security_id": None if isinstance(subject, GroupKey) else subject,
+            "status": held.status.name,
+            "phase": held.phase.name,
+            "separate": held.separate,
+            "trades_continuously": held.trades_continuously,
+            "trading_session_id": held.trading_session_id,
+            "auction_end_ns": held.auction_end_ns,
+            "new_session": begins,
+            "from_ns": since,
+            "until_ns": None,
+            "told_by": _teller(told),
+            "event": told.event,
+            "sequence_version": told.sequence_version,
+            "sequence_number": told.sequence_number,
+            "index_in_packet": told.index_in_packet,
+            "at": self._at,
+            "line": len(self.rows),
+        }
+        self._current[subject] = held, row
+        self.rows.append(row)
+
+
+def _teller(told: Told) -> str:
+    kind = "phase" if told.security_id is None else "state"
+    return f"snapshot {kind}" if told.snapshot else kind
+
+
+def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[str, Any]]:
+    """The rows of a channel's day.
+
+    Incremental messages count by their place; a snapshot falls between them by its sending time.
+    """
+    line = Timeline()
+    steps: list[tuple[int, int, Member | Told]] = []
+    for member in members:
+        if member.listed_at:
+            steps.append((member.listed_at, 0, member))
+        else:
+            line.list_instrument(member.security_id, member.security_group)
+        if member.removed_at is not None:
+            steps.append((member.removed_at, 1, member))
+    snapshots: list[Told] = []
+    for told in messages:
+        if told.snapshot:
+            snapshots.append(told)
+        else:
+            steps.append((told.place, 2, told))
+    snapshots.sort(key=lambda told: -told.sending_time_ns)
+    for _, kind, step in sorted(steps, key=lambda step: step[:2]):
+        if isinstance(step, Told):
+            while snapshots and snapshots[-1].sending_time_ns <= step.sending_time_ns:
+                line.tell(snapshots.pop())
+            line.tell(step)
+        elif kind:
+            line.remove_instrument(step.security_id, step.removed_ns)
+        else:
+            line.list_instrument(step.security_id, step.security_group)
+    while snapshots:
+        line.tell(snapshots.pop())
+    return line.rows
