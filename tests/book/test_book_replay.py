@@ -1,6 +1,8 @@
 """The kernels replay any sequence of updates exactly as the book classes do."""
 
+import hashlib
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pregao.book import _kernels
 from pregao.book.faults import FaultCode, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import NULL, none_if_null, rows_of
+from pregao.book.rows import NULL, UpdateRows, none_if_null, rows_of
 from pregao.book.ticks import TickMaker
 from pregao.book.updates import Side
 from pregao.book.views import Level
+from pregao.errors import UsageError
 from tests.book.support import BID, Feed, Story, long_script, place, scripts
 
 KINDS = [BookKind.PRIORITY, BookKind.POSITION]
@@ -214,5 +218,51 @@ def test_many_faults_are_all_reported():
 
 
 def test_a_senseless_replay_is_refused():
-    with pytest.raises(ValueError, match="depth"):
+    with pytest.raises(UsageError, match="depth"):
         Replay(depth=-1)
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("side", np.array([0, 2], np.uint8)),
+        ("kind", np.array([0, 11], np.uint8)),
+        ("price", np.array([1], np.int64)),
+        ("price", np.array([1, 2], np.int32)),
+        ("order_id", np.array([[1, 2]], np.int64)),
+    ],
+)
+def test_columns_that_could_not_be_walked_are_refused(column, values):
+    feed = Feed()
+    rows = rows_of([(1, 1, feed.new(BID, 1, 10, 5)), (1, 1, feed.new(BID, 2, 10, 5))])
+    setattr(rows, column, values)
+    with pytest.raises(UsageError, match="book updates"):
+        Replay(depth=1).run(rows)
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), kind=st.sampled_from(KINDS))
+def test_any_numbers_at_all_are_survived(data, kind):
+    """Not every sequence makes sense; none may do more than make a book stale."""
+    count = data.draw(st.integers(1, 30))
+    rows = UpdateRows.empty(count)
+    numbers = st.one_of(
+        st.integers(-3, 5), st.sampled_from([NULL, -(2**62), 2**62, 2**63 - 1, NULL + 1])
+    )
+    for name, most in (("kind", 10), ("side", 1), ("flags", 255)):
+        getattr(rows, name)[:] = data.draw(
+            st.lists(st.integers(0, most), min_size=count, max_size=count)
+        )
+    for name in ("instrument", "event", "order_id", "price", "size", "previous", "position"):
+        getattr(rows, name)[:] = data.draw(st.lists(numbers, min_size=count, max_size=count))
+    replayed = Replay(kind, 2, room=4).run(rows, dump_at=range(count))
+    assert len(replayed.books) == count
+    assert len(replayed.faults) <= count
+
+
+def test_the_cache_of_compiled_kernels_follows_their_parts():
+    folder = Path(_kernels.__file__).parent
+    digest = hashlib.sha256()
+    for name in ("_words", "_ladder_kernels", "_priority_kernels", "_position_kernels"):
+        digest.update((folder / f"{name}.py").read_bytes())
+    assert digest.hexdigest()[:12] == _kernels.PARTS

@@ -113,7 +113,7 @@ def apply_by_priority(
             remove(table, find(table, slots[u(first + w.KEY)] & w.HIGHEST))
             give(meta, slots, first)
         return 0
-    if order_id == w.NULL:
+    if order_id < 0:  # null, or one that no wire can carry
         return w.NO_ORDER_ID
     at = find(table, order_id)
     if kind == w.CHANGE or kind == w.DELETE:

@@ -94,7 +94,7 @@ class PriorityBook(OrderBook):
         self._counts_by_side[order.side] -= 1
 
     def _find(self, update: OrderChanged | OrderDeleted) -> Order:
-        if update.order_id is None:
+        if update.order_id is None or update.order_id < 0:
             misfit(FaultCode.NO_ORDER_ID, "an update of an order without its number")
         order = self._orders.get(update.order_id)
         if order is None:
@@ -108,7 +108,7 @@ class PriorityBook(OrderBook):
         return order
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        if update.order_id is None:
+        if update.order_id is None or update.order_id < 0:
             misfit(FaultCode.NO_ORDER_ID, "a new order without a number")
         if update.order_id in self._orders:
             misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is in the book already")

@@ -19,6 +19,7 @@ from pregao.book.faults import FaultCode, State
 from pregao.book.rows import Codes, Kind, Numbers, UpdateRows, none_if_null
 from pregao.book.updates import Side
 from pregao.book.views import Order
+from pregao.errors import UsageError
 
 Slots = npt.NDArray[np.int32]
 
@@ -197,7 +198,7 @@ class Replay:
         chunk: int = 65_536,
     ) -> None:
         if depth < 0 or chunk < 1 or room < 1:
-            raise ValueError("a replay needs room, a chunk of at least one tick, and no depth < 0")
+            raise UsageError("a replay needs room, a chunk of at least one tick, and no depth < 0")
         self.kind = kind
         self.depth = depth
         self.check_sizes = check_sizes
@@ -237,6 +238,7 @@ class Replay:
         ``finish=False`` when more rows of the last event may follow in the next call.
         ``dump_at`` names rows, in order, after which the full book is wanted.
         """
+        rows.check()
         wanted = np.asarray(dump_at, np.int64)
         start = 0
         dumps = _Dumps(len(wanted), 0)

@@ -17,6 +17,7 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
+    Side,
     SideCleared,
     SnapshotBegun,
     SnapshotEnded,
@@ -24,12 +25,15 @@ from pregao.book.updates import (
     TopRemoved,
     Update,
 )
+from pregao.errors import UsageError
 
 Numbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint8]
 
 NULL: Final[int] = -(2**63)
 """Stands for "no value" in every 64-bit column."""
+
+_CODES = ("kind", "side", "flags")
 
 IMPLIED: Final[int] = 1
 RECOVERY: Final[int] = 2
@@ -83,13 +87,26 @@ class UpdateRows:
         """Some of the rows, without a copy."""
         return UpdateRows(*(getattr(self, column.name)[part] for column in fields(self)))
 
+    def check(self) -> None:
+        """Refuse columns that a replay could not walk safely."""
+        for column in fields(self):
+            values: npt.NDArray[Any] = getattr(self, column.name)
+            kind = np.uint8 if column.name in _CODES else np.int64
+            if values.shape != self.kind.shape or values.ndim != 1 or values.dtype != kind:
+                raise UsageError(
+                    f"the column {column.name} of book updates must be {np.dtype(kind)} and as"
+                    " long as the others"
+                )
+        if len(self) and (self.side.max() > max(Side) or self.kind.max() > max(Kind)):
+            raise UsageError("book updates have a side or a kind that does not exist")
+
     @staticmethod
     def empty(count: int) -> UpdateRows:
         """Rows with every value missing, to be filled."""
         columns: dict[str, Any] = {
             column.name: np.full(count, NULL, np.int64) for column in fields(UpdateRows)
         }
-        for name in ("kind", "side", "flags"):
+        for name in _CODES:
             columns[name] = np.zeros(count, np.uint8)
         return UpdateRows(**columns)
 
