@@ -50,12 +50,16 @@ def commit(
             return Outcome(unit.unit_id, False, others)
         whole = replace(unit, files=(*unit.files, *_write_ingests(lake, unit, clock())))
         watch("written")
-        if others := intents.declare(lake, whole, clock):
+        declared = intents.declare(lake, whole, clock)
+        if declared.taken:
             for file in whole.files[len(unit.files) :]:
                 lake.join(file.table, file.path).delete()
-            return Outcome(unit.unit_id, False, others)
+            return Outcome(unit.unit_id, False, declared.taken)
         watch("intended")
-    # What counts is what was intended first, also if that was another attempt with other files.
+        if declared.fresh:
+            finish(lake, whole, watch)
+            return Outcome(unit.unit_id, True)
+    # What counts is what was intended first, which may have been another attempt's files.
     for intended in intents.read(lake, [unit.unit_id]):
         finish(lake, intended, watch)
     return Outcome(unit.unit_id, True)
@@ -111,7 +115,7 @@ def _check(lake: Location, unit: Unit) -> None:
     if len(set(unit.captures)) != len(unit.captures):
         raise UsageError(f"The unit {unit.unit_id} names a capture twice.")
     tables = {file.table for file in unit.files} | {INGESTS_SPEC.name, intents.NAME}
-    missing = sorted(name for name in tables if load(lake.join(name)) is None)
+    missing = sorted(name for name in tables if not lake.join(name, "_delta_log").exists())
     if missing:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
 

@@ -114,6 +114,8 @@ def create(location: Location, spec: TableSpec) -> None:
             partition_by=list(spec.partition_by),
             name=spec.name,
             description=spec.description or None,
+            # Loading a table reads the log since the last checkpoint; most commands load many.
+            configuration={"delta.checkpointInterval": "10"},
             storage_options=location.storage_options or None,
         )
     except CommitFailedError:

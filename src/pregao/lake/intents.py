@@ -11,6 +11,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -80,21 +81,26 @@ def is_declared(lake: Location, unit: Unit) -> bool:
     return True
 
 
-def declare(lake: Location, unit: Unit, clock: Clock = system_clock) -> dict[str, str]:
-    """Write a unit's intent and make it valid; or tell which captures are taken, and by whom.
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What came of declaring an intent: valid by this very call, or before it, or not at all."""
 
-    Nothing taken means that the intent is valid, by this call or by one before it.
-    """
+    fresh: bool
+    taken: dict[str, str] = field(default_factory=dict)
+
+
+def declare(lake: Location, unit: Unit, clock: Clock = system_clock) -> Declared:
+    """Write a unit's intent and make it valid; or tell which captures are taken, and by whom."""
     file = _write(lake, unit, clock())
     keys = [unit_key(unit.unit_id), *map(capture_key, unit.captures)]
     if not append_once(lake.join(NAME), keys, [add_action(file)]):
-        return {}
+        return Declared(True)
     if is_declared(lake, unit):
         # By another attempt, or by this one if the store's answer was lost on the way; then the
         # file is in use.
-        return {}
+        return Declared(False)
     lake.join(NAME, file.path).delete()
-    return taken_captures(lake, unit.captures)
+    return Declared(False, taken_captures(lake, unit.captures))
 
 
 def taken_captures(lake: Location, captures: Iterable[str]) -> dict[str, str]:
