@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import NoReturn
 
-from pregao.book.faults import Fault, FaultCode, Misfit, Origin, State
+from pregao.book.faults import Fault, FaultCode, MisfitError, Origin, State
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
@@ -28,7 +28,7 @@ from pregao.book.views import LevelView
 
 def misfit(code: FaultCode, detail: str) -> NoReturn:
     """Refuse an update."""
-    raise Misfit(code, detail)
+    raise MisfitError(code, detail)
 
 
 class Life(LevelView):
@@ -173,7 +173,7 @@ class Book(Life):
             case _:
                 try:
                     self._apply_part(update)
-                except Misfit as wrong:
+                except MisfitError as wrong:
                     return self._break(Fault(update.key, wrong.code, wrong.detail))
         return None
 
@@ -205,7 +205,7 @@ class Book(Life):
 
     @abstractmethod
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        """Put an order in, or raise Misfit and change nothing; so too the methods below."""
+        """Put an order in, or raise MisfitError and change nothing; so too the methods below."""
 
     @abstractmethod
     def _change(self, update: OrderChanged) -> None:

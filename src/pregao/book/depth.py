@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pregao.book.base import Life, misfit
-from pregao.book.faults import Fault, FaultCode, Misfit, Origin
+from pregao.book.faults import Fault, FaultCode, MisfitError, Origin
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
@@ -60,7 +60,7 @@ class PriceDepthBook(Life):
             case _:
                 try:
                     self._apply_part(update)
-                except Misfit as wrong:
+                except MisfitError as wrong:
                     return self._break(Fault(update.key, wrong.code, wrong.detail))
         return None
 

@@ -64,8 +64,8 @@ class Fault:
         return f"{self.detail} (message {index} of packet {number}, sequence version {version})"
 
 
-class Misfit(Exception):  # noqa: N818 - never leaves the folder: a book turns it into a Fault
-    """Raised inside a book, before it changes anything, by an update that does not fit."""
+class MisfitError(Exception):
+    """Raised inside a book, before it changes anything; the book turns it into a Fault."""
 
     def __init__(self, code: FaultCode, detail: str) -> None:
         self.code = code
