@@ -1,0 +1,118 @@
+"""`pregao analytics`: tables of trades, bars, statistics, states, auctions, latencies, orders."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from datetime import date as Date  # noqa: N812 - a parameter is called date
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.lake.analytics.analyse import Made
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao analytics --lake lake",
+        "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
+        "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
+    )
+)
+
+
+def analytics(
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    date: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DAY", help="Only this day, such as 2026-05-21; may be repeated."),
+    ] = None,
+    table: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Only these tables: trades, bars, session_stats, status, auctions, latency, "
+            "latency_minutes, orders.",
+        ),
+    ] = None,
+    interval: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPANS",
+            help="How long bars are, such as 500ms, 15m or 1d; 1s, 1m, 5m, 1h and 1d by default. "
+            "Bars of other lengths that are there are kept up to date.",
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Make days anew whose data has not changed.")
+    ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Make tables of trades, bars, statistics, states, auctions, latencies and orders.
+
+    Each day is made of what was ingested of it. A day that was made already is made again only if
+    more was ingested since, and then replaces the one before as a whole.
+    """
+    from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
+    from pregao.lake.analytics.intervals import known_intervals
+    from pregao.lake.analytics.tables import Wanted
+    from pregao.lake.session import parse_conf, spark_session
+    from pregao.lake.store import Lake
+
+    # Mistakes show before Spark is started.
+    names = list(ANALYTICS) if table is None else _parts(table)
+    in_order(names)
+    wanted = Wanted() if interval is None else Wanted(known_intervals(_parts(interval)))
+    dates = None if date is None else [_day(text) for text in _parts(date)]
+    settings = parse_conf(conf)
+    place = Lake(lake)
+    place.require()
+    spark = spark_session(master, settings)
+    shown = not quiet and sys.stderr.isatty()
+
+    def tell(name: str, day: Date) -> None:
+        if shown:
+            typer.echo(f"{day}: making {name}", err=True)
+
+    made = analyse(
+        spark, place, dates=dates, tables=names, wanted=wanted, again=again, progress=tell
+    )
+    if not quiet:
+        _show(made)
+
+
+def _parts(values: Iterable[str]) -> list[str]:
+    """What comma lists name, each once."""
+    found = [part.strip() for value in values for part in value.split(",")]
+    return list(dict.fromkeys(part for part in found if part))
+
+
+def _day(text: str) -> Date:
+    try:
+        return Date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"--date takes a day such as 2026-05-21, not {text!r}.") from None
+
+
+def _show(made: Iterable[Made]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table()
+    shown.add_column("date")
+    shown.add_column("table")
+    shown.add_column("rows", justify="right")
+    for one in made:
+        rows = "up to date" if one.rows is None else f"{one.rows:,}"
+        shown.add_row(one.date.isoformat(), one.table, rows)
+    Console().print(shown)
