@@ -3,9 +3,10 @@
 import sys
 
 import duckdb
-from deltalake import DeltaTable
 
-packets = DeltaTable(f"{sys.argv[1]}/packets").to_pyarrow_dataset()
+from pregao.lake.store import Lake
+
+packets = Lake(sys.argv[1]).delta("packets").to_pyarrow_dataset()
 busiest = duckdb.sql(
     """
     SELECT make_timestamp_ns(capture_time_ns // 1000000000 * 1000000000) AS second,

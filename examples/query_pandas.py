@@ -3,10 +3,13 @@
 import sys
 
 import pandas as pd
-from deltalake import DeltaTable
 
-ingests = DeltaTable(f"{sys.argv[1]}/ingests").to_pandas(
-    columns=["name", "packets", "messages", "first_time_ns", "last_time_ns"]
+from pregao.lake.store import Lake
+
+ingests = (
+    Lake(sys.argv[1])
+    .delta("ingests")
+    .to_pandas(columns=["name", "packets", "messages", "first_time_ns", "last_time_ns"])
 )
 for column in ("first_time_ns", "last_time_ns"):
     ingests[column] = pd.to_datetime(ingests[column], unit="ns", utc=True)

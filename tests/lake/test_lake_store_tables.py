@@ -174,3 +174,16 @@ def test_processes_that_add_columns_at_once_all_succeed(tmp_path):
     assert sorted(added) == ["a", "b", "c", "x"]
     assert counts(lake)["orders"] == 2
     assert DAY in lake.file_uris("orders")[0]
+
+
+READ = """
+lake = Lake(sys.argv[1])
+assert counts(lake)["orders"] == 2
+"""
+
+
+def test_a_process_that_ends_right_after_reading_ends_well(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    lake.commit(unit_of(tmp_path, "u", ["c"]))
+    assert [python(READ, tmp_path) for _ in range(3)] == [0, 0, 0]

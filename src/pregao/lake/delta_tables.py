@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -23,17 +24,36 @@ LEASE_MS = 30_000
 """For how long one who announced a table's creation is waited for."""
 
 
-def load(location: Location) -> DeltaTable | None:
+class LakeTable(DeltaTable):
+    """A Delta table whose files pyarrow reads by itself.
+
+    The library's own way leads through Python code in threads of pyarrow; one that is still at
+    work when the interpreter ends brings the whole process down.
+    """
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(location.delta_uri, storage_options=location.storage_options or None)
+        self._location = location
+
+    def to_pyarrow_dataset(self, *args: Any, **options: Any) -> Any:
+        """The table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
+        if len(args) < 2 and options.get("filesystem") is None:
+            place = self._location
+            options["filesystem"] = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
+        return super().to_pyarrow_dataset(*args, **options)
+
+
+def load(location: Location) -> LakeTable | None:
     """The table as it is now; None if there is none."""
     try:
-        return DeltaTable(location.delta_uri, storage_options=location.storage_options or None)
+        return LakeTable(location)
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
         raise UsageError(f"{location} cannot be read as a table: {_words(error)}") from error
 
 
-def load_existing(location: Location) -> DeltaTable:
+def load_existing(location: Location) -> LakeTable:
     """The table as it is now; that there is none is an error."""
     table = load(location)
     if table is None:
@@ -70,7 +90,11 @@ def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction
 def replace_files(
     location: Location, removals: Sequence[RemoveAction], adds: Sequence[AddAction]
 ) -> bool:
-    """Put files in the place of others that hold the same rows; False if those are gone."""
+    """Put files in the place of others that hold the same rows; False if those are gone.
+
+    The library does not refuse to remove a file that another process removes in the same moment.
+    It does refuse a transaction of the same name, so all replacements of a table carry one.
+    """
     wanted = {removal.path for removal in removals}
     for _ in _attempts(location):
         table = load_existing(location)
@@ -83,6 +107,9 @@ def replace_files(
                 "append",
                 table.schema(),
                 table.metadata().partition_columns,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction("replace", time.time_ns() // 1_000_000)]
+                ),
             )
             return True
     raise AssertionError  # _attempts has raised
