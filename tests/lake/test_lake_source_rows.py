@@ -1,0 +1,379 @@
+"""Captures as rows: every message as captured, conditions decided before anything is decoded."""
+
+import gzip
+import json
+from collections import Counter
+from functools import cache
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
+from pregao.errors import SchemaError, UsageError
+from pregao.lake.source_filters import Condition, condition_of
+from pregao.lake.source_plan import ranges_of, streams_of
+from pregao.lake.source_request import parse_request
+from pregao.lake.source_rows import RangeReader
+from pregao.lake.source_shapes import shape_of
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.packets import PacketDecoder
+from tests.lake.days import day
+from tests.sbe.support import shown
+
+
+def small_day():
+    return day(duration="20s")
+
+
+def read(path, conditions=(), **options):
+    """The rows of captures as one table."""
+    request = parse_request({"path": str(path), **options})
+    parts = ranges_of(request)
+    streams = streams_of([part.location for part in parts], request.registry())
+    reader = RangeReader(request, streams, conditions)
+    schema = shape_of(request).schema.remove_metadata()
+    return pa.Table.from_batches([b for part in parts for b in reader.read(part)], schema)
+
+
+@cache
+def plain(template):
+    """The rows of the day, with where they stood."""
+    names = shape_of(parse_request({"path": "-", "template": template})).schema.names
+    columns = ",".join(dict.fromkeys([*names, "capture", "position"]))
+    return read(small_day(), template=template, columns=columns)
+
+
+@cache
+def packets_of_day():
+    found = []
+    for capture in sorted(small_day().glob("*.pcap")):
+        with read_packets(capture) as reader:
+            found += [(capture.name, datagram) for datagram in datagrams(reader)]
+    return found
+
+
+@cache
+def templates_of_day():
+    """The templates in the captures, and how many messages of each there are."""
+    decoder = PacketDecoder()
+    return Counter(
+        outcome.decoded.message.name
+        for _, datagram in packets_of_day()
+        for outcome in decoder.decode(datagram.payload).outcomes
+    )
+
+
+def test_every_message_of_every_template_is_a_row_equal_to_the_codec():
+    decoder = PacketDecoder()
+    wanted: dict[str, list] = {}
+    for name, datagram in packets_of_day():
+        packet = decoder.decode(datagram.payload)
+        header = packet.header
+        for outcome in packet.outcomes:
+            key = {
+                "channel": header.channel,
+                "sequence_version": header.sequence_version,
+                "sequence_number": header.sequence_number or None,
+                "sending_time_ns": header.sending_time_ns,
+                "capture_time_ns": datagram.time_ns,
+                "destination": f"{datagram.flow.dst}:{datagram.flow.dst_port}",
+                "index_in_packet": outcome.frame.index_in_packet,
+                "capture": name,
+                "position": datagram.position,
+            }
+            message = outcome.decoded.message
+            values = shown(message, outcome.decoded.values)
+            wanted.setdefault(message.name, []).append(key | values)
+    assert len(wanted) > 12
+    for template, messages in wanted.items():
+        found = plain(template).to_pylist()
+        place = ("capture", "position", "index_in_packet")
+        found.sort(key=lambda row: [row[name] for name in place])
+        messages.sort(key=lambda row: [row[name] for name in place])
+        assert len(found) == len(messages), template
+        for row, message in zip(found, messages, strict=True):
+            assert {name: in_common(row[name], message[name]) for name in message} == message
+
+
+def in_common(found, wanted):
+    """A value without the members that only other schema versions have."""
+    if isinstance(wanted, list):
+        return [in_common(a, b) for a, b in zip(found, wanted, strict=True)]
+    if isinstance(wanted, dict):
+        return {name: in_common(found[name], wanted[name]) for name in wanted}
+    return found
+
+
+def test_the_stream_is_that_of_the_destination():
+    for template in templates_of_day():
+        table = plain(template).select(["capture", "stream"]).to_pylist()
+        for row in table:
+            expected = {"Inc": "incremental", "Sna": "snapshot", "Ins": "definition"}
+            assert row["stream"] == expected[row["capture"].partition("_")[2][:3]]
+
+
+@pytest.mark.parametrize("template", ["50", "messages", "packets"])
+@pytest.mark.parametrize("size", ["4k", "100k"])
+def test_any_cutting_gives_the_same_rows(template, size):
+    columns = ",".join(plain(template).column_names)
+    cut = read(small_day(), template=template, columns=columns, rangeSize=size)
+    assert as_rows(cut) == as_rows(plain(template))
+
+
+def as_rows(table):
+    place = ("capture", "position", "index_in_packet")
+    return sorted(
+        table.to_pylist(), key=lambda row: [-1 if (v := row.get(n)) is None else v for n in place]
+    )
+
+
+NUMBERS = [
+    "channel", "sequence_version", "sequence_number", "sending_time_ns", "capture_time_ns",
+    "position", "index_in_packet", "security_id",
+]  # fmt: skip
+COMPARISONS = {
+    "EqualTo": lambda a, b: a == b,
+    "GreaterThan": lambda a, b: a > b,
+    "GreaterThanOrEqual": lambda a, b: a >= b,
+    "LessThan": lambda a, b: a < b,
+    "LessThanOrEqual": lambda a, b: a <= b,
+}
+
+
+@st.composite
+def conditions(draw, template):
+    """A condition on a column, its values mostly such as there are."""
+    table = plain(template)
+    columns = [n for n in [*NUMBERS, "stream", "destination", "capture"] if n in table.column_names]
+    column = draw(st.sampled_from(columns))
+    there = [value for value in table.column(column).unique().to_pylist() if value is not None]
+    textual = isinstance(there[0], str)
+    value = st.sampled_from(there)
+    if not textual:
+        odd = st.sampled_from([0, -1, 1 << 63, -(1 << 63) - 1, 1 << 80])
+        value = st.one_of(value, value, value.map(lambda v: v + 1), odd)
+    kind = draw(st.sampled_from(["IsNotNull", "In", "EqualTo", *([] if textual else COMPARISONS)]))
+    if kind == "IsNotNull":
+        return Condition(column, kind)
+    if kind == "In":
+        return Condition(column, kind, tuple(draw(st.lists(value, max_size=4))))
+    return Condition(column, kind, (draw(value),))
+
+
+def holds(condition, row):
+    """The condition as SQL has it."""
+    value = row[condition.column]
+    if value is None or condition.kind == "IsNotNull":
+        return value is not None
+    if condition.kind == "In":
+        return value in condition.values
+    return COMPARISONS[condition.kind](value, condition.values[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_conditions_choose_the_rows_that_sql_would(data):
+    template = data.draw(st.sampled_from(["50", "51", "55", "2", "12", "3", "packets"]))
+    wanted = data.draw(st.lists(conditions(template), min_size=1, max_size=3))
+    columns = ",".join(plain(template).column_names)
+    found = read(small_day(), wanted, template=template, columns=columns)
+    expected = [row for row in as_rows(plain(template)) if all(holds(c, row) for c in wanted)]
+    assert as_rows(found) == expected
+
+
+def test_a_null_instrument_fulfils_no_condition(tmp_path):
+    """The status of a whole group has no instrument of its own: 0 on the wire is null."""
+    nulls = [row for row in plain("3").to_pylist() if row["security_id"] is None]
+    for condition in (
+        Condition("security_id", "EqualTo", (0,)),
+        Condition("security_id", "GreaterThanOrEqual", (0,)),
+        Condition("security_id", "IsNotNull"),
+    ):
+        found = read(small_day(), [condition], template="3", columns="security_id")
+        assert None not in found.column("security_id").to_pylist()
+        if condition.kind != "EqualTo":
+            assert found.num_rows == plain("3").num_rows - len(nulls)
+
+
+def test_all_messages_have_their_fields_as_json():
+    everything = plain("messages")
+    assert Counter(everything.column("template").to_pylist()) == templates_of_day()
+    assert everything.column("error").null_count == everything.num_rows
+    for template in ("Order_MBO_50", "SecurityDefinition_12", "Sequence_2"):
+        typed = as_rows(plain(template))
+        generic = [row for row in as_rows(everything) if row["template"] == template]
+        assert len(typed) == len(generic) > 0
+        for row, message in zip(typed, generic, strict=True):
+            body = json.loads(message["body"])
+            assert message["capture_time_ns"] == row["capture_time_ns"]
+            for name, value in body.items():
+                assert in_common(plain_json(row[name]), value) == value
+
+
+def plain_json(value):
+    if isinstance(value, list):
+        return [plain_json(each) for each in value]
+    if isinstance(value, dict):
+        return {name: plain_json(each) for name, each in value.items()}
+    if value is None or isinstance(value, int | str | float):
+        return value
+    return value.hex() if isinstance(value, bytes) else f"{value}"
+
+
+def test_the_bytes_of_a_message_are_those_on_the_wire():
+    payloads = {(name, d.position): d.payload for name, d in packets_of_day()}
+    decoder = PacketDecoder()
+    for row in as_rows(plain("messages"))[:500]:
+        payload = payloads[row["capture"], row["position"]]
+        frame = decoder.decode(payload).outcomes[row["index_in_packet"]].frame
+        assert row["bytes"] == payload[frame.position : frame.end]
+
+
+def damaged(tmp_path):
+    """A capture with an impossible message, an unknown template, and packets that break off."""
+    decoder = PacketDecoder()
+    whole = next(
+        datagram.payload
+        for _, datagram in packets_of_day()
+        if [m.message.id for m in decoder.decode(datagram.payload).messages] == [50]
+    )
+    unknown = bytearray(whole)
+    unknown[22:24] = (49).to_bytes(2, "little")
+    old = bytearray(whole)
+    old[26:28] = (1).to_bytes(2, "little")
+    path = tmp_path / "damaged.pcap"
+    with PcapWriter(path) as writer:
+        for number, payload in enumerate(
+            [whole, bytes(unknown), bytes(old), whole[:-3], b"noise", whole]
+        ):
+            frame = udp_frame("10.0.0.1", 30000, "233.252.14.1", 30001, payload)
+            writer.write(1_000_000_000 + number, frame)
+    return path
+
+
+def test_what_cannot_be_decoded_has_an_error(tmp_path):
+    path = damaged(tmp_path)
+    everything = read(path).to_pylist()
+    errors = [row for row in everything if row["error"] is not None]
+    assert len(errors) == 3
+    assert {row["capture_time_ns"] % 10 for row in errors} == {2, 3, 4}
+    assert all(row["body"] is None and row["bytes"] for row in errors)
+    unknown = [row for row in everything if row["template_id"] == 49]
+    assert [(row["template"], row["body"], row["error"]) for row in unknown] == [(None, None, None)]
+    assert sum(row["body"] is not None for row in everything) >= 2
+    only = read(path, [Condition("error", "IsNotNull")]).to_pylist()
+    assert only == errors
+    packets = read(path, template="packets").to_pylist()
+    assert [row["error"] is not None for row in packets] == [False, False, False, True, True, False]
+    assert packets[4]["channel"] is None
+    assert packets[4]["sending_time_ns"] is None
+    broken = read(path, [Condition("error", "IsNotNull")], template="packets").to_pylist()
+    assert broken == [row for row in packets if row["error"] is not None]
+
+
+def test_the_name_of_a_template_may_be_short():
+    assert read(small_day(), template="order_mbo").equals(read(small_day(), template="50"))
+    both = shape_of(parse_request({"path": "-", "template": "SecurityDefinition"}))
+    assert both.templates == {4, 12}
+
+
+def test_channel_and_stream_are_options():
+    everything = plain("packets").to_pylist()
+    found = read(small_day(), template="packets", channel="51", stream="snapshot,definition")
+    expected = [
+        row for row in everything if row["channel"] == 51 and row["stream"] != "incremental"
+    ]
+    assert as_rows(found) == as_rows(pa.Table.from_pylist(expected, found.schema))
+    assert 0 < found.num_rows < len(everything)
+
+
+def test_compressed_captures_are_read_whole(tmp_path):
+    for capture in small_day().glob("*.pcap"):
+        (tmp_path / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
+    found = read(tmp_path, template="50", rangeSize="1k")
+    assert found.num_rows == plain("50").num_rows
+    parts = ranges_of(parse_request({"path": str(tmp_path), "rangeSize": "1k"}))
+    assert len(parts) == len(list(tmp_path.iterdir()))
+
+
+def test_a_version_that_was_named_reads_every_message():
+    newest = read(small_day(), template="50")
+    older = read(small_day(), template="50", version="9")
+    assert older.num_rows == newest.num_rows
+    assert "md_entry_position_no" in older.column_names
+    assert "md_entry_prev_size" not in older.column_names
+    same = read(small_day(), template="50", version="16")
+    assert same.equals(newest.select(same.column_names))
+
+
+@pytest.mark.parametrize(
+    "template", [m.id for m in Registry.bundled().newest(UMDF_SCHEMA_ID).messages if m.id]
+)
+def test_the_rows_of_every_template_have_the_declared_types(template):
+    """Also of templates that the day does not have: an empty table of the right schema."""
+    shape = shape_of(parse_request({"path": "-", "template": str(template)}))
+    assert not any(pa.types.is_dictionary(field.type) for field in shape.schema)
+    assert read(small_day(), template=str(template)).schema.names == shape.schema.names
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"template": "Order_MBA_50"}, "Did you mean Order_MBO_50"),
+        ({"templat": "50"}, "Did you mean template"),
+        ({"stream": "trades"}, "incremental, snapshot"),
+        ({"channel": "x"}, "from 0 to 255"),
+        ({"channel": "256"}, "from 0 to 255"),
+        ({"columns": "channel,price"}, "no column 'price'"),
+        ({"rangeSize": "0"}, "a size such as"),
+        ({"maxFilesPerBatch": "0"}, "from 1 on"),
+        ({"holdback": "soon"}, "a span such as"),
+        ({"schema": "a.xml", "version": "9"}, "not both"),
+        ({"path": ""}, "Name the captures"),
+        ({"path": "", "paths": "[broken"}, "not a list"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_sentences(options, words):
+    with pytest.raises(UsageError, match=words):
+        shape_of(parse_request({"path": "day", **options}))
+
+
+def test_a_version_that_is_not_known_is_told():
+    with pytest.raises(SchemaError, match="99"):
+        shape_of(parse_request({"path": "day", "template": "50", "version": "99"}))
+
+
+def test_several_paths_come_as_spark_writes_them(tmp_path):
+    files = sorted(small_day().glob("051_*.pcap"))
+    request = parse_request({"paths": json.dumps([str(file) for file in files])})
+    assert [part.location.name for part in ranges_of(request)] == [file.name for file in files]
+
+
+def named(kind, attribute, value):
+    return type(kind, (SimpleNamespace,), {})(attribute=attribute, value=value)
+
+
+def test_filters_that_cannot_be_decided_exactly_are_left_alone():
+    assert condition_of(named("EqualTo", ("channel",), 51)) == Condition(
+        "channel", "EqualTo", (51,)
+    )
+    assert condition_of(named("In", ("stream",), ("snapshot", None))) == Condition(
+        "stream", "In", ("snapshot",)
+    )
+    for other in (
+        named("EqualTo", ("md_entry_px",), 51),
+        named("EqualTo", ("channel", "deep"), 51),
+        named("EqualTo", ("channel",), True),
+        named("EqualTo", ("channel",), 51.0),
+        named("EqualTo", ("stream",), 51),
+        named("GreaterThan", ("stream",), "a"),
+        named("EqualNullSafe", ("channel",), 51),
+        named("In", ("channel",), ("51",)),
+        named("IsNull", ("channel",), None),
+        named("StringStartsWith", ("stream",), "snap"),
+        SimpleNamespace(child=named("EqualTo", ("channel",), 51)),
+    ):
+        assert condition_of(other) is None
