@@ -2,7 +2,7 @@
 
 import sys
 
-from pregao.lake.access import connect
+from pregao.lake import connect
 
 session = connect(sys.argv[1])
 packets = session.sql(
