@@ -13,7 +13,9 @@ from pregao.cli import main
 from pregao.cli.progress import Progress
 from tests.cli.market import Market, order, small_market
 
-COMMANDS = ["decode", "info", "schema", "demo", "simulate"]
+COMMANDS = [
+    "decode", "info", "schema", "demo", "simulate", "ingest", "query", "analytics", "lake", "pack"
+]  # fmt: skip
 
 
 def process(*arguments, **options):

@@ -381,7 +381,7 @@ def test_mistakes_are_told_and_change_nothing(command, reason):
 def test_something_that_is_no_command_is_refused():
     floor = Floor()
     with pytest.raises(UsageError, match="str is not a command"):
-        floor.engine.apply("open sesame", floor.now)  # type: ignore[arg-type]
+        floor.engine.apply("open sesame", floor.now)
     with pytest.raises(UsageError, match="two instruments"):
         Floor(share(), share())
 

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from pregao.sbe.tree import parse_tree
+from pregao.sbe.xml import load_schema
+from pregao.schemas import PROTOCOLS, bundled, bundled_versions, derive
 from tests.schemas.plain_facts import (
     Node,
     model_facts,
@@ -13,10 +17,6 @@ from tests.schemas.plain_facts import (
     node_of_file,
     tree_facts,
 )
-
-from pregao.sbe.tree import parse_tree
-from pregao.sbe.xml import load_schema
-from pregao.schemas import PROTOCOLS, bundled, bundled_versions, derive
 
 PROJECT = Path(__file__).parents[2]
 REFERENCE = PROJECT.parent / "shared" / "reference" / "sbe"

@@ -10,17 +10,21 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from pregao.cli import analytics as analytics_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
+from pregao.cli import lake as lake_commands
+from pregao.cli import pack as pack_command
+from pregao.cli import query as query_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.errors import PregaoError
 
 app = typer.Typer(
     name="pregao",
-    help="B3's electronic market: captures, messages, books.",
+    help="B3's electronic market: captures, messages, books, tables.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -59,6 +63,10 @@ app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
 app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
+app.command(epilog=query_command.EPILOG)(query_command.query)
+app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
+app.add_typer(lake_commands.app)
+app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 
 
 def run() -> NoReturn:
