@@ -9,7 +9,12 @@ import typer
 
 from pregao.errors import UsageError
 
-app = typer.Typer(name="lake", no_args_is_help=True, help="Look into a lake, and keep it in order.")
+app = typer.Typer(
+    name="lake",
+    no_args_is_help=True,
+    help="Look into a lake, and keep it in order.",
+    epilog="Example: pregao lake tables --lake lake",
+)
 
 LakeOption = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
 
