@@ -93,6 +93,8 @@ class Decoded:
     tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
+    around: FeedCoverage = field(default_factory=dict)
+    """What was seen of other units' packets."""
     evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages by role and template: what shows which stream a destination carries."""
 
@@ -413,10 +415,14 @@ class WindowDecoder:
             result.put("packets", day, table)
         tally = np.bincount(outcome[owned], minlength=len(_OUTCOMES))
         result.sums.packets.update(dict(zip(_OUTCOMES, tally.tolist(), strict=True)))
-        self._coverage(result, packets)
+        self._coverage(result.coverage, packets, packets.keyed & packets.owned)
+        if packets.outside is not None:
+            self._coverage(result.around, packets, packets.keyed & packets.outside)
 
-    def _coverage(self, result: Decoded, packets: Packets) -> None:
-        rows = np.flatnonzero(packets.keyed & packets.owned)
+    def _coverage(
+        self, coverage: FeedCoverage, packets: Packets, which: npt.NDArray[np.bool_]
+    ) -> None:
+        rows = np.flatnonzero(which)
         if not len(rows):
             return
         days = days_of(packets)[rows]
@@ -431,7 +437,7 @@ class WindowDecoder:
             role = self.roles[value >> 24 & 0xFFFF]
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = runs_of(packets.number[same])
-            result.coverage[key] = joined_runs(result.coverage.get(key, []), runs)
+            coverage[key] = joined_runs(coverage.get(key, []), runs)
 
     def _account(
         self,

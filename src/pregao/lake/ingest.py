@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow as pa
 
 from pregao import __version__
 from pregao.clock import DAY, system_clock
 from pregao.errors import PregaoError
 from pregao.lake.captures import find_captures
+from pregao.lake.gaps import write_gaps
 from pregao.lake.instruments import settle_instruments
+from pregao.lake.known import Known, read_known
 from pregao.lake.location import Location
-from pregao.lake.parquet import Written, iso, write_table
+from pregao.lake.parquet import Written, iso
 from pregao.lake.plan import (
-    KnownRole,
     Options,
     Plan,
-    Survey,
     check_options,
     decide_roles,
     make_plan,
-    survey,
 )
 from pregao.lake.report import CaptureReport, Report, check, gather
 from pregao.lake.schemas import (
@@ -43,8 +38,9 @@ from pregao.lake.schemas import (
     message_table_name,
 )
 from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.surveys import Survey, survey
 from pregao.lake.tasks import HASH_BLOCK, Manifest, Task, merge_staged, run_task
-from pregao.lake.window import Coverage, Role, joined_runs
+from pregao.lake.window import Role
 from pregao.umdf.streams import Stream, StreamEvidence
 
 Runner = Callable[[list[Task], "Progress"], list[Manifest]]
@@ -88,18 +84,6 @@ def bytes_of(task: Task, number: int) -> int:
     piece = task.pieces[number]
     end = task.sizes[piece.capture] if piece.end is None else piece.end
     return end - (piece.start or 0)
-
-
-@dataclass(slots=True)
-class _Known:
-    """What earlier ingests left: roles, coverage, and how often channels were taken in."""
-
-    roles: list[KnownRole] = field(default_factory=list)
-    coverage: Coverage = field(default_factory=dict)
-    generations: dict[str, int] = field(default_factory=dict)
-    """By day and channel."""
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    """Content hash by fingerprint."""
 
 
 def ingest(
@@ -168,7 +152,7 @@ def _attempt(
     progress: Progress,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
-    known = _known(lake)
+    known = read_known(lake)
     taken = lake.known_captures()
     progress.step("looking into the captures")
     surveys = []
@@ -182,14 +166,37 @@ def _attempt(
     if not surveys:
         return report
     _first_of_each(surveys, report)
+    take_in(lake, surveys, known, options, report, run=run, merge=merge, progress=progress)
+    return report
+
+
+def take_in(
+    lake: Lake,
+    surveys: list[Survey],
+    known: Known,
+    options: Options,
+    report: Report,
+    *,
+    run: Runner,
+    merge: Merger,
+    progress: Progress,
+    continued: bool = False,
+) -> None:
+    """Decode what was surveyed and commit it as one unit; the report tells whether it was.
+
+    Surveys that own nothing, which are there as context, stand behind the others. ``continued``
+    tells that the sequences go on from what was taken in before.
+    """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     report.captures = [
-        CaptureReport(s.location.name, s.size, i, fingerprint=s.fingerprint)
+        CaptureReport(s.location.name, s.size - s.start, i, s.identity, s.fingerprint)
         for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
+        if s.size > s.start
     ]
     gather(report, manifests)
     for index, capture in enumerate(report.captures):
-        capture.content_hash = _combined(manifests, index, capture.size)
+        if not capture.content_hash:
+            capture.content_hash = _combined(manifests, index, capture.size)
     check(report)
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
@@ -198,10 +205,9 @@ def _attempt(
     if groups:
         progress.step("merging small tables")
         files += merge(lake.location, dict(sorted(groups.items())))
-    files += _gaps(lake, report, manifests, known)
-    _finish(lake, report, plan, known, files, progress)
+    files += write_gaps(lake.location, report, manifests, known, continued=continued)
+    known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
-    return report
 
 
 def _first_of_each(surveys: list[Survey], report: Report) -> None:
@@ -222,7 +228,7 @@ def _first_of_each(surveys: list[Survey], report: Report) -> None:
 def _run(
     lake: Lake,
     surveys: list[Survey],
-    known: _Known,
+    known: Known,
     options: Options,
     report: Report,
     run: Runner,
@@ -231,12 +237,13 @@ def _run(
     """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
     for attempt in range(3):
-        roles = decide_roles(surveys, known.roles, options)
+        roles = decide_roles(surveys, known.roles.values(), options)
         staging = f"{STAGING}/{report.unit_id}-{attempt}"
         plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
         report.notes = list(plan.notes)
         report.tasks = len(plan.tasks)
-        progress.started(sum(found.size for found in surveys), len(plan.tasks))
+        total = sum(found.size - found.start for found in surveys)
+        progress.started(total, len(plan.tasks))
         manifests = run(plan.tasks, progress)
         if not _learnt(surveys, roles, manifests, options):
             return plan, manifests
@@ -298,116 +305,18 @@ def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
     return _of_blocks(digests, size)
 
 
-def _known(lake: Lake) -> _Known:
-    """What earlier ingests tell about flows and sequences."""
-    known = _Known()
-    table = lake.delta("ingests").to_pyarrow_table(
-        columns=["unit_id", "content_hash", "fingerprint", "report"]
-    )
-    for row in table.to_pylist():
-        known.fingerprints[row["fingerprint"]] = row["content_hash"]
-        if not row["report"]:
-            continue
-        told = json.loads(row["report"])
-        known.roles += [
-            KnownRole(r["destination"], Stream(r["stream"]), r["feed"], tuple(r["channels"]))
-            for r in told["roles"]
-        ]
-        touched = set()
-        for name, runs in told["coverage"].items():
-            day, channel, version = (int(part) for part in name.split("/"))
-            key = (day, channel, version)
-            own = [(first, last) for first, last in runs]
-            known.coverage[key] = joined_runs(known.coverage.get(key, []), own)
-            touched.add(f"{day}/{channel}")
-        for place in touched:
-            known.generations[place] = known.generations.get(place, 0) + 1
-    return known
-
-
-def _gaps(lake: Lake, report: Report, manifests: list[Manifest], known: _Known) -> list[Written]:
-    """The holes of the feeds' sequences, and what closed them; the coverage goes to the report."""
-    feeds: dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]] = {}
-    for manifest in manifests:
-        for (day, channel, version, feed), runs in manifest.coverage.items():
-            own = feeds.setdefault((day, channel, version), {})
-            own[feed] = joined_runs(own.get(feed, []), runs)
-    rows: list[dict[str, Any]] = []
-    for (day, channel, version), by_feed in sorted(feeds.items()):
-        report.coverage[f"{day}/{channel}/{version}"] = joined_runs(*by_feed.values())
-        before = known.coverage.get((day, channel, version), [])
-        for feed, runs in sorted(by_feed.items()):
-            for first, last in _holes(runs):
-                for low, high, closed in _closings(first, last, by_feed, feed, before):
-                    rows.append(
-                        {
-                            "channel": channel,
-                            "security_id": None,
-                            "sequence_version": version,
-                            "feed": feed,
-                            "first_missing": low,
-                            "last_missing": high,
-                            "closed_by": closed,
-                            "capture_time_ns": None,
-                            "unit_id": report.unit_id,
-                            "date": day,
-                        }
-                    )
-    report.gaps = rows
-    schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
-    place = lake.location
-    files = []
-    for day in sorted({row["date"] for row in rows}):
-        of_day = [row for row in rows if row["date"] == day]
-        plain = [{key: value for key, value in row.items() if key != "date"} for row in of_day]
-        data = pa.Table.from_pylist(plain, schema)
-        files.append(write_table(place.filesystem, place.path, "gaps", data, day))
-    return files
-
-
-def _holes(runs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    return [(a[1] + 1, b[0] - 1) for a, b in itertools.pairwise(runs)]
-
-
-def _closings(
-    first: int,
-    last: int,
-    by_feed: dict[str, list[tuple[int, int]]],
-    feed: str,
-    before: list[tuple[int, int]],
-) -> list[tuple[int, int, str | None]]:
-    """The parts of a hole, by what closed them."""
-    result: list[tuple[int, int, str | None]] = []
-    for name, runs in [*sorted(by_feed.items()), ("earlier ingest", before)]:
-        if name == feed:
-            continue
-        label = name if name == "earlier ingest" else f"feed {name}"
-        result += [
-            (max(a, first), min(b, last), label) for a, b in runs if a <= last and b >= first
-        ]
-        if result:
-            break
-    closed = joined_runs([(a, b) for a, b, _ in result])
-    position = first
-    open_parts: list[tuple[int, int, str | None]] = []
-    for a, b in closed:
-        if a > position:
-            open_parts.append((position, a - 1, None))
-        position = b + 1
-    if position <= last:
-        open_parts.append((position, last, None))
-    return sorted([*result, *open_parts])
-
-
 def _finish(
     lake: Lake,
     report: Report,
     plan: Plan,
-    known: _Known,
+    known: Known,
     files: list[Written],
     progress: Progress,
-) -> None:
-    """Commit what was written, unless somebody else took a capture or channel meanwhile."""
+) -> list[dict[str, Any]]:
+    """Commit what was written, unless somebody else took a capture or channel meanwhile.
+
+    Gives the rows of ``ingests`` that are there now.
+    """
     report.files = len(files)
     report.bytes_written = sum(file.size for file in files)
     report.roles = [
@@ -458,8 +367,10 @@ def _finish(
     progress.step("committing")
     outcome = lake.commit(unit)
     report.committed = outcome.committed
-    if outcome.committed:
-        settle_instruments(lake)
+    if not outcome.committed:
+        return []
+    settle_instruments(lake)
+    return rows
 
 
 def _new_file(lake: Lake, file: Written) -> NewFile:

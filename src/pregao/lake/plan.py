@@ -1,13 +1,11 @@
 """The plan of an ingest: what each destination carries, and which task reads which bytes.
 
-Captures are looked at in a few places only, never walked. Captures that carry the same
-incremental channels are cut at the same moments, so that one task has both feeds' copies of the
-keys it owns.
+Captures that carry the same incremental channels are cut at the same moments, so that one task has
+both feeds' copies of the keys it owns.
 """
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,42 +15,22 @@ from typing import Any
 
 import numpy as np
 
-from pregao.capture import PacketBlock, read_blocks
+from pregao.capture import read_blocks
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.clock import SECOND
-from pregao.errors import CaptureError, DecodeError, UsageError
+from pregao.errors import DecodeError, UsageError
 from pregao.lake.location import Location
+from pregao.lake.surveys import Survey
 from pregao.lake.tasks import Piece, Task
 from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
-from pregao.umdf.bulk import Walked, walk
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
 from pregao.umdf.survey.lines import Destination
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND
-SAMPLE_BYTES = 4 * 1024 * 1024
-SAMPLES = 5
 SEARCH_BYTES = 64 * 1024 * 1024
 """How far behind a cut the next packet of every channel is looked for."""
-FINGERPRINT_BYTES = 1024 * 1024
-
-
-@dataclass(slots=True)
-class Survey:
-    """What a look into a capture showed."""
-
-    location: Location
-    size: int
-    cuttable: bool
-    fingerprint: str
-    evidence: dict[str, StreamEvidence] = field(default_factory=dict)
-    """By destination."""
-    channels: dict[str, Counter[int]] = field(default_factory=dict)
-    """By destination, the channels of its packets."""
-    first_time_ns: int | None = None
-    last_time_ns: int | None = None
-    """The time of its last packet; None where only reading it all would tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,84 +65,6 @@ class Options:
     streams: tuple[tuple[str, Stream], ...] = ()
     """What the user says that destinations carry."""
     feeds: tuple[tuple[str, str], ...] = ()
-
-
-def survey(location: Location) -> Survey:
-    """Look into a capture: its size, its identity at a glance, what its destinations carry."""
-    entry = location.info()
-    if entry is None:
-        raise CaptureError(f"{location}: there is no such file.")
-    with boundary_finder(location.source) as finder:
-        found = Survey(location, entry.size, finder is not None, fingerprint(location, entry.size))
-        if finder is None:
-            _sample(found, None, None)
-        else:
-            step = max(1, entry.size // SAMPLES)
-            starts = sorted({finder.first_boundary(step * k) for k in range(SAMPLES)})
-            for start in starts:
-                _sample(found, start, finder)
-            found.first_time_ns = finder.time_at(finder.first_boundary(0))
-            found.last_time_ns = _last_time(finder)
-    return found
-
-
-def _last_time(finder: BoundaryFinder) -> int | None:
-    """The time of the last packet, looked for from the end."""
-    reach = 4096
-    while True:
-        place = finder.first_boundary(max(0, finder.size - reach))
-        time = finder.time_at(place)
-        last = None
-        while time is not None:
-            last = time
-            place = finder.first_boundary(place + 1, place)
-            time = finder.time_at(place)
-        if last is not None or reach >= finder.size:
-            return last
-        reach *= 16
-
-
-def fingerprint(location: Location, size: int) -> str:
-    """A hash of the size, head and tail: different for most different captures."""
-    digest = hashlib.sha256(str(size).encode())
-    with location.filesystem.open_input_file(location.path) as file:
-        digest.update(file.read(min(size, FINGERPRINT_BYTES)))
-        file.seek(max(0, size - FINGERPRINT_BYTES))
-        digest.update(file.read(FINGERPRINT_BYTES))
-    return digest.hexdigest()[:32]
-
-
-def _sample(found: Survey, start: int | None, finder: BoundaryFinder | None) -> None:
-    end = None
-    if start is not None and finder is not None:
-        end = finder.first_boundary(min(found.size, start + SAMPLE_BYTES), start)
-        if end <= start:
-            return
-    read = 0
-    with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
-        for block in reader:
-            walked = walk(block.buffer, block.offset, block.length)
-            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
-            _note(found, names, block, walked)
-            read += len(block.buffer)
-            if read >= SAMPLES * SAMPLE_BYTES:
-                break
-
-
-def _note(found: Survey, names: list[str], block: PacketBlock, walked: Walked) -> None:
-    if found.first_time_ns is None and len(block):
-        found.first_time_ns = int(block.time_ns.min())
-    for kind in walked.kinds():
-        flows = block.flow[walked.packet[kind.rows]]
-        for flow, count in zip(*np.unique(flows, return_counts=True), strict=True):
-            evidence = found.evidence.setdefault(names[flow], StreamEvidence())
-            evidence.add(kind.template_id, int(count))
-    sound = walked.fault == 0
-    for flow in np.unique(block.flow).tolist():
-        channels = walked.channel[sound & (block.flow == flow)]
-        tally = found.channels.setdefault(names[flow], Counter())
-        for channel, count in zip(*np.unique(channels, return_counts=True), strict=True):
-            tally[int(channel)] += int(count)
 
 
 def decide_roles(
@@ -232,7 +132,7 @@ def make_plan(
             if any(surveys[index].size > options.target_bytes // 4 for index in group.members):
                 plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
             pieces = tuple(Piece(index) for index in group.members)
-            parts.append(_Part(pieces, {}, group.channels))
+            parts.append(_Part(pieces, {}, group.channels, cut=False))
     parts = _joined(parts, surveys, options.target_bytes)
     template = Task(
         number=0,
@@ -248,6 +148,7 @@ def make_plan(
         skew_ns=options.skew_ns,
         channels=options.channels,
         schema_files=options.schema_files,
+        starts=tuple(found.start for found in surveys) if surveys[0].context else None,
     )
     for number, part in enumerate(parts):
         bounds = tuple(sorted(part.bounds.items()))
@@ -272,6 +173,8 @@ class _Part:
     pieces: tuple[Piece, ...]
     bounds: dict[int, Bounds]
     channels: frozenset[int]
+    cut: bool
+    """Are other parts of its captures done by other tasks?"""
 
 
 def incremental_channels(found: Survey, roles: Iterable[Role]) -> frozenset[int]:
@@ -322,11 +225,9 @@ def _joined(parts: list[_Part], surveys: list[Survey], target: int) -> list[_Par
     basket: _Part | None = None
     held = 0
     for part in parts:
-        whole = all(
-            piece.first and piece.end is None and piece.start is not None for piece in part.pieces
-        )
-        size = sum(surveys[piece.capture].size for piece in part.pieces)
-        if not whole or part.bounds or size > target // 4:
+        cuttable = all(piece.start is not None for piece in part.pieces)
+        size = sum(surveys[p.capture].size - surveys[p.capture].start for p in part.pieces)
+        if not cuttable or part.cut or size > target // 4:
             result.append(part)
         elif basket is None or held + size > target or basket.channels & part.channels:
             if basket is not None:
@@ -334,7 +235,7 @@ def _joined(parts: list[_Part], surveys: list[Survey], target: int) -> list[_Par
             basket, held = part, size
         else:
             channels = basket.channels | part.channels
-            basket = _Part(basket.pieces + part.pieces, {}, channels)
+            basket = _Part(basket.pieces + part.pieces, {}, channels, cut=False)
             held += size
     return result if basket is None else [*result, basket]
 
@@ -354,7 +255,7 @@ def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Optio
     """Cut a group of captures at the same moments."""
     cuts: list[_Cut] = []
     with _finders(surveys, group.members) as finders:
-        last = dict.fromkeys(group.members, 0)
+        last = {index: surveys[index].start for index in group.members}
         for time in _moments(surveys, group, finders, options.target_bytes):
             found = _cut_at(surveys, roles, finders, time, options)
             if found is None:
@@ -367,24 +268,28 @@ def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Optio
                 last = found.places
     result = []
     for low, high in itertools.pairwise([None, *cuts, None]):
-        pieces = tuple(
-            Piece(
-                index,
-                low.places[index] if low else 0,
-                high.places[index] if high else None,
-                low.before[index] if low else None,
-                high.behind[index] if high else None,
-            )
-            for index in group.members
-        )
+        pieces = tuple(_piece(surveys[index], index, low, high) for index in group.members)
         bounds = {
             channel: Bounds(
                 low.keys.get(channel) if low else None, high.keys.get(channel) if high else None
             )
             for channel in {*(low.keys if low else ()), *(high.keys if high else ())}
         }
-        result.append(_Part(pieces, bounds, group.channels))
+        result.append(_Part(pieces, bounds, group.channels, cut=bool(cuts)))
     return result
+
+
+def _piece(found: Survey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
+    """What stands between two cuts; without a cut, to the end of the capture or range."""
+    before, behind = found.context or (None, None)
+    end = None if found.context is None else found.size
+    return Piece(
+        index,
+        low.places[index] if low else found.start,
+        high.places[index] if high else end,
+        low.before[index] if low else before,
+        high.behind[index] if high else behind,
+    )
 
 
 def _not_before(keys: dict[int, Key], earlier: dict[int, Key]) -> None:
@@ -400,10 +305,11 @@ def _moments(
     """The times at which a group might be cut: in large captures, and where others begin."""
     times = set()
     for index in group.members:
-        size = surveys[index].size
+        start, size = surveys[index].start, surveys[index].size - surveys[index].start
         count = -(-size // target)
         for number in range(count):
-            time = finders[index].time_at(finders[index].first_boundary(size * number // count))
+            place = finders[index].first_boundary(start + size * number // count)
+            time = finders[index].time_at(place)
             if time is not None:
                 times.add(time)
     return sorted(times)[1:]
@@ -442,9 +348,10 @@ def _cut_at(
         if found.last_time_ns is not None and found.last_time_ns < time - options.skew_ns:
             cut.places[index] = cut.before[index] = cut.behind[index] = found.size
         elif found.first_time_ns is not None and found.first_time_ns > time + options.skew_ns:
-            cut.places[index] = cut.before[index] = cut.behind[index] = 0
+            cut.places[index] = cut.before[index] = cut.behind[index] = found.start
         else:
-            own = cut.places[index] = finder.boundary_at_time(time)
+            own = min(max(finder.boundary_at_time(time), found.start), found.size)
+            cut.places[index] = own
             cut.before[index] = min(finder.boundary_at_time(time - options.skew_ns), own)
             cut.behind[index] = max(finder.boundary_at_time(time + options.skew_ns), own)
     stream = {role.destination: role.stream for role in roles}

@@ -45,6 +45,8 @@ class Report:
     roles: list[dict[str, Any]] = field(default_factory=list)
     coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Numbers by ``day/channel/version``, from whichever feed."""
+    feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Numbers by ``day/channel/version/feed``."""
     notes: list[str] = field(default_factory=list)
     tasks: int = 0
     files: int = 0
@@ -96,6 +98,7 @@ class Report:
             ],
             "roles": self.roles,
             "coverage": self.coverage,
+            "feeds": self.feeds,
             "notes": self.notes,
         }
 

@@ -81,6 +81,8 @@ class Task:
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     window_bytes: int = 96 * 1024 * 1024
+    starts: tuple[int, ...] | None = None
+    """Of ranges of files: where each begins; it ends at its size. None of whole captures."""
 
 
 @dataclass(slots=True)
@@ -92,6 +94,8 @@ class Manifest:
     staged: list[Staged] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
+    around: FeedCoverage = field(default_factory=dict)
+    """What was seen of other units' packets, before and after."""
     statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By capture: the first and last capture time."""
@@ -144,8 +148,9 @@ class _Run:
                 self.window(chunks, bounds)
                 self.flush()
         self.flush()
-        for piece in pieces:
-            self.hash(piece)
+        if self.task.starts is None:  # a range is known by its file and place
+            for piece in pieces:
+                self.hash(piece)
         return self.manifest
 
     # Reading
@@ -178,7 +183,11 @@ class _Run:
                 if owned:
                     self.note(capture, block)
                 mask = np.full(len(block), owned, np.bool_)
-                yield chunk_of(block, capture, numbers[block.flow], mask)
+                chunk = chunk_of(block, capture, numbers[block.flow], mask)
+                if not owned and self.task.starts is not None:
+                    low, high = self.task.starts[capture], self.task.sizes[capture]
+                    chunk.outside = (block.position < low) | (block.position >= high)
+                yield chunk
             if owned:
                 kept = self.manifest.statistics.setdefault(capture, CaptureStatistics())
                 kept.add(reader.statistics)
@@ -220,9 +229,12 @@ class _Run:
         """Decode a window and keep what it gives."""
         decoded = self.decoder.decode(chunks, bounds, self.covered)
         self.manifest.sums.add(decoded.sums)
-        for key, runs in decoded.coverage.items():
-            known = self.manifest.coverage.get(key, [])
-            self.manifest.coverage[key] = joined_runs(known, runs)
+        for total, more in (
+            (self.manifest.coverage, decoded.coverage),
+            (self.manifest.around, decoded.around),
+        ):
+            for key, runs in more.items():
+                total[key] = joined_runs(total.get(key, []), runs)
         for (role, template), count in decoded.evidence.items():
             self.manifest.evidence[self.roles[role].destination, template] += count
         for place, rows in decoded.tables.items():

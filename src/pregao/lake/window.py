@@ -64,6 +64,8 @@ class Chunk:
     version: npt.NDArray[np.int32]
     number: Numbers
     sending_time_ns: Numbers
+    outside: Flags | None = None
+    """Which of them are not the whole unit's either, but those of one before or after it."""
 
 
 def chunk_of(block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags) -> Chunk:
@@ -114,6 +116,8 @@ class Packets:
     """The packet that was the first of its key."""
     keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     """It is an incremental packet with a key."""
+    outside: Flags | None = None
+    """It belongs to another unit, before or after this one; None if none does."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -140,6 +144,11 @@ def packets_of(chunks: list[Chunk]) -> Packets:
         number=joined([c.number for c in chunks], np.int64),
         sending_time_ns=joined([c.sending_time_ns for c in chunks], np.int64),
     )
+    if any(c.outside is not None for c in chunks):
+        parts = [
+            np.zeros(len(c.block), np.bool_) if c.outside is None else c.outside for c in chunks
+        ]
+        packets.outside = np.concatenate(parts)
     if len(packets) and (np.diff(packets.time_ns) < 0).any():
         order = np.argsort(packets.time_ns, kind="stable")
         for name in (
@@ -147,6 +156,8 @@ def packets_of(chunks: list[Chunk]) -> Packets:
             "channel", "version", "number", "sending_time_ns",
         ):  # fmt: skip
             setattr(packets, name, getattr(packets, name)[order])
+        if packets.outside is not None:
+            packets.outside = packets.outside[order]
     return packets
 
 
@@ -194,7 +205,12 @@ def settle(
         base = limits.low.version if limits.low else int(packets.version[rows[0]])
         keys = np.empty(len(rows), np.int64)
         _kernels.serial_keys(packets.version[rows], packets.number[rows], base, keys)
-        order = np.argsort(keys, kind="stable")
+        if packets.outside is None:
+            order = np.argsort(keys, kind="stable")
+        else:
+            # What belongs to another unit never leads: a key with a packet in here is decoded
+            # here, unless it was before.
+            order = np.lexsort((packets.outside[rows], keys))
         first = np.empty(len(rows), np.bool_)
         leader = np.empty(len(rows), np.int64)
         difference = np.empty(len(rows), np.int64)
@@ -207,6 +223,8 @@ def settle(
             mine &= keys >= _serial(limits.low, base)
         if limits.high is not None:
             mine &= keys < _serial(limits.high, base)
+        if packets.outside is not None:
+            mine &= ~packets.outside[rows[leader]]
         packets.first[rows] = first
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
