@@ -1,6 +1,7 @@
 """Java is found before Spark starts, Spark is set up our way, and its errors become sentences."""
 
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -175,6 +176,39 @@ def test_an_error_in_a_task_is_the_sentence_that_the_task_raised(spark, capfd):
         spark.range(2).mapInArrow(_dividing, "id long").collect()
     assert sentence(caught.value).startswith("ZeroDivisionError: integer")
     assert capfd.readouterr().err == ""
+
+
+def test_an_error_of_java_is_what_java_says():
+    text = "An error occurred while calling o1.x.\n: java.lang.Y: No room.\n\tat z"
+    assert sentence(RuntimeError(text)) == "No room."
+
+
+def test_a_session_that_cannot_start_is_one_sentence():
+    """In processes of their own: this one has a session."""
+    code = (
+        "import sys\n"
+        "from pregao.errors import UsageError\n"
+        "from pregao.lake.session import spark_session\n"
+        "try: spark_session(sys.argv[1], {'spark.driver.memory': sys.argv[2]})\n"
+        "except UsageError as error: print(error)\n"
+    )
+
+    def said(*arguments):
+        return subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    done = said("nonsense", "1g")
+    assert done.stdout.startswith("nonsense is no master of Spark; there are local[*]")
+    done = said("local", "1x")
+    assert done.stdout.startswith("Java did not start for Spark: ")
+    assert "1x" in done.stdout
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
 
 
 def test_our_own_error_is_its_sentence():

@@ -14,6 +14,7 @@ _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _PLACE = re.compile(r"line (\d+),? pos (\d+)")
 _PLACE_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
+_JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
 _LONGEST = 500
 
 
@@ -29,6 +30,8 @@ def sentence(error: BaseException) -> str:
         return _short(f"{kind.rpartition('.')[2]}: {words}")
     if (matched := _CAUSE.findall(text)) and not _CONDITION.search(text):
         return _short(matched[-1])
+    if matched_java := _JAVA.match(text):
+        return _short(matched_java.group(1))
     # The first line is what is wrong; then come advice, the query, its plan and the stack.
     first = _STATE.sub("", _CONDITION.sub("", text)).strip().partition("\n")[0]
     place = _PLACE.search(text)

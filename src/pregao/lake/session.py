@@ -24,7 +24,10 @@ DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 # Java says this once at every start, and nobody can do anything about it.
 _NOISE = b"Using incubator modules"
+# The last lines that Java wrote to its standard error.
+_SAID: deque[str] = deque(maxlen=20)
 _GIGABYTE = 1 << 30
+_MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
 _LOOPBACK = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\])[:,]")
 
 
@@ -50,6 +53,11 @@ def spark_session(
     if master is not None:
         chosen["spark.master"] = master
     where = chosen.setdefault("spark.master", os.environ.get("MASTER") or "local[*]")
+    if not _MASTER.match(where):
+        raise UsageError(
+            f"{where} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
+            "yarn and k8s://https://HOST:PORT."
+        )
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
     if _stays_here(where):
@@ -68,7 +76,8 @@ def spark_session(
         return builder.getOrCreate()
     except Exception as error:
         # Whatever it is (Java's exceptions come in many classes), the user's question is why.
-        raise UsageError(f"Spark did not start on {where}: {sentence(error)}") from error
+        said = f" {_SAID[-1]}" if _SAID else ""
+        raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
 
 
 def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
@@ -99,28 +108,36 @@ def _launch(settings: Mapping[str, str]) -> None:
     from pyspark.errors import PySparkException
 
     reading, writing = os.pipe()
-    last: deque[str] = deque(maxlen=20)
-    pump = threading.Thread(target=_pump, args=(reading, last), daemon=True, name="spark-stderr")
+    started = threading.Event()
+    pump = threading.Thread(target=_pump, args=(reading, started), daemon=True)
     pump.start()
     try:
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
         launch: Any = java_gateway.launch_gateway
         gateway = launch(conf, popen_kwargs={"stderr": writing})
     except (PySparkException, OSError) as error:
-        raise UsageError(f"Java did not start for Spark: {' '.join(last) or error}") from error
+        words = " ".join(line for line in _SAID if not line.startswith("at "))
+        raise UsageError(f"Java did not start for Spark: {words or error}") from error
     finally:
         os.close(writing)
+    started.set()
     SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
-def _pump(reading: int, last: deque[str]) -> None:
+def _pump(reading: int, started: threading.Event) -> None:
+    """Remember the last of what Java says, and hand it on once it runs.
+
+    What it says before that is noise, or the reason why it does not start: that is told otherwise.
+    """
     with open(reading, "rb") as lines:
         for line in lines:
             if _NOISE not in line:
-                last.append(line.decode(errors="replace").strip())
-                with contextlib.suppress(OSError, ValueError):
-                    sys.stderr.write(line.decode(errors="replace"))
-                    sys.stderr.flush()
+                if words := line.decode(errors="replace").strip():
+                    _SAID.append(words)
+                if started.is_set():
+                    with contextlib.suppress(OSError, ValueError):
+                        sys.stderr.write(line.decode(errors="replace"))
+                        sys.stderr.flush()
 
 
 def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
