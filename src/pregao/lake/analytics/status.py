@@ -28,8 +28,8 @@ COLUMNS = (
     column("new_session", pa.bool_(), "Did statistics begin anew here?"),
     column("from_ns", pa.int64(), "From when it held."),
     column("until_ns", pa.int64(), "Until when; null if it held at the end of the data."),
-    column("told_by", pa.string(), "Message that told: phase, state, or one of a snapshot."),
-    column("event", pa.int64(), "Event of the channel; null from a snapshot."),
+    column("told_by", pa.string(), "What told: phase, state, definition; or a snapshot's."),
+    column("event", pa.int64(), "Event of the phase or state; null of others."),
     column("sequence_version", pa.int32(), "Sequence version of the packet."),
     column("sequence_number", pa.int64(), "Number of the packet."),
     column("index_in_packet", pa.int32(), "Place of the message in its packet."),
@@ -39,7 +39,7 @@ _TOLD = (
     "security_group", "security_id", "code", "trading_event", "trading_session_id",
     "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *KEY,
 )  # fmt: skip
-_MEMBER = ("security_id", "security_group", "listed_at", "removed_at", "removed_ns")
+_MEMBER = ("security_id", "security_group", "listed_at", "listed_ns", "removed_at", "removed_ns")
 _MADE = (
     *(field for field in COLUMNS if field.name != "symbol"),
     column("at", pa.int64(), "Place of the last incremental message at that time."),
@@ -81,7 +81,9 @@ def _members(day: Day) -> DataFrame:
     told = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
     added = F.col("security_update_action") == "ADD"
     changes = told.groupBy(*INSTRUMENT).agg(
-        F.min(F.when(added, F.col("place"))).alias("first_added"),
+        F.min_by(F.struct("place", "sending_time_ns"), F.when(added, F.col("place"))).alias(
+            "first"
+        ),
         F.max_by(F.struct("place", "sending_time_ns", "security_update_action"), "place").alias(
             "last"
         ),
@@ -94,7 +96,8 @@ def _members(day: Day) -> DataFrame:
         .select(
             *INSTRUMENT,
             "security_group",
-            F.coalesce("first_added", F.lit(0)).alias("listed_at"),
+            F.coalesce("first.place", F.lit(0)).alias("listed_at"),
+            F.col("first.sending_time_ns").alias("listed_ns"),
             F.when(gone, F.col("last.place")).alias("removed_at"),
             F.when(gone, F.col("last.sending_time_ns")).alias("removed_ns"),
             F.lit(True).alias("member"),

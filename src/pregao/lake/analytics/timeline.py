@@ -5,8 +5,9 @@ The rules of what holds are those of `pregao.umdf.phases`; here is written down 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
@@ -42,6 +43,8 @@ class Member:
     security_id: int
     security_group: str | None
     listed_at: int = 0
+    """0 if it was there from the start."""
+    listed_ns: int | None = None
     removed_at: int | None = None
     removed_ns: int | None = None
 
@@ -84,6 +87,15 @@ class Timeline:
             self._members.setdefault(group, {})[security_id] = None
             self._phases.define(security_id, group)
 
+    def add_instrument(self, member: Member) -> None:
+        """An instrument is listed during the day: it follows its group from the start."""
+        self._at = member.listed_at
+        self.list_instrument(member.security_id, member.security_group)
+        group = self._groups.get(member.security_id)
+        if group is not None and group in self._sessions:
+            self._sessions[member.security_id] = self._sessions[group]
+            self._begin(member.security_id, member.listed_ns, "definition")
+
     def remove_instrument(self, security_id: int, time_ns: int | None) -> None:
         """Nothing holds for an instrument any more."""
         self._phases.remove(security_id)
@@ -123,18 +135,17 @@ class Timeline:
     def _tell_state(self, told: Told, security_id: int) -> None:
         if told.snapshot and security_id in self._auction_ends:
             return
+        group = self._groups.get(security_id)
+        phase = None if group is None else self._phases.phase(group)
         self._phases.security_status(security_id, told.code, told.trading_event)
         self._sessions[security_id] = told.trading_session_id
         self._auction_ends[security_id] = told.auction_end_ns
         begins = told.trading_event == _BEGINS and not told.snapshot
         self._note(security_id, told, begins)
         # One that rejoins shows the phase of its group, which may be news for the others.
-        group = self._groups.get(security_id)
-        if group is not None and group in self._current:
-            held = self._current[group][0]
-            if held.phase is not self._phases.phase(group):
-                for subject in self._subjects(group):
-                    self._note(subject, told, False)
+        if group is not None and self._phases.phase(group) is not phase:
+            for subject in self._subjects(group):
+                self._note(subject, told, False)
 
     def _held(self, subject: _Subject) -> _Held:
         session = self._sessions.get(subject)
@@ -156,15 +167,21 @@ class Timeline:
 
     def _note(self, subject: _Subject, told: Told, begins: bool) -> None:
         """Begin a row, if what holds has changed or a session begins."""
-        held = self._held(subject)
         since = told.time_ns
         if (before := self._current.get(subject)) is not None:
-            if before[0] == held and not begins:
+            if before[0] == self._held(subject) and not begins:
                 return
             # What a snapshot tells may be older than what was known.
             if since is not None and before[1]["from_ns"] is not None:
                 since = max(since, before[1]["from_ns"])
             before[1]["until_ns"] = since
+        row = self._begin(subject, since, _teller(told))
+        row["new_session"] = begins
+        for name in ("event", "sequence_version", "sequence_number", "index_in_packet"):
+            row[name] = getattr(told, name)
+
+    def _begin(self, subject: _Subject, since: int | None, told_by: str) -> dict[str, Any]:
+        held = self._held(subject)
         group = subject if isinstance(subject, GroupKey) else self._groups.get(subject)
         row = {
             "security_group": None if group is None else group.group,
@@ -175,19 +192,16 @@ class Timeline:
             "trades_continuously": held.trades_continuously,
             "trading_session_id": held.trading_session_id,
             "auction_end_ns": held.auction_end_ns,
-            "new_session": begins,
+            "new_session": False,
             "from_ns": since,
             "until_ns": None,
-            "told_by": _teller(told),
-            "event": told.event,
-            "sequence_version": told.sequence_version,
-            "sequence_number": told.sequence_number,
-            "index_in_packet": told.index_in_packet,
+            "told_by": told_by,
             "at": self._at,
             "line": len(self.rows),
         }
         self._current[subject] = held, row
         self.rows.append(row)
+        return row
 
 
 def _teller(told: Told) -> str:
@@ -201,30 +215,27 @@ def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[s
     Incremental messages count by their place; a snapshot falls between them by its sending time.
     """
     line = Timeline()
-    steps: list[tuple[int, int, Member | Told]] = []
+    steps: list[tuple[int, int, int | None, Callable[[], None]]] = []
     for member in members:
         if member.listed_at:
-            steps.append((member.listed_at, 0, member))
+            add = partial(line.add_instrument, member)
+            steps.append((member.listed_at, 0, member.listed_ns, add))
         else:
             line.list_instrument(member.security_id, member.security_group)
         if member.removed_at is not None:
-            steps.append((member.removed_at, 1, member))
+            remove = partial(line.remove_instrument, member.security_id, member.removed_ns)
+            steps.append((member.removed_at, 1, member.removed_ns, remove))
     snapshots: list[Told] = []
     for told in messages:
         if told.snapshot:
             snapshots.append(told)
         else:
-            steps.append((told.place, 2, told))
+            steps.append((told.place, 2, told.sending_time_ns, partial(line.tell, told)))
     snapshots.sort(key=lambda told: -told.sending_time_ns)
-    for _, kind, step in sorted(steps, key=lambda step: step[:2]):
-        if isinstance(step, Told):
-            while snapshots and snapshots[-1].sending_time_ns <= step.sending_time_ns:
-                line.tell(snapshots.pop())
-            line.tell(step)
-        elif kind:
-            line.remove_instrument(step.security_id, step.removed_ns)
-        else:
-            line.list_instrument(step.security_id, step.security_group)
+    for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):
+        while snapshots and time_ns is not None and snapshots[-1].sending_time_ns <= time_ns:
+            line.tell(snapshots.pop())
+        step()
     while snapshots:
         line.tell(snapshots.pop())
     return line.rows

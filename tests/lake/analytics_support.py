@@ -1,0 +1,76 @@
+"""A simulated day with its analytics, made once per run, and its messages in order."""
+
+import json
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from tempfile import mkdtemp
+
+from deltalake import DeltaTable
+
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.analytics.reading import Tables
+from pregao.lake.ingest import ingest
+from pregao.lake.store import Lake
+from tests.lake.days import day
+
+DATE = date(2026, 5, 21)
+_lakes = {}
+
+
+def lake_of(**settings):
+    """A lake with the captures of a simulated day, and the folder of its truth."""
+    folder = day(**settings)
+    lake = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
+    ingest([str(folder)], lake.location)
+    return lake, folder / "truth"
+
+
+def analysed(spark, tables=None, **settings):
+    """The same with analytics tables, made once for all tests."""
+    key = (tables, *sorted(settings.items()))
+    if key not in _lakes:
+        lake, truth = lake_of(**settings)
+        with few_partitions(spark):
+            analyse(spark, lake, tables=tables)
+        _lakes[key] = lake, truth
+    return _lakes[key]
+
+
+@contextmanager
+def few_partitions(spark):
+    """Days this small need no more than one."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "1")
+    yield
+    spark.conf.set(name, before)
+
+
+def the_day(spark, lake):
+    return Tables(spark, lake).day(DATE)
+
+
+def rows(lake, table, **only):
+    """The rows of a table that have these values."""
+    found = DeltaTable(str(lake.location.join(table))).to_pyarrow_table().to_pylist()
+    return [row for row in found if all(row[name] == value for name, value in only.items())]
+
+
+def place(row):
+    return row["sequence_version"], row["sequence_number"], row["index_in_packet"]
+
+
+def messages(lake, *templates):
+    """The incremental messages of templates, each with its template, in the channels' order."""
+    names = {int(name.rpartition("_")[2]): name for name in lake.table_names() if "umdf" in name}
+    found = [
+        row | {"template": template}
+        for template in templates
+        for row in rows(lake, names[template], stream="incremental")
+    ]
+    return sorted(found, key=lambda row: (row["channel"], *place(row)))
+
+
+def truth_lines(truth, name):
+    return [json.loads(line) for line in (truth / name).read_text().splitlines()]

@@ -1,0 +1,95 @@
+"""Auctions: their prices on the way, and the trades that end them."""
+
+import pytest
+
+from tests.lake.analytics_support import analysed, messages, rows
+from tests.lake.test_lake_analytics_trades import SETTINGS
+
+
+@pytest.fixture(scope="module")
+def lake(spark):
+    return analysed(spark, **SETTINGS)[0]
+
+
+@pytest.fixture(scope="module")
+def auctions(lake):
+    return rows(lake, "auctions")
+
+
+def within(row, auction):
+    last = auction["end_event"]
+    return row["security_id"] == auction["security_id"] and (
+        auction["start_event"] <= row["event"] and (last is None or row["event"] < last)
+    )
+
+
+def test_there_are_group_auctions_and_those_that_a_band_called(auctions):
+    assert {row["kind"] for row in auctions} == {"RESERVED", "FINAL_CLOSING_CALL"}
+    assert {row["separate"] for row in auctions} == {True, False}
+
+
+def test_auctions_are_the_times_in_which_orders_gather(lake, auctions):
+    expected = []
+    status = rows(lake, "status")
+    for security_id in {row["security_id"] for row in status} - {None}:
+        before = None
+        for row in (row for row in status if row["security_id"] == security_id):
+            if row["status"] in ("RESERVED", "FINAL_CLOSING_CALL"):
+                if before is not None and before["status"] == row["status"]:
+                    expected[-1][3] = row["until_ns"]
+                else:
+                    expected.append([security_id, row["status"], row["from_ns"], row["until_ns"]])
+            before = row
+    found = [[r["security_id"], r["kind"], r["start_ns"], r["end_ns"]] for r in auctions]
+    assert sorted(found) == sorted(expected)
+
+
+def test_000_13_9_2_the_theoretical_prices_are_there_in_order(lake, auctions):
+    told = messages(lake, 16)
+    shown = 0
+    for auction in auctions:
+        expected = [
+            (row["md_entry_timestamp_ns"], row["md_entry_px"], row["md_entry_size"])
+            for row in told
+            if within(row, auction)
+        ]
+        found = [tuple(one.values()) for one in auction["theoretical"]]
+        assert found == expected
+        last = expected[-1] if expected else (None, None, None)
+        assert (auction["theoretical_price"], auction["theoretical_size"]) == last[1:]
+        shown += len(found)
+    assert shown == len(told)
+
+
+def test_000_13_10_the_imbalances_are_there_in_order(lake, auctions):
+    sides = {1 << 8: "BUY", 1 << 9: "SELL", 0: "BALANCED"}
+    told = messages(lake, 19)
+    for auction in auctions:
+        expected = [
+            (sides[row["imbalance_condition"]], row["md_entry_size"])
+            if row["md_update_action"] != "DELETE"
+            else (None, None)
+            for row in told
+            if within(row, auction)
+        ]
+        assert [(one["side"], one["size"]) for one in auction["imbalances"]] == expected
+    assert sum(len(auction["imbalances"]) for auction in auctions) == len(told)
+
+
+def test_000_14_1_an_auction_ends_with_trades_at_the_theoretical_price(lake, auctions):
+    """What was told last is what is traded, unless the next auction takes the orders over."""
+    taken_over = {(row["security_id"], row["start_event"]) for row in auctions}
+    tried = 0
+    for auction in auctions:
+        if (auction["security_id"], auction["end_event"]) in taken_over:
+            assert auction["uncross_trades"] == 0
+        elif auction["theoretical_size"] is not None:
+            assert auction["uncross_price"] == auction["theoretical_price"]
+            assert auction["uncross_volume"] == auction["theoretical_size"]
+            tried += 1
+    assert tried > 8
+    by_hand = 1 << 1 | 1 << 3 | 1 << 6
+    assert sum(row["uncross_trades"] for row in auctions) == sum(
+        not row["original_trade_condition"] & by_hand and row["aggressor_side"] is None
+        for row in rows(lake, "trades", forward=False)
+    )

@@ -1,0 +1,55 @@
+"""Our figures of a session against those that the exchange published."""
+
+import pytest
+
+from pregao.lake.analytics.session_stats import session_stats
+from pregao.lake.analytics.trades import made_trades
+from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
+from tests.lake.test_lake_analytics_trades import SETTINGS
+
+
+@pytest.fixture(scope="module")
+def lake(spark):
+    return analysed(spark, **SETTINGS)[0]
+
+
+def test_000_13_8_and_14_3_published_figures_equal_ours_on_a_clean_day(lake):
+    stats = rows(lake, "session_stats")
+    assert {row["security_id"] for row in stats} == {
+        row["security_id"] for row in rows(lake, "trades")
+    }
+    assert [row for row in stats if not row["equal"]] == []
+    assert sum(row["busts"] for row in stats) == len(rows(lake, "trades", busted=True)) > 0
+    for row in stats:
+        last = [m for m in messages(lake, 56) if m["security_id"] == row["security_id"]][-1]
+        assert row["published_volume"] == row["volume"] == last["trade_volume"]
+        assert row["published_trades"] == row["trades"] == last["number_of_trades"]
+        assert row["published_vwap"] == last["vwap_px"] == round(row["vwap"], 4)
+        assert row["session"] >= 1
+        assert row["session_start_ns"] is not None
+
+
+def test_what_was_lost_shows_as_a_difference(spark, lake):
+    counted = [row for row in rows(lake, "trades") if not row["busted"]]
+    most = max(counted, key=lambda row: row["price"])
+    lost = f"security_id = {most['security_id']} and price = {most['price']}"
+    with few_partitions(spark):
+        day = the_day(spark, lake)
+        left = made_trades(day).where(f"not ({lost})")
+        found = session_stats(day, left).where("not equal").collect()
+    assert [row["security_id"] for row in found] == [most["security_id"]]
+    assert {"high", "volume", "vwap", "trades"} <= set(found[0]["differences"])
+    assert "low" not in found[0]["differences"]
+
+
+def test_a_session_whose_beginning_was_not_captured_has_number_0(spark):
+    lake, _ = analysed(
+        spark, ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
+    )
+    stats = rows(lake, "session_stats")
+    assert stats
+    for row in stats:
+        assert row["session"] == 0
+        assert row["session_start_ns"] is None
+        assert row["published_trades"] > row["trades"]
+        assert "trades" in row["differences"]
