@@ -1,0 +1,64 @@
+"""The ingest on a real cluster, and from and to a real S3 store, both on loopback."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.fs
+import pytest
+
+from pregao.lake.check import check_lake
+from pregao.lake.ingest import ingest
+from pregao.lake.location import Location
+from pregao.lake.plan import Options
+from pregao.lake.store import Lake
+from tests.lake.days import assert_same, day
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    lake = tmp_path_factory.mktemp("clean")
+    ingest([str(day())], str(lake))
+    return lake
+
+
+def test_on_a_standalone_cluster(clean, tmp_path, standalone_cluster):
+    """The command itself, with only --master changed."""
+    lake = tmp_path / "lake"
+    result = subprocess.run(
+        [
+            sys.executable, "-m", "pregao", "ingest", str(day()), "--lake", str(lake),
+            "--master", standalone_cluster, "--range-size", "200k",
+            "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m",
+            "--conf", f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**os.environ, "COLUMNS": "200"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-2000:]
+    assert_same(clean, lake)
+
+
+def test_from_and_to_an_s3_store(clean, tmp_path, s3_endpoint):
+    bucket = Location.parse("s3://bucket/captures")
+    for capture in Path(day()).glob("*.pcap"):
+        bucket.join(capture.name).write_bytes(capture.read_bytes())
+    report = ingest(
+        ["s3://bucket/captures/*.pcap"], "s3://bucket/lake", Options(target_bytes=300_000)
+    )
+    assert report.committed
+    assert report.tasks > 2
+    assert not ingest(["s3://bucket/captures"], "s3://bucket/lake").captures
+    assert not check_lake(Lake("s3://bucket/lake")).faults
+    place = Location.parse("s3://bucket/lake")
+    here = pyarrow.fs.LocalFileSystem()
+    pyarrow.fs.copy_files(
+        place.path, str(tmp_path), source_filesystem=place.filesystem, destination_filesystem=here
+    )
+    assert_same(clean, tmp_path)
