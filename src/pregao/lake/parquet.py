@@ -88,6 +88,7 @@ def write_table(filesystem: Any, root: str, table: str, data: Any, day: int) -> 
             column_encoding=delta or None,
             write_page_index=True,
             store_schema=False,
+            store_decimal_as_integer=True,
             version="2.6",
         ) as writer:
             writer.write_table(data, row_group_size=ROW_GROUP)
