@@ -84,7 +84,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = None
         if self._target is None:
             available = self.files.look()
-            until = self._until(available)
+            until = self.files.until(available, self.request.holdback_ns)
         else:
             available = self._target
         end = next_offset(
@@ -121,17 +121,6 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if partition.part is None:
             return iter([range_rows(partition.ranges, self.request)])
         return RangeReader(self.request, partition.streams).read(partition.part)
-
-    def _until(self, available: list[RollingFile]) -> int | None:
-        """Up to which time packets are taken, so that files which lag a little catch up."""
-        if not self.request.holdback_ns or self.files.quiet(available):
-            return None
-        times = [file.last_time_ns for file in available if not file.whole]
-        if not times:
-            return None
-        newest = max(times)
-        alive = [time for time in times if newest - time <= self.request.quiet_ns]
-        return min(alive) - self.request.holdback_ns
 
     def _cut(self, each: Range) -> list[CaptureRange]:
         if each.whole:

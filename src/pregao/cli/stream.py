@@ -1,0 +1,158 @@
+"""``pregao stream``: follow capture files that grow, into the tables of a lake."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.lake.report import Report
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao stream --from captures --lake lake",
+        "pregao stream --from captures --lake lake --once",
+        "Plain pcap files are followed while they grow; compressed and pcapng files are taken when "
+        "they have been quiet for the quiet period. The lake knows how far each file was taken: "
+        "stop the command in whatever way and start it again, and it goes on from there.",
+    )
+)
+
+
+def stream(
+    source: Annotated[
+        str,
+        typer.Option("--from", metavar="DIR", help="Folder (or pattern) of the capture files."),
+    ],
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")],
+    once: Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")] = False,
+    interval: Annotated[str, typer.Option(help="How often to look for more.")] = "5s",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
+            "or 'here' to do without Spark."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
+    ] = None,
+    batch_size: Annotated[
+        str, typer.Option("--batch-size", help="About how much one batch takes at most.")
+    ] = "256M",
+    range_size: Annotated[
+        str, typer.Option("--range-size", help="About how much one task reads.")
+    ] = "64M",
+    skew: Annotated[
+        str,
+        typer.Option(
+            help="How far apart the feeds may bring the same packet; packets newer than this "
+            "wait, unless no file grows any more."
+        ),
+    ] = "1s",
+    quiet_period: Annotated[
+        str,
+        typer.Option(
+            "--quiet-period", help="A file that did not grow for so long is taken as complete."
+        ),
+    ] = "5s",
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Spark's checkpoint; by default in the lake."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(help="Take in only these channels (comma list).")
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
+    ] = None,
+    feed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
+    ] = None,
+    schema: Annotated[
+        list[str] | None,
+        typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Append a line of JSON for every batch."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Follow capture files that grow and roll, into the same tables as `pregao ingest`.
+
+    Every batch takes what the files of both feeds have grown by, up to their last whole packets,
+    and commits it as one unit, exactly once: nothing is lost or doubled if the command is killed.
+    """
+    from pregao.cli import arguments
+    from pregao.cli.ingest import feeds_of
+    from pregao.lake.plan import Options
+    from pregao.lake.source_request import parse_size, parse_span
+    from pregao.lake.streaming import StreamIngest
+    from pregao.lake.streaming_files import RollingFiles
+    from pregao.lake.streaming_query import Pace, follow_here, follow_on_spark
+
+    channels = arguments.numbers(channel, "--channel", 255)
+    skew_ns = parse_span(skew, "--skew")
+    options = Options(
+        target_bytes=parse_size(range_size, "--range-size") or 1,
+        skew_ns=skew_ns,
+        channels=None if channels is None else tuple(sorted(channels)),
+        schema_files=tuple(schema or ()),
+        streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
+        feeds=tuple(feeds_of(feed)),
+    )
+    pace = Pace(
+        once=once,
+        interval_ns=parse_span(interval, "--interval"),
+        max_bytes=parse_size(batch_size, "--batch-size") or 1,
+        holdback_ns=skew_ns,
+    )
+    files = RollingFiles(source, parse_span(quiet_period, "--quiet-period"))
+    if "*" not in source and files.folder.info() is None:
+        raise UsageError(f"{source}: there is no such folder to follow.")
+
+    def told(done: Report) -> None:
+        if report is not None:
+            with report.open("a") as lines:
+                lines.write(json.dumps(done.json()) + "\n")
+        if not quiet:
+            sys.stdout.write(line_of(done) + "\n")
+            sys.stdout.flush()
+
+    if master == "here":
+        follow_here(StreamIngest(files, lake, options), pace, told)
+        return
+    from pregao.lake.runner import merge_on_spark, on_spark
+    from pregao.lake.session import parse_conf, spark_session
+
+    spark = spark_session(master, parse_conf(conf))
+    ingest = StreamIngest(files, lake, options, run=on_spark(spark), merge=merge_on_spark(spark))
+    follow_on_spark(spark, ingest, pace, told, checkpoint)
+
+
+def line_of(done: Report) -> str:
+    """A batch in one line."""
+    outcome = done.sums.packets
+    parts = [
+        f"{done.bytes_read:,} bytes of {len(done.captures)} files",
+        f"{outcome.total():,} packets",
+        f"{done.messages:,} messages",
+    ]
+    for name in ("duplicate", "rejected", "filtered"):
+        if outcome.get(name):
+            parts.append(f"{outcome[name]:,} {name}")
+    open_gaps = sum(1 for gap in done.gaps if gap["closed_by"] is None)
+    if open_gaps:
+        parts.append(f"{open_gaps:,} open gaps")
+    parts.append(f"{done.seconds:.1f} s")
+    return ", ".join(parts)
