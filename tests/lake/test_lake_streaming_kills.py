@@ -1,0 +1,116 @@
+"""A streaming ingest that is killed loses nothing and adds nothing twice."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pregao.lake.check import check_lake
+from pregao.lake.ingest import ingest
+from pregao.lake.store import Lake
+from tests.lake.days import assert_same, day
+from tests.lake.lake_support import ROOT, python
+
+FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
+
+# Follows a folder and dies at the step of that number: before and after the tasks of a batch, when
+# the rows of `ingests` are written, when the unit is intended, and behind each table.
+DYING = """
+import signal
+from pregao.lake import ingest as ingests
+from pregao.lake.streaming import StreamIngest
+from pregao.lake.streaming_files import RollingFiles
+from pregao.lake.streaming_query import Pace, follow_here
+
+folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
+steps = 0
+
+def step(name=""):
+    global steps
+    steps += 1
+    if steps == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def run(tasks, progress):
+    step()
+    done = ingests.run_here(tasks, progress)
+    step()
+    return done
+
+plain = Lake.commit
+Lake.commit = lambda self, unit: plain(self, unit, step)
+stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
+follow_here(stream, Pace(once=True, max_bytes=250_000), lambda report: None)
+"""
+
+
+def test_killed_at_several_moments(tmp_path):
+    """One run after the other dies a little later; the last one may end."""
+    folder = day(duration="12s", **FAULTY)
+    once, lake = tmp_path / "once", tmp_path / "lake"
+    ingest([str(folder)], str(once))
+    for last in (1, 3, 4, 9, 26, 33):
+        assert python(DYING, folder, lake, last) == -signal.SIGKILL
+    assert python(DYING, folder, lake, 0) == 0
+    assert_same(once, lake)
+    assert check_lake(Lake(lake)).faults == []
+
+
+def test_the_command_killed_with_its_spark(tmp_path):
+    """Killed while units are being committed, and started again."""
+    folder = day(duration="12s", **FAULTY)
+    once, lake = tmp_path / "once", tmp_path / "lake"
+    ingest([str(folder)], str(once))
+    log = lake / "_intents" / "_delta_log"
+    first = start(folder, lake)
+    try:
+        wait_for(lambda: units(log) >= 1, first)
+        os.kill(first.pid, signal.SIGKILL)
+        assert first.wait(30) == -signal.SIGKILL
+    finally:
+        end(first)
+    taken = units(log)
+    second = start(folder, lake)
+    try:
+        assert second.wait(240) == 0
+    finally:
+        end(second)
+    assert units(log) > taken
+    assert_same(once, lake)
+    assert check_lake(Lake(lake)).faults == []
+
+
+def start(folder, lake):
+    """The command with a Spark of its own, in a group of processes of its own."""
+    command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
+    options = ["--once", "--batch-size", "250k", "--master", "local[2]", "--quiet"]
+    settings = ["--conf", "spark.driver.memory=1g"]
+    return subprocess.Popen(
+        [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options, *settings],
+        cwd=ROOT,
+        start_new_session=True,
+    )
+
+
+def end(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait(30)
+
+
+def units(log: Path) -> int:
+    """How many units are intended so far."""
+    written = [path.read_text() for path in log.glob("*.json")] if log.exists() else []
+    return sum('"unit:' in text for text in written)
+
+
+def wait_for(condition, process):
+    for _ in range(2400):
+        if condition():
+            return
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.1)
+    raise AssertionError("nothing was committed in four minutes")
