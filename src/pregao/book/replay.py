@@ -266,7 +266,8 @@ class Replay:
             if status == w.BOOK_FULL:
                 self._grow()
             live = int(meta[w.ORDERS] + meta[w.ORDERS + 1])
-            dumps = _Dumps(len(wanted), max(live, 1024) if len(wanted) else 0)
+            # Room costs nothing until it is used, and every stop costs time.
+            dumps = _Dumps(len(wanted), max(16 * live, 65_536) if len(wanted) else 0)
 
     def _grow(self) -> None:
         self.state = self.state.grown()

@@ -23,6 +23,7 @@ from pregao.errors import UsageError
 from pregao.lake import intents
 from pregao.lake.delta_tables import add_action, append_once, load
 from pregao.lake.location import Location, unique_name
+from pregao.lake.replacing import replace_once
 from pregao.lake.schemas import DATE, INGESTS
 from pregao.lake.statistics import stats_json
 from pregao.lake.unit import NewFile, Outcome, TableSpec, Unit
@@ -67,14 +68,19 @@ def commit(
 
 def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
     """Bring every table up to a valid intent; what is there already is left alone."""
-    tables: dict[str, list[NewFile]] = {}
+    tables: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
     for file in unit.files:
         tables.setdefault(file.table, []).append(file)
     last = tables.pop(INGESTS_SPEC.name, [])
     keys = [intents.unit_key(unit.unit_id)]
 
     def append(table: str, files: list[NewFile]) -> str:
-        append_once(lake.join(table), keys, [add_action(file) for file in files])
+        adds = [add_action(file) for file in files]
+        gone = [part for part in unit.replaces if part.table == table]
+        if gone:
+            replace_once(lake.join(table), keys, gone, adds)
+        else:
+            append_once(lake.join(table), keys, adds)
         return table
 
     # On a local disk a commit takes milliseconds; elsewhere the time goes into waiting.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,23 +68,44 @@ def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction
     and committed on one and the same handle: only then does the library refuse an id that another
     process commits in between.
     """
+    return change_once(location, ids, lambda _table: adds)
+
+
+Change = AddAction | RemoveAction
+
+
+def change_once(
+    location: Location,
+    ids: Sequence[str],
+    changes: Callable[[LakeTable], Sequence[Change]],
+) -> list[str]:
+    """The same for changes that depend on the table as it is in that moment.
+
+    With removals, the transaction carries the name that all replacements do.
+    """
     for _ in _attempts(location):
         table = load_existing(location)
         there = [name for name in ids if table.transaction_version(name) is not None]
         if there:
             return there
+        made = list(changes(table))
+        names = [Transaction(name, 1) for name in ids]
+        if any(isinstance(change, RemoveAction) for change in made):
+            names.append(_replacement())
         with _conflicts_ignored(location):
             table.create_write_transaction(
-                list(adds),
+                made,
                 "append",
                 table.schema(),
                 table.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(name, 1) for name in ids]
-                ),
+                commit_properties=CommitProperties(app_transactions=names),
             )
             return []
     raise AssertionError  # _attempts has raised
+
+
+def _replacement() -> Transaction:
+    return Transaction("replace", time.time_ns() // 1_000_000)
 
 
 def replace_files(
@@ -107,9 +128,7 @@ def replace_files(
                 "append",
                 table.schema(),
                 table.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction("replace", time.time_ns() // 1_000_000)]
-                ),
+                commit_properties=CommitProperties(app_transactions=[_replacement()]),
             )
             return True
     raise AssertionError  # _attempts has raised

@@ -31,7 +31,7 @@ from pregao.lake.delta_tables import (
     replace_files,
 )
 from pregao.lake.location import Location, unique_name
-from pregao.lake.unit import NewFile, TableSpec, Unit
+from pregao.lake.unit import NewFile, Replaced, TableSpec, Unit
 
 NAME = "_intents"
 
@@ -150,7 +150,8 @@ def read(lake: Location, units: Sequence[str]) -> list[Unit]:
         payload = next((row["payload"] for row in own if row["payload"] is not None), None)
         if payload is not None:
             captures = tuple(row["capture_id"] for row in own if row["capture_id"] is not None)
-            found.append(Unit(unit_id, captures, _files(payload)))
+            files, replaces = _content(payload)
+            found.append(Unit(unit_id, captures, files, replaces=replaces))
     return found
 
 
@@ -195,10 +196,16 @@ def compact(lake: Location, unfinished: Callable[[set[str]], list[str]]) -> bool
 def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
     captures: list[str | None] = [*unit.captures] or [None]
     payload = json.dumps(
-        [
-            [file.table, file.path, file.size, file.rows, list(file.partition), file.stats]
-            for file in unit.files
-        ]
+        {
+            "files": [
+                [file.table, file.path, file.size, file.rows, list(file.partition), file.stats]
+                for file in unit.files
+            ],
+            "replaces": [
+                [gone.table, gone.date, gone.channel, list(gone.securities)]
+                for gone in unit.replaces
+            ],
+        }
     )
     columns = [
         pa.array([unit.unit_id] * len(captures), pa.string()),
@@ -223,8 +230,14 @@ def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewF
     return NewFile(NAME, name, content.tell(), rows.num_rows, (), stats)
 
 
-def _files(payload: str) -> tuple[NewFile, ...]:
-    return tuple(
+def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[Replaced, ...]]:
+    told = json.loads(payload)
+    files = tuple(
         NewFile(table, path, size, rows, tuple((key, value) for key, value in partition), stats)
-        for table, path, size, rows, partition, stats in json.loads(payload)
+        for table, path, size, rows, partition, stats in told["files"]
     )
+    replaces = tuple(
+        Replaced(table, date, channel, tuple(securities))
+        for table, date, channel, securities in told["replaces"]
+    )
+    return files, replaces

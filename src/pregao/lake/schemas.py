@@ -98,7 +98,11 @@ GAPS = pa.schema(
         _column("last_missing", pa.int64(), "Last number that was missing."),
         _column("closed_by", pa.string(), "What closed it: a feed, a snapshot; null if open."),
         _column("capture_time_ns", pa.int64(), "When the packet behind it was captured."),
-        _column("unit_id", pa.string(), "Ingest that found it."),
+        _column("unit_id", pa.string(), "Ingest, or build of books, that found it."),
+        _column("sequence_number", pa.int64(), "Packet that showed an instrument's gap."),
+        _column("closed_sequence_version", pa.int32(), "Sequence version of what healed it."),
+        _column("closed_sequence_number", pa.int64(), "Packet as of which it was healed."),
+        _column("reason", pa.string(), "Why an instrument's book was not to be trusted."),
         DATE_FIELD,
     ]
 )

@@ -34,6 +34,19 @@ class NewFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """Rows that vanish when a unit becomes visible: those of a table, date and channel.
+
+    Only rows with an instrument are meant, and only of the named instruments if there are any.
+    """
+
+    table: str
+    date: str
+    channel: int
+    securities: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unit:
     """What becomes visible as one: captures, the files made of them, their rows in ``ingests``."""
 
@@ -41,6 +54,8 @@ class Unit:
     captures: tuple[str, ...]
     files: tuple[NewFile, ...]
     ingests: tuple[Mapping[str, Any], ...] = ()
+    replaces: tuple[Replaced, ...] = ()
+    """What is derived from other tables is made anew when these change."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Books in the lake: rebuilt from the message tables, told as ticks and checkpoints, audited."""

@@ -1,0 +1,82 @@
+"""Kernels of the books in the lake: what was the last figure at a moment, of many moments."""
+
+from __future__ import annotations
+
+from pregao._njit import njit
+
+NULL = -(2**63)
+
+TRADE = 0
+LAST_TRADE = 1
+VOLUME = 2
+NO_VOLUME = 3
+SESSION = 4
+
+
+@njit
+def last_before(ranks, places, wanted_ranks, wanted_places, found):
+    """For each wanted place, the last row of the same rank up to there, or -1; all are sorted."""
+    at = 0
+    for i in range(len(wanted_ranks)):
+        rank = wanted_ranks[i]
+        while at < len(ranks) and (
+            ranks[at] < rank or (ranks[at] == rank and places[at] <= wanted_places[i])
+        ):
+            at += 1
+        found[i] = at - 1 if at > 0 and ranks[at - 1] == rank else -1
+
+
+@njit
+def figures_at(
+    ranks, places, events, kinds, values, orders,
+    wanted_ranks, wanted_places, wanted_events, state, prices, volumes,
+):  # fmt: skip
+    """The last price and the volume at each wanted place, once its event is over.
+
+    Figures and wanted places are sorted by instrument and place. ``state`` goes on from call to
+    call: instrument, last price, number of its trade, volume, and the next figure.
+    """
+    at = state[4]
+    for i in range(len(wanted_ranks)):
+        rank = wanted_ranks[i]
+        if state[0] != rank:
+            state[0] = rank
+            state[1] = state[2] = state[3] = NULL
+            while at < len(ranks) and ranks[at] < rank:
+                at += 1
+        while (
+            at < len(ranks)
+            and ranks[at] == rank
+            and (places[at] <= wanted_places[i] or events[at] == wanted_events[i])
+        ):
+            kind = kinds[at]
+            if kind == TRADE:
+                # A corrected trade comes again under its old number: it is not the last one.
+                if orders[at] >= state[2]:
+                    state[1] = values[at]
+                    state[2] = orders[at]
+            elif kind == LAST_TRADE:
+                state[1] = values[at]
+                state[2] = orders[at]
+            elif kind == SESSION:
+                state[1] = state[2] = state[3] = NULL
+            else:
+                state[3] = values[at]
+                if kind == NO_VOLUME:  # all trades were taken back: there is no last one
+                    state[1] = state[2] = NULL
+            at += 1
+        prices[i] = state[1]
+        volumes[i] = state[3]
+    state[4] = at
+
+
+@njit
+def spread_levels(price, size, orders, first, count, out_price, out_size, out_orders, at):
+    """Turn levels that lie tick by tick into columns, one for each side and level."""
+    depth = price.shape[2]
+    for side in range(2):
+        for i in range(count):
+            for level in range(depth):
+                out_price[side, level, at + i] = price[side, first + i, level]
+                out_size[side, level, at + i] = size[side, first + i, level]
+                out_orders[side, level, at + i] = orders[side, first + i, level]

@@ -1,0 +1,110 @@
+"""The audit: every snapshot in the lake against the book that was rebuilt up to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.book.audit import compare_books
+from pregao.book.faults import State
+from pregao.book.replay import FullBook
+from pregao.lake.books.columns import Numbers, named, nulled
+from pregao.lake.books.snapshots import Snapshots
+
+SHOWN = 5
+"""So many differences are told in full."""
+
+_COLUMNS = ("order_id", "price", "size", "side", "firm", "inserted", "implied")
+
+EQUAL, DIFFERENT, GAP, START, INCOMPLETE, VOID = range(6)
+RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete", "void"]
+
+
+def no_book() -> FullBook:
+    """The book of an instrument about which nothing has come."""
+    codes, numbers = np.empty(0, np.uint8), np.empty(0, np.int64)
+    return FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
+
+
+@dataclass(slots=True)
+class Audit:
+    """What came of each snapshot."""
+
+    result: list[int]
+    differences: list[int]
+    detail: list[str | None]
+
+    @staticmethod
+    def of(snapshots: Snapshots) -> Audit:
+        """Nothing is compared yet: snapshots that cannot be are told from the others."""
+        audit = Audit([INCOMPLETE] * len(snapshots), [0] * len(snapshots), [None] * len(snapshots))
+        void = snapshots.void()
+        for at in range(len(snapshots)):
+            if void[at]:
+                audit.result[at] = VOID
+            elif not snapshots.complete[at]:
+                audit.detail[at] = "parts of the snapshot did not come"
+        return audit
+
+    def put(self, at: int, result: int, detail: str | None) -> None:
+        """A snapshot that was not compared."""
+        self.result[at] = result
+        self.detail[at] = detail
+
+    def compare(self, at: int, rebuilt: FullBook, snapshot: FullBook, figures: list[str]) -> None:
+        """Compare a snapshot with the rebuilt book; ``figures`` are differences found already."""
+        found = []
+        if not _same(rebuilt, snapshot):
+            found = [str(difference) for difference in compare_books(rebuilt, snapshot)]
+        if rebuilt.state is State.STALE:
+            found.insert(0, "the book is stale")
+        self.differ(at, [*found, *figures])
+
+    def differ(self, at: int, found: list[str]) -> None:
+        """Note the differences of a snapshot; there may be none."""
+        self.result[at] = DIFFERENT if found else EQUAL
+        self.differences[at] = len(found)
+        if found:
+            more = [f"… and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+            self.detail[at] = "; ".join([*found[:SHOWN], *more])
+
+
+def _same(one: FullBook, other: FullBook) -> bool:
+    """Are two books equal to the last byte? Most are, and this is quickly told."""
+    return len(one) == len(other) and all(
+        getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in _COLUMNS
+    )
+
+
+def audit_columns(
+    snapshots: Snapshots,
+    audit: Audit,
+    chosen: Numbers,
+    channel: int,
+    rank: Numbers,
+    symbols: list[str | None],
+) -> dict[str, Any]:
+    """The columns of the table for the chosen snapshots."""
+    loop = snapshots.loop
+    result = np.array(audit.result, np.int64)[chosen]
+    return {
+        "channel": pa.array(np.full(len(chosen), channel, np.int16)),
+        "security_id": pa.array(snapshots.security[chosen]),
+        "symbol": named(rank, symbols),
+        "sequence_version": pa.array(snapshots.version[chosen].astype(np.int32)),
+        "sequence_number": pa.array(snapshots.number[chosen]),
+        "rpt_seq": nulled(snapshots.count[chosen], snapshots.count[chosen] == 0),
+        "loop_version": pa.array(loop.version[chosen].astype(np.int32)),
+        "loop_number": pa.array(loop.number[chosen]),
+        "sending_time_ns": pa.array(loop.sending[chosen]),
+        "capture_time_ns": nulled(snapshots.capture[chosen]),
+        "bids": pa.array(snapshots.bids[chosen]),
+        "offers": pa.array(snapshots.offers[chosen]),
+        "statistics": pa.array(snapshots.statistics[chosen]),
+        "result": named(result, RESULTS),
+        "differences": pa.array(np.array(audit.differences, np.int64)[chosen]),
+        "detail": pa.array([audit.detail[at] for at in chosen.tolist()], pa.string()),
+    }

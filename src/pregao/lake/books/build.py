@@ -1,0 +1,276 @@
+"""A build of books: for each channel and day plan, do the tasks, commit what they wrote.
+
+A build is known by what it was made of. Running it again with the same files and settings does
+nothing; with more, what is there of the channel's day is replaced as one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from pregao.clock import MINUTE, SECOND
+from pregao.errors import PregaoError, UsageError
+from pregao.lake.books.inputs import INSTRUMENTS, Catalogue, Inputs, Part, Reader
+from pregao.lake.books.plan import plan_day, plan_tasks
+from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
+from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
+from pregao.lake.ingest import Progress
+from pregao.lake.location import Location
+from pregao.lake.schemas import DATE
+from pregao.lake.store import Lake, NewFile, Unit, stats_json
+from pregao.lake.unit import Replaced
+
+FORMAT = 1
+"""Rises when the same inputs give other tables: what was built before is then built again."""
+DEFAULT_INTERVAL_NS = 10 * MINUTE
+_ATTEMPTS = 8
+
+BookRunner = Callable[[list[BookTask], Progress], list[BookManifest]]
+"""What does the tasks: in this process, or on Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class BookOptions:
+    """What is to be built, and how."""
+
+    dates: tuple[date, ...] = ()
+    """None for all days."""
+    channels: tuple[int, ...] = ()
+    symbols: tuple[str, ...] = ()
+    """Symbols, or numbers of instruments; none for all."""
+    depth: int = DEFAULT_DEPTH
+    interval_ns: int = DEFAULT_INTERVAL_NS
+    parallelism: int = 0
+    """How many tasks run at once; 0 for as many as there are processors."""
+
+    def check(self) -> None:
+        """Refuse what makes no sense."""
+        if not 1 <= self.depth <= MOST_LEVELS:
+            raise UsageError(f"Ticks have from 1 to {MOST_LEVELS} levels, not {self.depth}.")
+        if self.interval_ns < SECOND:
+            raise UsageError("Checkpoints are at least one second apart.")
+
+
+@dataclass(slots=True)
+class DayReport:
+    """What came of a channel's day."""
+
+    date: date
+    channel: int
+    unit_id: str
+    built: bool = False
+    """False if it was there already."""
+    tasks: int = 0
+    bytes_written: int = 0
+    seconds: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter)
+    audit: Counter[str] = field(default_factory=Counter)
+    origins: Counter[str] = field(default_factory=Counter)
+
+    def json(self) -> dict[str, Any]:
+        """The report in a form that JSON can hold."""
+        return {
+            "date": self.date.isoformat(),
+            "channel": self.channel,
+            "unit_id": self.unit_id,
+            "built": self.built,
+            "tasks": self.tasks,
+            "bytes_written": self.bytes_written,
+            "seconds": round(self.seconds, 3),
+            **{name: self.counts[name] for name in sorted(self.counts)},
+            "audit": dict(sorted(self.audit.items())),
+            "origins": dict(sorted(self.origins.items())),
+        }
+
+
+def run_books_here(tasks: list[BookTask], progress: Progress) -> list[BookManifest]:
+    """Do the tasks in this process, as many at once as there are processors."""
+    manifests: list[BookManifest] = []
+    messages = 0
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for manifest in pool.map(run_book_task, tasks):
+            manifests.append(manifest)
+            messages += manifest.counts["messages"]
+            progress.advanced(len(manifests), messages)
+    return manifests
+
+
+def build_books(
+    lake_location: str | Location,
+    options: BookOptions | None = None,
+    *,
+    run: BookRunner = run_books_here,
+    progress: Progress | None = None,
+) -> list[DayReport]:
+    """Build the books of a lake; days that are built already are left alone."""
+    options = options or BookOptions()
+    options.check()
+    progress = progress or Progress()
+    lake = Lake(lake_location)
+    lake.require()
+    lake.roll_forward()
+    lake.ensure_tables(specs(options.depth))
+    catalogue = Catalogue(lake)
+    reports = []
+    for day, channel, securities in _chosen(catalogue, options):
+        report = _build(catalogue, day, channel, securities, options, run, progress)
+        reports.append(report)
+    if not reports:
+        raise UsageError(f"{lake.location} {_nothing(catalogue, options)}")
+    return reports
+
+
+def _chosen(
+    catalogue: Catalogue, options: BookOptions
+) -> Iterator[tuple[date, int, tuple[int, ...] | None]]:
+    for day in catalogue.dates():
+        if options.dates and day not in options.dates:
+            continue
+        for channel in catalogue.channels(day):
+            if options.channels and channel not in options.channels:
+                continue
+            if not options.symbols:
+                yield day, channel, None
+                continue
+            inputs = catalogue.inputs(day, channel)
+            found = securities_of(catalogue.lake.location, inputs, options.symbols)
+            if found:
+                yield day, channel, found
+
+
+def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
+    """Why there is nothing to build."""
+    days = catalogue.dates()
+    if not days:
+        return "has no orders and no snapshots: there are no books to build."
+    known = ", ".join(day.isoformat() for day in days)
+    channels = sorted({channel for day in days for channel in catalogue.channels(day)})
+    what = f" of {', '.join(options.symbols)}" if options.symbols else ""
+    return f"has no such books{what}: it has the days {known} and the channels {channels}."
+
+
+def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    """The numbers of instruments that are named by symbol or number."""
+    wanted = {symbol for symbol in symbols if not symbol.isdigit()}
+    found = {int(symbol) for symbol in symbols if symbol.isdigit()}
+    if wanted:
+        reader = Reader(lake, inputs)
+        for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], Part()):
+            pairs = zip(
+                rows.column("security_id").to_pylist(),
+                rows.column("symbol").to_pylist(),
+                strict=True,
+            )
+            found |= {security for security, symbol in pairs if symbol in wanted}
+    return tuple(sorted(found))
+
+
+def guard_prefix(day: date, channel: int) -> str:
+    """What the names of a channel's and day's builds begin with, before their numbers."""
+    return f"books {day.isoformat()} {channel} "
+
+
+def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
+    """How many builds there were of a channel's day, and the unit of the last one."""
+    prefix = guard_prefix(day, channel)
+    found = {
+        int(name.removeprefix(prefix)): unit
+        for name, unit in lake.known_captures().items()
+        if name.startswith(prefix)
+    }
+    return len(found), found[max(found)] if found else None
+
+
+def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
+    """Was the last build of a channel's day made of all that is there now?"""
+    _, unit = latest_build(catalogue.lake, day, channel)
+    return unit is not None and catalogue.inputs(day, channel).fingerprint() == unit.split("-")[-2]
+
+
+def fingerprint(
+    inputs: Inputs, depth: int, interval_ns: int, securities: tuple[int, ...] | None
+) -> str:
+    """What a build is made of."""
+    settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities)).encode())
+    return f"{inputs.fingerprint()}-{settings.hexdigest()[:8]}"
+
+
+def _build(
+    catalogue: Catalogue,
+    day: date,
+    channel: int,
+    securities: tuple[int, ...] | None,
+    options: BookOptions,
+    run: BookRunner,
+    progress: Progress,
+) -> DayReport:
+    began = time.perf_counter()
+    lake = catalogue.lake
+    inputs = catalogue.inputs(day, channel)
+    made_of = fingerprint(inputs, options.depth, options.interval_ns, securities)
+    for _ in range(_ATTEMPTS):
+        number, last = latest_build(lake, day, channel)
+        if last is not None and last.endswith(made_of):
+            return DayReport(day, channel, last)
+        unit_id = f"books-{day.isoformat()}-{channel}-{number}-{made_of}"
+        report = DayReport(day, channel, unit_id)
+        progress.step(f"planning {day.isoformat()}, channel {channel}")
+        planned = plan_day(
+            catalogue, day, channel, unit_id, options.depth, options.interval_ns, securities
+        )
+        tasks = plan_tasks(planned, options.parallelism or os.cpu_count() or 1)
+        report.tasks = len(tasks)
+        progress.started(len(tasks), len(tasks))
+        manifests = run(tasks, progress)
+        for manifest in manifests:
+            report.counts.update(manifest.counts)
+            report.audit.update(manifest.audit)
+            report.origins.update(manifest.origins)
+            report.bytes_written += sum(file.size for file in manifest.files)
+        progress.step("committing")
+        if _commit(lake, report, number, manifests, securities):
+            report.built = True
+            report.seconds = time.perf_counter() - began
+            return report
+        # Another build of the same day was faster; finish it, and see whether it is the same.
+        lake.roll_forward()
+    raise PregaoError(f"{lake.location}: other builds of {day} keep being faster; try again.")
+
+
+def _commit(
+    lake: Lake,
+    report: DayReport,
+    number: int,
+    manifests: list[BookManifest],
+    securities: tuple[int, ...] | None,
+) -> bool:
+    day = report.date.isoformat()
+    schemas = {name: lake.schema(name) for name in DERIVED}
+    files = tuple(
+        NewFile(
+            file.table,
+            file.path,
+            file.size,
+            file.rows,
+            ((DATE, day),),
+            stats_json(file.metadata, schemas[file.table]),
+        )
+        for manifest in manifests
+        for file in manifest.files
+    )
+    replaces = tuple(Replaced(name, day, report.channel, securities or ()) for name in DERIVED)
+    guard = f"{guard_prefix(report.date, report.channel)}{number}"
+    unit = Unit(report.unit_id, (guard,), files, replaces=replaces)
+    outcome = lake.commit(unit)
+    if not outcome.committed:
+        for file in files:
+            lake.table_location(file.table).join(file.path).delete()
+    return outcome.committed

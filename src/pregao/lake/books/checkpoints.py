@@ -1,0 +1,100 @@
+"""Checkpoints: after which rows the full book is kept, and how it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.book.faults import State
+from pregao.book.replay import FullBook
+from pregao.lake.books import _kernels
+from pregao.lake.books.columns import Codes, Numbers, integers, nulled, prices
+from pregao.lake.books.tables import ORDER, stored_type
+
+UPDATES = 50_000
+"""After so many updates there is a checkpoint in any case, so that every replay is short."""
+
+REASONS: list[str | None] = ["interval", "phase", "updates", "end"]
+INTERVAL, PHASE, BY_UPDATES, END = range(4)
+
+
+def checkpoint_rows(
+    rank: Numbers,
+    place: Numbers,
+    sending: Numbers,
+    interval_ns: int,
+    change_rank: Numbers,
+    change_place: Numbers,
+    updates_before: int,
+    finish: bool,
+) -> tuple[Numbers, Codes]:
+    """After which rows there is a checkpoint, and why.
+
+    Given are the rows' instruments, places and times, and where phases change. The last row of
+    each instrument has one, unless more rows of the last one will follow.
+    """
+    count = len(rank)
+    if not count:
+        return np.empty(0, np.int64), np.empty(0, np.uint8)
+    last = np.append(rank[1:] != rank[:-1], True)
+    reason = np.full(count, 255, np.uint8)
+    first = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
+    number = np.arange(count) - np.repeat(first, np.diff(np.append(first, count))) + 1
+    reason[(number + updates_before) % UPDATES == 0] = BY_UPDATES
+    bucket = sending // interval_ns
+    reason[np.flatnonzero(bucket[1:] != bucket[:-1])] = INTERVAL
+    found = np.empty(len(change_rank), np.int64)
+    # The book as it was when the phase changed: behind the last message before.
+    _kernels.last_before(rank, place, change_rank, change_place - 1, found)
+    reason[found[found >= 0]] = PHASE
+    reason[last] = END
+    if not finish:
+        reason[-1] = INTERVAL
+    chosen = np.flatnonzero(reason != 255)
+    return chosen, reason[chosen]
+
+
+def order_lists(books: Several[FullBook], side: int) -> Any:
+    """The orders of a side of several books, as a column of lists."""
+    chosen = [book.side == side for book in books]
+    counts = [int(own.sum()) for own in chosen]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    def joined(name: str, kind: Any) -> Any:
+        parts = [getattr(book, name)[own] for book, own in zip(books, chosen, strict=True)]
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    members = [
+        nulled(joined("order_id", np.int64)),
+        prices(joined("price", np.int64)),
+        nulled(joined("size", np.int64)),
+        nulled(joined("firm", np.int64)),
+        nulled(joined("inserted", np.int64)),
+        pa.array(joined("implied", np.uint8).astype(np.bool_)),
+    ]
+    struct = pa.StructArray.from_arrays(members, fields=list(stored_type(ORDER)))
+    kind = pa.list_(pa.field("element", struct.type))
+    return pa.ListArray.from_arrays(pa.array(offsets), struct, type=kind)
+
+
+def book_of(bids: Any, offers: Any, state: State) -> FullBook:
+    """A book from the lists of a checkpoint, which are arrays of orders."""
+    sides = (bids, offers)
+    columns: dict[str, Any] = {
+        name: np.concatenate([integers(side.field(member)) for side in sides])
+        for name, member in (
+            ("order_id", "order_id"),
+            ("price", "price"),
+            ("size", "size"),
+            ("firm", "firm"),
+            ("inserted", "insert_time_ns"),
+        )
+    }
+    implied = np.concatenate(
+        [side.field("implied").to_numpy(zero_copy_only=False) for side in sides]
+    )
+    side = np.repeat(np.array([0, 1], np.uint8), [len(bids), len(offers)])
+    return FullBook(-1, state, side, **columns, implied=implied.astype(np.uint8))

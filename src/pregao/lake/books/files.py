@@ -1,0 +1,101 @@
+"""Files of the tables that books give, written as they come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from pregao.lake.books.tables import level_columns, stored
+from pregao.lake.location import Location, unique_name
+from pregao.lake.parquet import ROW_GROUP, Written, iso
+from pregao.lake.store import TableSpec
+
+_DELTA_CODED = {
+    "sequence_number",
+    "index_in_packet",
+    "event",
+    "event_time_ns",
+    "sending_time_ns",
+    "capture_time_ns",
+    "last_price",
+    "trade_volume",
+    "rpt_seq",
+    "loop_number",
+}
+_ORDER_LEAVES = ("order_id", "insert_time_ns")
+
+
+class TableFile:
+    """A file of one day of a table; nothing is written unless rows come."""
+
+    def __init__(self, lake: Location, spec: TableSpec, day: int, depth: int = 0) -> None:
+        self.spec = spec
+        self.schema = stored(spec)
+        self.rows = 0
+        self._lake = lake
+        self._day = day
+        self._levels = frozenset(level_columns(depth))
+        self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
+        self._sink: Any = None
+        self._writer: Any = None
+
+    def write(self, rows: Any, row_group: int = ROW_GROUP) -> None:
+        """Write a table as row groups of their own, of so many rows."""
+        if not rows.num_rows:
+            return
+        if self._writer is None:
+            self._open(rows.schema)
+        self._writer.write_table(rows, row_group_size=row_group)
+        self.rows += rows.num_rows
+
+    def _open(self, schema: Any) -> None:
+        place = self._lake.join(self.spec.name, self._path)
+        place.filesystem.create_dir(place.parent.path, recursive=True)
+        self._sink = place.filesystem.open_output_stream(place.path)
+        leaves = self._leaves()
+        coded = {
+            leaf: "DELTA_BINARY_PACKED"
+            for leaf in leaves
+            if leaf in _DELTA_CODED or leaf in self._levels or leaf.endswith(_ORDER_LEAVES)
+        }
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            schema,
+            compression="snappy",
+            use_dictionary=[leaf for leaf in leaves if leaf not in coded],
+            column_encoding=coded,
+            write_page_index=True,
+            store_schema=False,
+            store_decimal_as_integer=True,
+            version="2.6",
+        )
+
+    def _leaves(self) -> list[str]:
+        found = []
+        for entry in self.schema:
+            if entry.name in ("bids", "offers") and entry.type.num_fields:
+                members = entry.type.value_type
+                found += [f"{entry.name}.list.element.{member.name}" for member in members]
+            else:
+                found.append(entry.name)
+        return found
+
+    def close(self) -> Written | None:
+        """Finish the file and tell what it holds; None if there were no rows."""
+        if self._writer is None:
+            return None
+        self._writer.close()
+        size = self._sink.tell()
+        self._sink.close()
+        place = self._lake.join(self.spec.name, self._path)
+        metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+        return Written(self.spec.name, self._path, int(size), self.rows, self._day, metadata)
+
+    def discard(self) -> None:
+        """Give the file up."""
+        if self._writer is not None:
+            self._writer.close()
+            self._sink.close()
+            self._lake.join(self.spec.name, self._path).delete()
+            self._writer = None

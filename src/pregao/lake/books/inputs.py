@@ -1,0 +1,413 @@
+"""Which files of the message tables a channel's day is made of, and how their rows are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.lake.books.columns import Numbers, integers
+from pregao.lake.location import Location
+from pregao.lake.schemas import DATE, bundled_message_tables, message_table_name
+from pregao.lake.store import Lake
+from pregao.sbe.values import Kind as FieldKind
+
+EPOCH = date(1970, 1, 1)
+
+INSTRUMENTS = 0
+"""Stands among the templates for the table of the instruments."""
+ORDER, DELETE, MASS_DELETE, EMPTY_BOOK = 50, 51, 52, 9
+CHANNEL_RESET, GROUP_PHASE, SECURITY_STATUS = 11, 10, 3
+SNAPSHOT_HEADER, SNAPSHOT_ORDERS = 30, 71
+TRADE, FORWARD_TRADE, LAST_TRADE, EXECUTION_STATISTICS = 53, 54, 27, 56
+BOOK_TEMPLATES = (ORDER, DELETE, MASS_DELETE, EMPTY_BOOK)
+"""The messages about one instrument that change its book."""
+
+FIRST_SECURITY = 0
+LAST_SECURITY = (1 << 63) - 1
+
+
+@cache
+def table_of(template: int) -> str:
+    """The table of a template."""
+    if template == INSTRUMENTS:
+        return "instruments"
+    return message_table_name(bundled_message_tables().templates[template].name)
+
+
+@cache
+def counted_templates() -> tuple[int, ...]:
+    """The templates whose messages are counted by ``rptSeq``, those of books first."""
+    found = []
+    for template, table in sorted(bundled_message_tables().templates.items()):
+        names = {column.column for column in table.columns}
+        if {"security_id", "rpt_seq"} <= names and template not in BOOK_TEMPLATES:
+            found.append(template)
+    return (*BOOK_TEMPLATES[:3], *found)
+
+
+@cache
+def input_templates() -> tuple[int, ...]:
+    """The templates of which a book is made, and with which it is audited."""
+    return (
+        *counted_templates(),
+        EMPTY_BOOK,
+        CHANNEL_RESET,
+        GROUP_PHASE,
+        SNAPSHOT_HEADER,
+        SNAPSHOT_ORDERS,
+        INSTRUMENTS,
+    )
+
+
+@cache
+def _named_columns(template: int) -> frozenset[str]:
+    """The columns of a template that hold names: they are read as dictionaries."""
+    if template == INSTRUMENTS:
+        return frozenset(["symbol", "security_group"])
+    table = bundled_message_tables().templates[template]
+    enums = [
+        column.column
+        for column in table.columns
+        if column.reading is not None and column.reading.kind is FieldKind.ENUM
+    ]
+    return frozenset([*enums, "stream", "security_group"])
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file of a message table: where it is, and what its statistics say."""
+
+    path: str
+    size: int
+    rows: int
+    securities: tuple[int, ...] | None
+    """Smallest and largest instrument; None if it is not known."""
+
+    def touches(self, first: int, last: int) -> bool:
+        """May it hold rows of these instruments?"""
+        return self.securities is None or (
+            self.securities[0] <= last and self.securities[1] >= first
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The files of a channel's day, by template."""
+
+    day: int
+    """Days since 1970."""
+    channel: int
+    files: dict[int, tuple[InputFile, ...]] = field(default_factory=dict)
+
+    def fingerprint(self) -> str:
+        """A text that changes with the files."""
+        digest = hashlib.sha256()
+        for template, files in sorted(self.files.items()):
+            if template == INSTRUMENTS:  # it changes with every ingest, and no book with it
+                continue
+            digest.update(repr((template, sorted(file.path for file in files))).encode())
+        return digest.hexdigest()[:16]
+
+
+def files_of(lake: Lake, table: str, day: date | None = None) -> list[dict[str, Any]]:
+    """What the log of a table says of its files, of one day or all."""
+    # Not pa.table(…): that brings pandas along, a quarter of a second.
+    actions = lake.delta(table).get_add_actions(flatten=True)
+    rows: list[dict[str, Any]] = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
+    return [row for row in rows if day is None or row.get(f"partition.{DATE}") == day]
+
+
+def read_small(
+    lake: Lake, table: str, columns: Sequence[str], day: date | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a small table, of one day or all."""
+    found: list[dict[str, Any]] = []
+    for row in files_of(lake, table, day):
+        place = lake.table_location(table).join(row["path"])
+        with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
+            there = [name for name in columns if name in file.schema_arrow.names]
+            found += file.read(columns=there, use_threads=False).to_pylist()
+    return found
+
+
+class Catalogue:
+    """The files of all message tables of which books are made, read from the tables' logs once."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        there = set(lake.table_names())
+        self._files: dict[int, dict[date, list[dict[str, Any]]]] = {}
+        for template in input_templates():
+            if table_of(template) in there:
+                for row in files_of(lake, table_of(template)):
+                    days = self._files.setdefault(template, {})
+                    days.setdefault(row[f"partition.{DATE}"], []).append(row)
+
+    def dates(self) -> list[date]:
+        """The days of which there are orders or snapshots."""
+        found: set[date] = set()
+        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+            found.update(self._files.get(template, ()))
+        return sorted(found)
+
+    def channels(self, day: date) -> list[int]:
+        """The channels that have orders or snapshots on a day."""
+        found: set[int] = set()
+        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+            for row in self._rows(template, day):
+                low, high = row.get("min.channel"), row.get("max.channel")
+                if low is not None and low == high:
+                    found.add(int(low))
+                    continue
+                path = self.lake.table_location(table_of(template)).join(row["path"])
+                with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
+                    column = file.read(columns=["channel"]).column(0)
+                found.update(int(value) for value in np.unique(integers(column)))
+        return sorted(found)
+
+    def inputs(self, day: date, channel: int) -> Inputs:
+        """The files with rows of a channel's day."""
+        files: dict[int, tuple[InputFile, ...]] = {}
+        for template in self._files:
+            found = []
+            for row in self._rows(template, day):
+                low, high = row.get("min.channel"), row.get("max.channel")
+                if low is not None and high is not None and not low <= channel <= high:
+                    continue
+                ends = row.get("min.security_id"), row.get("max.security_id")
+                known = None if None in ends else tuple(int(end or 0) for end in ends)
+                found.append(InputFile(row["path"], row["size_bytes"], row["num_records"], known))
+            if found:
+                files[template] = tuple(found)
+        return Inputs((day - EPOCH).days, channel, files)
+
+    def has_positions(self, day: date, channel: int) -> bool:
+        """Does the feed name places of orders, as it does below schema version 15?"""
+        files = {file.path for file in self.inputs(day, channel).files.get(ORDER, ())}
+        return any(
+            row.get("null_count.md_entry_position_no") == 0 and row["num_records"]
+            for row in self._rows(ORDER, day)
+            if row["path"] in files
+        )
+
+    def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
+        return self._files.get(template, {}).get(day, [])
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Instruments from the first to the last, and the packets that are asked for."""
+
+    first: int = FIRST_SECURITY
+    last: int = LAST_SECURITY
+
+
+class Reader:
+    """Reads rows of the input files; metadata of files is kept between reads."""
+
+    def __init__(self, lake: Location, inputs: Inputs) -> None:
+        self._lake = lake
+        self.inputs = inputs
+        self._metadata: dict[str, Any] = {}
+
+    def read(
+        self,
+        template: int,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: tuple[int, int, int] | None = None,
+    ) -> list[Any]:
+        """The rows of a template as tables, one for each file that has some.
+
+        ``part`` None is for templates without an instrument. ``serials`` are the sequence
+        version from which serials count, and the first and last serial that are wanted.
+        """
+        found = []
+        for file in self.inputs.files.get(template, ()):
+            if part is None or file.touches(part.first, part.last):
+                rows = self._read_file(template, file, columns, part, serials)
+                if rows is not None:
+                    found.append(rows)
+        return found
+
+    def knows(self, security: int) -> bool:
+        """Are there orders or snapshots of an instrument?"""
+        part = Part(security, security)
+        return any(
+            self.read(template, ["security_id"], part) for template in (ORDER, SNAPSHOT_HEADER)
+        )
+
+    def rows_by_security(self, template: int) -> Counter[int]:
+        """How many rows each instrument has, from statistics as far as they tell."""
+        counts: Counter[int] = Counter()
+        for file in self.inputs.files.get(template, ()):
+            with self._open(template, file, ()) as opened:
+                metadata = opened.metadata
+                channel_at = _place_of(metadata, "channel")
+                security_at = _place_of(metadata, "security_id")
+                mixed = []
+                for number in range(metadata.num_row_groups):
+                    group = metadata.row_group(number)
+                    channels = _bounds(group, channel_at, 0, 255)
+                    low, high = _bounds(group, security_at, FIRST_SECURITY, LAST_SECURITY)
+                    if not channels[0] <= self.inputs.channel <= channels[1]:
+                        continue
+                    if low == high and channels[0] == channels[1]:
+                        counts[low] += group.num_rows
+                    else:
+                        mixed.append(number)
+                if mixed:
+                    names = ["channel", "security_id"]
+                    rows = opened.read_row_groups(mixed, columns=names, use_threads=False)
+                    own = integers(rows.column(0)) == self.inputs.channel
+                    found, tally = np.unique(integers(rows.column(1))[own], return_counts=True)
+                    counts.update(dict(zip(found.tolist(), tally.tolist(), strict=True)))
+        return counts
+
+    def group_ends(self, template: int, security: int, base: int) -> Iterator[tuple[int, int]]:
+        """The last serials of the row groups with an instrument's rows, and how many these are."""
+        for file in self.inputs.files.get(template, ()):
+            if not file.touches(security, security):
+                continue
+            with self._open(template, file, ()) as opened:
+                metadata = opened.metadata
+                for number in range(metadata.num_row_groups):
+                    group = metadata.row_group(number)
+                    at = _place_of(metadata, "security_id")
+                    low, high = _bounds(group, at, FIRST_SECURITY, LAST_SECURITY)
+                    if low <= security <= high:
+                        version = _bounds(group, _place_of(metadata, "sequence_version"), 0, 0)[1]
+                        last = _bounds(group, _place_of(metadata, "sequence_number"), 0, 0)[1]
+                        serial = serial_of(np.array([version]), np.array([last]), base)
+                        yield int(serial[0]), group.num_rows
+
+    def _open(self, template: int, file: InputFile, columns: Iterable[str]) -> Any:
+        place = self._lake.join(table_of(template), file.path)
+        named = [name for name in columns if name in _named_columns(template)]
+        opened = pq.ParquetFile(
+            place.path,
+            filesystem=place.filesystem,
+            read_dictionary=named,
+            metadata=self._metadata.get(file.path),
+        )
+        self._metadata[file.path] = opened.metadata
+        return opened
+
+    def _read_file(
+        self,
+        template: int,
+        file: InputFile,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: tuple[int, int, int] | None,
+    ) -> Any | None:
+        filters = ["channel"] if part is None else ["channel", "security_id"]
+        if serials is not None:
+            filters += ["sequence_version", "sequence_number"]
+        with self._open(template, file, columns) as opened:
+            groups, whole = _chosen(opened.metadata, self.inputs.channel, part, serials)
+            if not groups:
+                return None
+            wanted = list(dict.fromkeys([*columns, *([] if whole else filters)]))
+            there = [name for name in wanted if name in opened.schema_arrow.names]
+            rows = opened.read_row_groups(groups, columns=there, use_threads=False)
+        if not whole:
+            rows = _filtered(rows, self.inputs.channel, part, serials)
+        for name in columns:
+            if name not in there:  # a column that is younger than the file
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
+        return rows if rows.num_rows else None
+
+
+def _place_of(metadata: Any, name: str) -> int | None:
+    names = metadata.schema.names
+    return names.index(name) if name in names else None
+
+
+def _bounds(group: Any, at: int | None, low: int, high: int) -> tuple[int, int]:
+    """The statistics of a column in a row group, or what may be."""
+    if at is None:
+        return low, high
+    statistics = group.column(at).statistics
+    if statistics is None or not statistics.has_min_max:
+        return low, high
+    return int(statistics.min), int(statistics.max)
+
+
+def _chosen(
+    metadata: Any, channel: int, part: Part | None, serials: tuple[int, int, int] | None
+) -> tuple[list[int], bool]:
+    """The row groups that may hold what is wanted, and whether they hold nothing else."""
+    channel_at = _place_of(metadata, "channel")
+    security_at = _place_of(metadata, "security_id")
+    version_at = _place_of(metadata, "sequence_version")
+    number_at = _place_of(metadata, "sequence_number")
+    groups = []
+    whole = True
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        low, high = _bounds(group, channel_at, 0, 255)
+        if not low <= channel <= high:
+            continue
+        inside = low == high
+        if part is not None:
+            low, high = _bounds(group, security_at, FIRST_SECURITY, LAST_SECURITY)
+            if low > part.last or high < part.first:
+                continue
+            inside &= part.first <= low and high <= part.last
+        if serials is not None:
+            base, first, last = serials
+            versions = _bounds(group, version_at, 0, 1 << 16)
+            numbers = _bounds(group, number_at, 0, 1 << 32)
+            if versions[0] == versions[1]:
+                low, high = (
+                    int(serial_of(np.array([versions[0]]), np.array([number]), base)[0])
+                    for number in numbers
+                )
+                if low > last or high < first:
+                    continue
+                inside &= first <= low and high <= last
+            else:
+                inside = False
+        groups.append(number)
+        whole &= inside
+    return groups, whole
+
+
+def _filtered(
+    rows: Any, channel: int, part: Part | None, serials: tuple[int, int, int] | None
+) -> Any:
+    wanted = integers(rows.column("channel")) == channel
+    if part is not None:
+        securities = integers(rows.column("security_id"))
+        wanted &= (securities >= part.first) & (securities <= part.last)
+    if serials is not None:
+        base, first, last = serials
+        versions = integers(rows.column("sequence_version"))
+        numbers = integers(rows.column("sequence_number"), 0)
+        places = serial_of(versions, numbers, base)
+        wanted &= (places >= first) & (places <= last)
+    chosen = np.flatnonzero(wanted)
+    if not len(chosen):
+        return rows.slice(0, 0)
+    if chosen[-1] - chosen[0] + 1 == len(chosen):  # files are sorted: mostly it is one run
+        return rows.slice(int(chosen[0]), len(chosen))
+    return rows.take(pa.array(chosen))
+
+
+def serial_of(versions: Numbers, numbers: Numbers, base: int) -> Numbers:
+    """Numbers that sort like the stream goes, counted from a sequence version."""
+    from pregao.lake._kernels import serial_keys
+
+    keys = np.empty(len(versions), np.int64)
+    serial_keys(versions, numbers, base, keys)
+    return keys

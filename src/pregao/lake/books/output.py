@@ -1,0 +1,165 @@
+"""What a replay gives, written as it comes: ticks, and checkpoints of full books."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.book.replay import FullBook, Ticks
+from pregao.book.rows import NULL
+from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, order_lists
+from pregao.lake.books.columns import Codes, Numbers, named, nulled, prices
+from pregao.lake.books.figures import Changes, FigureReader, Figures, Limits, Others
+from pregao.lake.books.files import TableFile
+from pregao.lake.books.sequence import Rows, Sequence
+from pregao.lake.books.snapshots import Snapshots
+from pregao.lake.books.summary import Summary
+from pregao.lake.books.tables import CHECKPOINTS, ticks_spec
+from pregao.lake.books.ticks import STATES, TickBuffer, as_table, message_columns, tick_table
+from pregao.lake.location import Location
+from pregao.lake.parquet import ROW_GROUP, Written
+
+ORDERS_PER_ROW_GROUP = 50_000
+
+
+class Output:
+    """Writes the ticks and checkpoints of a task, window by window."""
+
+    def __init__(
+        self,
+        lake: Location,
+        day: int,
+        channel: int,
+        base: int,
+        depth: int,
+        interval_ns: int,
+        symbols: list[str | None],
+        changes: Changes,
+        others: Others,
+        snapshots: Snapshots | None,
+        summary: Summary,
+    ) -> None:
+        self.channel = channel
+        self.base = base
+        self.depth = depth
+        self.interval_ns = interval_ns
+        self.symbols = symbols
+        self.changes = changes
+        self.others = others
+        self.snapshots = snapshots
+        self.summary = summary
+        self.ticks = TableFile(lake, ticks_spec(depth), day, depth)
+        self.checkpoints = TableFile(lake, CHECKPOINTS, day)
+        self._held = TickBuffer(ROW_GROUP, depth)
+        self._tick_figures, self._checkpoint_figures = FigureReader(), FigureReader()
+        self._before: tuple[Numbers, ...] | None = None
+        """What is known of the last row of the window before."""
+        self._updates = 0
+        self._context: tuple[Numbers, ...] = ()
+        self._base_row = 0
+        self.checkpoint_rows: Numbers = np.empty(0, np.int64)
+        """After which rows of the window the full book is wanted."""
+        self._reasons: Codes = np.empty(0, np.uint8)
+
+    def begin_window(
+        self,
+        sequence: Sequence,
+        rows: Rows,
+        counts: Numbers,
+        figures: Figures,
+        loaded: Numbers,
+        base_row: int,
+        last: bool,
+    ) -> None:
+        """Make ready for the rows of a window; ``counts`` are the counters behind each item."""
+        self._tick_figures.load(figures)
+        self._checkpoint_figures.load(figures)
+        self._limits = Limits(self.others, self.snapshots, loaded, sequence.securities, self.base)
+        item = rows.item
+        rank, place, sending = sequence.rank[item], sequence.place[item], sequence.sending[item]
+        book_row = sequence.book_row[item]
+        time = np.full(len(item), NULL, np.int64)
+        told = book_row >= 0
+        time[told] = sequence.time[book_row[told]]
+        own = (rank, place, time, sending, sequence.capture[item])
+        # A tick may still belong to the last row of the window before.
+        before = self._before or tuple(column[:1] for column in own)
+        self._context = tuple(np.concatenate(pair) for pair in zip(before, own, strict=True))
+        self._base_row = base_row
+        self._counts = counts[item]
+        self._events = sequence.event[item]
+        self.checkpoint_rows, self._reasons = checkpoint_rows(
+            rank, place, sending, self.interval_ns, self.changes.rank, self.changes.place,
+            self._updates, last,
+        )  # fmt: skip
+        self._updates += len(item)
+        if len(item):
+            self._before = tuple(column[-1:] for column in own)
+
+    def add_ticks(self, ticks: Ticks) -> None:
+        """Take some ticks; they are written when there are enough for a row group."""
+        begin = 0
+        while begin < len(ticks):
+            begin += self._held.fill(ticks, begin)
+            if self._held.full:
+                self.write_ticks()
+
+    def write_ticks(self) -> None:
+        """Write the ticks that are held."""
+        ticks = self._held
+        if not len(ticks):
+            return
+        at = ticks.row - self._base_row + 1
+        rank, place, time, sending, capture = (column[at] for column in self._context)
+        price, volume = self._tick_figures.at(rank, place, ticks.event)
+        self.summary.ticks += np.bincount(rank, minlength=len(self.summary.ticks))
+        rows = tick_table(
+            self.ticks.schema, ticks, self.base, self.channel, self.symbols,
+            rank, place, time, sending, capture, price, volume,
+        )  # fmt: skip
+        self.ticks.write(rows)
+        ticks.clear()
+
+    def write_checkpoints(self, books: dict[int, FullBook]) -> None:
+        """Write the checkpoints of the window; the books are given by row."""
+        rows = self.checkpoint_rows
+        if not len(rows):
+            return
+        rank, place, time, sending, capture = (column[rows + 1] for column in self._context)
+        event = self._events[rows]
+        price, volume = self._checkpoint_figures.at(rank, place, event)
+        low, high = self._limits.at(rank, place)
+        found = [books[row] for row in rows.tolist()]
+        state = np.array([book.state for book in found], np.int64)
+        self.summary.state[rank] = state
+        self.summary.checkpoints += np.bincount(rank, minlength=len(self.summary.checkpoints))
+        columns = {
+            "channel": pa.array(np.full(len(rows), self.channel, np.int16)),
+            "security_id": pa.array(self.summary.securities[rank]),
+            "symbol": named(rank, self.symbols),
+            **message_columns(place, time, sending, capture, self.base),
+            "event": nulled(event, event < 0),
+            "reason": named(self._reasons, REASONS),
+            "state": named(state, STATES),
+            "rpt_seq": nulled(self._counts[rows]),
+            "last_price": prices(price),
+            "trade_volume": nulled(volume),
+            "low_limit_price": prices(low),
+            "high_limit_price": prices(high),
+            "bids": order_lists(found, 0),
+            "offers": order_lists(found, 1),
+        }
+        orders = sum(len(book) for book in found)
+        # Who looks one book up reads a row group: it must not hold thousands of deep books.
+        row_group = max(1, min(ROW_GROUP, ORDERS_PER_ROW_GROUP * len(rows) // max(orders, 1)))
+        table = as_table(self.checkpoints.schema, columns, len(rows))
+        self.checkpoints.write(table, row_group)
+
+    def discard(self) -> None:
+        """Give up what was written."""
+        self.ticks.discard()
+        self.checkpoints.discard()
+
+    def close(self) -> list[Written | None]:
+        """Finish the files."""
+        return [self.ticks.close(), self.checkpoints.close()]

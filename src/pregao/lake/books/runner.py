@@ -1,0 +1,32 @@
+"""The tasks of a build of books on Spark."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from pregao.lake.books.build import BookRunner
+from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
+from pregao.lake.ingest import Progress
+from pregao.lake.runner import _map
+
+
+def books_on_spark(spark: Any) -> BookRunner:
+    """Do tasks with a Spark session, each in a task of its own."""
+
+    def run(tasks: list[BookTask], progress: Progress) -> list[BookManifest]:
+        done = spark.sparkContext.accumulator(0)
+        messages = spark.sparkContext.accumulator(0)
+
+        def work(blob: bytes) -> BookManifest:
+            manifest = run_book_task(pickle.loads(blob))  # noqa: S301 - sent by our own driver
+            done.add(1)
+            messages.add(manifest.counts["messages"])
+            return manifest
+
+        def watch() -> None:
+            progress.advanced(done.value, messages.value)
+
+        return _map(spark, [pickle.dumps(task) for task in tasks], work, watch)
+
+    return run

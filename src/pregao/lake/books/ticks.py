@@ -1,0 +1,154 @@
+"""Ticks of a replay as rows of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.book.faults import State
+from pregao.book.replay import Ticks
+from pregao.lake.books import _kernels
+from pregao.lake.books.columns import Codes, Flags, Numbers, named, nulled, prices
+from pregao.lake.books.messages import BEHIND_PACKET, packet_of
+from pregao.lake.books.tables import SIDE_NAMES
+
+STATES: list[str | None] = [state.name.lower() for state in State]
+
+
+def index_of(place: Numbers) -> Any:
+    """The index in the packet of messages at places; null behind a packet."""
+    index = (place & BEHIND_PACKET).astype(np.int32)
+    return nulled(index, index == BEHIND_PACKET)
+
+
+def message_columns(
+    place: Numbers, time: Numbers, sending: Numbers, capture: Numbers, base: int
+) -> dict[str, Any]:
+    """The columns that say which message something was after."""
+    version, number = packet_of(place, base)
+    return {
+        "sequence_version": pa.array(version),
+        "sequence_number": pa.array(number),
+        "index_in_packet": index_of(place),
+        "event_time_ns": nulled(time),
+        "sending_time_ns": nulled(sending),
+        "capture_time_ns": nulled(capture),
+    }
+
+
+class TickBuffer:
+    """Room for the ticks of a row group, which come in smaller pieces; levels as columns."""
+
+    def __init__(self, room: int, depth: int) -> None:
+        self.depth = depth
+        self.room = room
+        self._count = 0
+        self._row, self._event, self._instrument = (np.empty(room, np.int64) for _ in range(3))
+        self._state = np.empty(room, np.uint8)
+        self._price, self._size = (np.empty((2, depth, room), np.int64) for _ in range(2))
+        self._orders = np.empty((2, depth, room), np.int32)
+
+    def __len__(self) -> int:
+        """How many ticks are held."""
+        return self._count
+
+    @property
+    def full(self) -> bool:
+        """Is there no more room?"""
+        return self._count == self.room
+
+    @property
+    def row(self) -> Numbers:
+        """The row of the replay after which each tick came."""
+        return self._row[: self._count]
+
+    @property
+    def event(self) -> Numbers:
+        """The event of each tick."""
+        return self._event[: self._count]
+
+    @property
+    def instrument(self) -> Numbers:
+        """The instrument of each tick."""
+        return self._instrument[: self._count]
+
+    @property
+    def state(self) -> Codes:
+        """The state of the book at each tick."""
+        return self._state[: self._count]
+
+    def fill(self, ticks: Ticks, begin: int) -> int:
+        """Take ticks from one on, as many as there is room for; gives how many these were."""
+        count = min(len(ticks) - begin, self.room - self._count)
+        into, of = slice(self._count, self._count + count), slice(begin, begin + count)
+        self._row[into] = ticks.row[of]
+        self._event[into] = ticks.event[of]
+        self._instrument[into] = ticks.instrument[of]
+        self._state[into] = ticks.state[of]
+        _kernels.spread_levels(
+            ticks.price, ticks.size, ticks.orders, begin, count, self._price, self._size,
+            self._orders, self._count,
+        )  # fmt: skip
+        self._count += count
+        return count
+
+    def clear(self) -> None:
+        """Make room again."""
+        self._count = 0
+
+    def levels(self) -> Iterator[tuple[str, Any]]:
+        """The columns of the levels; a level that is not there is null."""
+        for side, name in enumerate(SIDE_NAMES):
+            for level in range(self.depth):
+                orders = self._orders[side, level, : self._count]
+                price = self._price[side, level, : self._count]
+                size = self._size[side, level, : self._count]
+                gone: Flags = orders == 0
+                yield f"{name}_price_{level + 1}", prices(price)
+                yield f"{name}_size_{level + 1}", nulled(size, gone)
+                yield f"{name}_orders_{level + 1}", nulled(orders, gone)
+
+
+def tick_table(
+    schema: Any,
+    ticks: TickBuffer,
+    base: int,
+    channel: int,
+    symbols: list[str | None],
+    rank: Numbers,
+    place: Numbers,
+    time: Numbers,
+    sending: Numbers,
+    capture: Numbers,
+    price: Numbers,
+    volume: Numbers,
+) -> Any:
+    """Ticks as a table of the schema; what is said of each tick's last message is given."""
+    columns: dict[str, Any] = {
+        "channel": pa.array(np.full(len(ticks), channel, np.int16)),
+        "security_id": pa.array(ticks.instrument),
+        "symbol": named(rank, symbols),
+        "event": nulled(ticks.event, ticks.event < 0),
+        **message_columns(place, time, sending, capture, base),
+        "state": named(ticks.state, STATES),
+        "last_price": prices(price),
+        "trade_volume": nulled(volume),
+        **dict(ticks.levels()),
+    }
+    return as_table(schema, columns, len(ticks))
+
+
+def as_table(schema: Any, columns: dict[str, Any], rows: int) -> Any:
+    """Columns in the order of a schema, null where there is none; texts stay dictionaries."""
+    arrays = []
+    fields = []
+    for entry in schema:
+        array = columns.get(entry.name)
+        if array is None:
+            array = pa.nulls(rows, entry.type)
+        arrays.append(array)
+        fields.append(pa.field(entry.name, array.type))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,200 @@
+"""Simulated days taken into a lake, and their books held against the truth."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from pregao.clock import SECOND
+from pregao.exchange.faults import fault_rates, parse_rates
+from pregao.exchange.simulation import Simulation
+from pregao.exchange.simulation_settings import Settings, parse_moment, parse_reset
+from pregao.lake.books.build import BookOptions, build_books, run_books_here
+from pregao.lake.ingest import ingest
+from pregao.lake.store import Lake
+
+INSTRUMENTS = 8
+
+
+def simulate(
+    out: Path,
+    *,
+    version=16,
+    seconds=12,
+    rate=250.0,
+    seed=5,
+    loss=None,
+    reorder=None,
+    duplicate=None,
+    late_join=None,
+    resets=(),
+    instruments=INSTRUMENTS,
+    profile="equities",
+):
+    """Write the captures of a small day and its truth."""
+    settings = Settings(
+        profile=profile,
+        out=out,
+        seed=seed,
+        instruments=instruments,
+        duration_ns=seconds * SECOND,
+        schema_version=version,
+        rate=rate,
+        faults=fault_rates(
+            parse_rates("--loss", loss),
+            parse_rates("--reorder", reorder),
+            parse_rates("--duplicate", duplicate),
+        ),
+        late_join=None if late_join is None else parse_moment("--late-join", late_join),
+        resets=tuple(parse_reset(text) for text in resets),
+    )
+    Simulation(settings).run()
+    return out
+
+
+@dataclass
+class BookDay:
+    """A lake with the books of a simulated day."""
+
+    folder: Path
+    lake: Lake
+    reports: list = field(default_factory=list)
+    _lost: dict = field(default_factory=dict)
+
+    @property
+    def audit(self):
+        total = defaultdict(int)
+        for report in self.reports:
+            for name, count in report.audit.items():
+                total[name] += count
+        return dict(total)
+
+    def count(self, name):
+        return sum(report.counts[name] for report in self.reports)
+
+    def rows(self, table, **equal):
+        found = self.lake.delta(table).to_pyarrow_table().to_pylist()
+        return [row for row in found if all(row[k] == v for k, v in equal.items())]
+
+    def first_packet(self, channel):
+        """The first packet of a channel that is in the lake."""
+        rows = self.rows("packets", channel=channel, stream="incremental")
+        return min(place(row) for row in rows if row["sequence_number"] is not None)
+
+    def lost_between(self, channel, first, last):
+        """Is a packet missing behind one and up to another?"""
+        if channel not in self._lost:
+            self._lost[channel] = [
+                ((row["sequence_version"], row["first_missing"]), row["last_missing"])
+                for row in self.rows("gaps", channel=channel, security_id=None, closed_by=None)
+            ]
+        return any(begin <= last and (begin[0], end) > first for begin, end in self._lost[channel])
+
+    def truth(self, name="books.jsonl"):
+        text = (self.folder / "truth" / name).read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    @property
+    def faults(self):
+        return json.loads((self.folder / "truth" / "faults.json").read_text(encoding="utf-8"))
+
+
+def built(folder: Path, *, options=None, run=run_books_here, captures=None):
+    """Ingest a day's captures and build its books."""
+    lake = Lake(folder / "lake")
+    ingest(sorted(folder.glob("*.pcap")) if captures is None else captures, lake.location)
+    return BookDay(folder, lake, build_books(lake.location, options or BookOptions(), run=run))
+
+
+def levels(orders, depth=10):
+    """The best levels of a side of the truth: price, size, orders."""
+    found: list[list] = []
+    for price, size, *_ in orders:
+        value = None if price is None else Decimal(price)
+        if found and found[-1][0] == value:
+            found[-1][1] += size
+            found[-1][2] += 1
+        else:
+            found.append([value, size, 1])
+    return [tuple(level) for level in found[:depth]]
+
+
+def tick_levels(tick, side, depth=10):
+    """The best levels of a side of a tick."""
+    found = []
+    for level in range(1, depth + 1):
+        orders = tick[f"{side}_orders_{level}"]
+        if orders is not None:
+            found.append((tick[f"{side}_price_{level}"], tick[f"{side}_size_{level}"], orders))
+    return found
+
+
+def checkpoint_orders(orders):
+    """The orders of a checkpoint as the truth writes them."""
+    return [
+        [
+            None if order["price"] is None else f"{order['price']:.4f}",
+            order["size"],
+            order["order_id"],
+            order["firm"],
+            order["insert_time_ns"],
+        ]
+        for order in orders
+    ]
+
+
+def place(row):
+    return row["sequence_version"], row["sequence_number"]
+
+
+def compare_ticks(day: BookDay):
+    """Hold every line of the truth against the last tick before it; gives how many were compared.
+
+    Lines at which the book was stale, or not yet known, are left out.
+    """
+    ticks = defaultdict(list)
+    for tick in day.rows("ticks"):
+        ticks[tick["channel"], tick["security_id"]].append(tick)
+    for own in ticks.values():
+        own.sort(key=lambda t: (*place(t), -1 if t["event"] is None else t["index_in_packet"]))
+    compared = 0
+    for line in day.truth():
+        own = ticks[line["channel"], line["security_id"]]
+        before = [tick for tick in own if place(tick) <= place(line)]
+        # Behind a snapshot comes what its packet still held.
+        if not before:
+            known = day.first_packet(line["channel"]) == (1, 1)
+            if known:
+                assert line["bids"] == line["asks"] == [], line["symbol"]
+                compared += 1
+            continue
+        tick = before[-1]
+        if tick["state"] == "stale" or day.lost_between(line["channel"], place(tick), place(line)):
+            continue
+        assert tick_levels(tick, "bid") == levels(line["bids"]), (line["symbol"], tick)
+        assert tick_levels(tick, "ask") == levels(line["asks"]), (line["symbol"], tick)
+        compared += 1
+    return compared
+
+
+def compare_final(day: BookDay):
+    """Hold the last checkpoints against the final books of the truth; gives the stale ones."""
+    last = {}
+    for row in day.rows("book_checkpoints", reason="end"):
+        last[row["channel"], row["security_id"]] = row
+    stale = []
+    for line in day.truth():
+        if not line["final"]:
+            continue
+        row = last.get((line["channel"], line["security_id"]))
+        if row is None:
+            assert line["bids"] == line["asks"] == [], line["symbol"]
+        elif row["state"] == "stale":
+            stale.append(line["symbol"])
+        else:
+            assert checkpoint_orders(row["bids"]) == line["bids"], line["symbol"]
+            assert checkpoint_orders(row["offers"]) == line["asks"], line["symbol"]
+    return stale
