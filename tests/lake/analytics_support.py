@@ -15,7 +15,7 @@ from pregao.lake.store import Lake
 from tests.lake.days import day
 
 DATE = date(2026, 5, 21)
-_lakes = {}
+_lakes: dict[object, object] = {}
 
 
 def lake_of(**settings):

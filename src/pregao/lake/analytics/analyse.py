@@ -116,7 +116,10 @@ def _make(
         return Made(table.name, day.date, None)
     if progress is not None:
         progress(table.name, day.date)
-    rows = replace_day(lake, table, table.build(day, wanted), day.date, made_of)
+    try:
+        rows = replace_day(lake, table, table.build(day, wanted), day.date, made_of)
+    finally:
+        day.tables.release()
     day.tables.forget(table.name)
     return Made(table.name, day.date, rows)
 

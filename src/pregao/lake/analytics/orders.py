@@ -69,7 +69,8 @@ _EVENT = [*INSTRUMENT, "event"]
 def orders(day: Day) -> DataFrame:
     """The lives of the day's orders."""
     lives = _lives(_with_fills(day, _with_sizes(_acts(day))))
-    ended = _with_clearings(day, lives)
+    # Chains look at all orders three times.
+    ended = day.tables.keep(_with_clearings(day, lives))
     chained = with_chains(ended)
     if day.has(TICKS):
         queued = _with_queue_positions(day, chained)

@@ -65,6 +65,17 @@ class Tables:
         self._names = frozenset(lake.table_names())
         self._frames: dict[str, DataFrame] = {}
         self._files: dict[str, dict[datetime.date, list[str]]] = {}
+        self._kept: list[DataFrame] = []
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The same rows, worked out once however often they are used, until `release`."""
+        self._kept.append(frame.persist())
+        return self._kept[-1]
+
+    def release(self) -> None:
+        """Let go of what was kept."""
+        while self._kept:
+            self._kept.pop().unpersist()
 
     def day(self, date: datetime.date) -> Day:
         """One day of all tables."""

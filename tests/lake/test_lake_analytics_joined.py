@@ -1,0 +1,237 @@
+"""What other tables add: the book around trades and orders, the requests behind events."""
+
+import pyarrow as pa
+import pytest
+
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.store import TableSpec, Unit
+from tests.lake.analytics_support import few_partitions, lake_of, messages, rows
+from tests.lake.lake_support import ingest_row, write_file
+
+DEPTH = 3
+STALE_EVERY = 50
+RECOVERY = 1 << 5
+
+
+def sided(name):
+    return [
+        field
+        for level in range(1, DEPTH + 1)
+        for field in (
+            pa.field(f"{name}_price_{level}", pa.decimal128(18, 4)),
+            pa.field(f"{name}_size_{level}", pa.int64()),
+            pa.field(f"{name}_orders_{level}", pa.int32()),
+        )
+    ]
+
+
+TICKS = TableSpec(
+    "ticks",
+    pa.schema(
+        [
+            pa.field("channel", pa.int16()),
+            pa.field("security_id", pa.int64()),
+            pa.field("event", pa.int64()),
+            pa.field("sequence_version", pa.int32()),
+            pa.field("sequence_number", pa.int64()),
+            pa.field("index_in_packet", pa.int32()),
+            pa.field("state", pa.string()),
+            *sided("bid"),
+            *sided("ask"),
+            pa.field("date", pa.date32()),
+        ]
+    ),
+)
+HEADER = pa.struct([pa.field("session_id", pa.int64()), pa.field("sending_time_ns", pa.int64())])
+REPORTS = TableSpec(
+    "ep_execution_report_new",
+    pa.schema(
+        [
+            pa.field("business_header", HEADER),
+            pa.field("cl_ord_id", pa.int64()),
+            pa.field("secondary_order_id", pa.int64()),
+            pa.field("transact_time_ns", pa.int64()),
+            pa.field("market_segment_received_time_ns", pa.int64()),
+            pa.field("received_time_ns", pa.int64()),
+            pa.field("date", pa.date32()),
+        ]
+    ),
+)
+REQUESTS = TableSpec(
+    "ep_new_order_single",
+    pa.schema(
+        [
+            pa.field("business_header", HEADER),
+            pa.field("cl_ord_id", pa.int64()),
+            pa.field("date", pa.date32()),
+        ]
+    ),
+)
+
+
+def add(lake, spec, content):
+    lake.ensure_tables([spec])
+    file = write_file(lake.location, spec, content)
+    lake.commit(Unit(spec.name, (spec.name,), (file,), (ingest_row(spec.name),)))
+
+
+class Book:
+    """Orders by number; levels by adding them up each time."""
+
+    def __init__(self):
+        self.orders = {}
+
+    def apply(self, row):
+        if row["template"] == 50:
+            key = row["md_entry_type"], row["md_entry_px"]
+            self.orders[row["secondary_order_id"]] = (*key, row["md_entry_size"])
+        elif row["template"] == 51:
+            del self.orders[row["secondary_order_id"]]
+        else:
+            side = row.get("md_entry_type")
+            gone = [n for n, order in self.orders.items() if side in (None, order[0])]
+            for number in gone:
+                del self.orders[number]
+
+    def levels(self, side):
+        """Price, size and orders of a side, the best first; those without price ahead of all."""
+        found = {}
+        for own, price, size in self.orders.values():
+            if own == side:
+                level = found.setdefault(price, [0, 0])
+                level[0] += size
+                level[1] += 1
+        sign = -1 if side == "BID" else 1
+        ordered = sorted(found, key=lambda price: -(10**12) if price is None else sign * price)
+        return [(price, *found[price]) for price in ordered]
+
+
+def book_rows(lake):
+    """The ticks of the day, and of each instrument and event the levels then and before."""
+    books, ticks, after, before = {}, [], {}, {}
+    pending = messages(lake, 9, 50, 51, 52)
+    for number, row in enumerate(pending):
+        book = books.setdefault(row["security_id"], Book())
+        key = row["security_id"], row["event"]
+        if key not in before:
+            before[key] = book.levels("BID"), book.levels("OFFER")
+        book.apply(row)
+        following = pending[number + 1] if number + 1 < len(pending) else None
+        if following is not None and (following["security_id"], following["event"]) == key:
+            continue
+        sides = book.levels("BID"), book.levels("OFFER")
+        after[key] = sides
+        if [side[:DEPTH] for side in sides] == [side[:DEPTH] for side in before[key]]:
+            continue
+        tick = {name: row[name] for name in TICKS.schema.names[:6]}
+        tick["state"] = "stale" if len(ticks) % STALE_EVERY == 0 else "valid"
+        for name, levels in zip(("bid", "ask"), sides, strict=True):
+            for level in range(DEPTH):
+                values = levels[level] if level < len(levels) else (None, None, None)
+                for part, value in zip(("price", "size", "orders"), values, strict=True):
+                    tick[f"{name}_{part}_{level + 1}"] = value
+        ticks.append(tick)
+    return ticks, after, before
+
+
+@pytest.fixture(scope="module")
+def joined(spark):
+    """A day with ticks and EntryPoint reports made by hand, analysed."""
+    lake, _ = lake_of(seed=3, instruments=2, duration="10s")
+    ticks, after, before = book_rows(lake)
+    add(lake, TICKS, ticks)
+    answered = [
+        row
+        for row in messages(lake, 50)
+        if row["md_update_action"] == "NEW" and not row["match_event_indicator"] & RECOVERY
+    ][::3]
+    reports, requests = [], []
+    for number, row in enumerate(answered):
+        happened = row["transact_time_ns"]
+        # The report, the same sent again, and one of another moment of the order's life.
+        for late, other in ((5, 0), (500, 0), (3, 1)):
+            reports.append(
+                {
+                    "business_header": {"session_id": 8, "sending_time_ns": happened + late},
+                    "cl_ord_id": number,
+                    "secondary_order_id": row["secondary_order_id"],
+                    "transact_time_ns": happened + other,
+                    "market_segment_received_time_ns": happened - 10,
+                    "received_time_ns": happened - 20,
+                }
+            )
+        for session in (8, 9) if number % 2 else (9,):
+            header = {"session_id": session, "sending_time_ns": happened - 30}
+            requests.append({"business_header": header, "cl_ord_id": number})
+    add(lake, REPORTS, reports)
+    add(lake, REQUESTS, requests)
+    with few_partitions(spark):
+        analyse(spark, lake, tables=["trades", "latency", "orders"])
+    return lake, ticks, after, before, answered
+
+
+def test_trades_know_the_best_prices_before_their_event(joined):
+    lake, ticks, *_ = joined
+    trades = rows(lake, "trades")
+    known = 0
+    for trade in trades:
+        last = None
+        for tick in ticks:
+            if tick["security_id"] == trade["security_id"] and tick["event"] < trade["event"]:
+                last = tick
+        for name in ("bid_price", "bid_size", "bid_orders", "ask_price", "ask_size", "ask_orders"):
+            told = last is not None and last["state"] != "stale"
+            assert trade[name] == (last[f"{name}_1"] if told else None)
+        if trade["bid_price"] is not None and trade["ask_price"] is not None:
+            assert trade["spread"] == trade["ask_price"] - trade["bid_price"]
+            if trade["aggressor_side"] == "BUY":
+                assert trade["spread"] > 0
+                assert trade["price"] >= trade["ask_price"]
+                known += 1
+    assert known > 3
+
+
+def test_an_order_knows_its_place_in_the_queue_of_its_price(joined):
+    lake, ticks, after, before, _ = joined
+    stale = {(tick["security_id"], tick["event"]) for tick in ticks if tick["state"] == "stale"}
+    shown = {(tick["security_id"], tick["event"]) for tick in ticks} - stale
+    sides = {"BUY": 0, "SELL": 1}
+    told = 0
+    entries = {}
+    for order in rows(lake, "orders", entry_seen=True):
+        key = order["security_id"], order["event"]
+        entries.setdefault((*key, order["side"], order["price"]), []).append(order)
+    for (security_id, event, side, price), orders in entries.items():
+        key = security_id, event
+        levels = after[key][sides[side]][:DEPTH]
+        here = [level[2] for level in levels if level[0] == price]
+        orders.sort(key=lambda order: order["index_in_packet"] + 10**4 * order["sequence_number"])
+        for behind, order in enumerate(reversed(orders)):
+            expected = here[0] - behind if here and key in shown else None
+            if expected is not None and expected <= 0:
+                expected = None
+            assert order["queue_position"] == expected
+            told += expected is not None
+        if len(orders) == 1 and here and key in shown and len(before[key][sides[side]]):
+            ahead = [level[2] for level in before[key][sides[side]] if level[0] == price]
+            assert orders[0]["queue_position"] <= (ahead[0] if ahead else 0) + 1
+    assert told > 100
+
+
+def test_events_know_the_request_that_caused_them(joined):
+    lake, *_, answered = joined
+    by_event = {row["event"]: row for row in rows(lake, "latency")}
+    numbers = {}
+    for number, row in enumerate(answered):
+        numbers.setdefault(row["event"], number)
+    assert len(numbers) > 20
+    for event, row in by_event.items():
+        number = numbers.get(event)
+        if number is None:
+            assert row["t2_ns"] is row["t4_ns"] is row["t6_ns"] is row["t1_ns"] is None
+            continue
+        t5 = answered[number]["transact_time_ns"]
+        assert row["t5_ns"] == t5
+        assert (row["t2_ns"], row["t4_ns"], row["t6_ns"]) == (t5 - 20, t5 - 10, t5 + 5)
+        # Another session's request under the same number is not the one.
+        assert row["t1_ns"] == (t5 - 30 if number % 2 else None)

@@ -1,0 +1,130 @@
+"""Making the tables: in order, only when due, each day replaced as a whole; and the command."""
+
+import datetime
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pregao.cli.analytics import analytics
+from pregao.errors import PregaoError, UsageError
+from pregao.lake.analytics import writing
+from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
+from pregao.lake.analytics.tables import Wanted
+from pregao.lake.ingest import ingest
+from tests.lake.analytics_support import DATE, few_partitions, lake_of, rows
+from tests.lake.days import day
+
+SMALL = {"seed": 3, "instruments": 2, "duration": "10s"}
+OTHER = {**SMALL, "profile": "derivatives"}
+
+
+def made(spark, lake, **options):
+    with few_partitions(spark):
+        return {one.table: one.rows for one in analyse(spark, lake, **options)}
+
+
+def test_tables_stand_behind_those_that_they_are_made_of():
+    names = list(ANALYTICS)
+    for name, table in ANALYTICS.items():
+        assert all(names.index(need) < names.index(name) for need in table.needs)
+    assert [table.name for table in in_order(["latency_minutes", "bars"])] == [
+        "trades", "bars", "latency", "latency_minutes",
+    ]  # fmt: skip
+
+
+def test_a_day_is_made_again_only_when_it_has_more_data(spark):
+    lake, _ = lake_of(**SMALL)
+    first = made(spark, lake, tables=["bars"], wanted=Wanted(("1m",)))
+    assert first == {"trades": len(rows(lake, "trades")), "bars": len(rows(lake, "bars"))}
+    trades = rows(lake, "trades")
+    version = lake.delta("trades").version()
+
+    assert made(spark, lake, tables=["trades"]) == {"trades": None}
+    assert lake.delta("trades").version() == version
+
+    assert made(spark, lake, tables=["trades"], again=True) == {"trades": len(trades)}
+    assert lake.delta("trades").version() == version + 1
+    assert rows(lake, "trades") == trades
+
+    ingest([str(day(**OTHER))], lake.location)
+    # An interval once asked for is kept up to date.
+    later = made(spark, lake, tables=["bars"], wanted=Wanted(("15m",)))
+    assert later["trades"] > len(trades)
+    grown = rows(lake, "trades")
+    assert len(grown) == later["trades"]
+    assert [row for row in grown if row["channel"] == trades[0]["channel"]] == trades
+    assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m", "15m"}
+    assert lake.delta("trades").version() == version + 2
+
+
+def test_whoever_replaces_a_day_at_the_same_time_does_not_add_to_it(spark, monkeypatch):
+    lake, _ = lake_of(**SMALL)
+    made(spark, lake, tables=["trades"])
+    trades = rows(lake, "trades")
+    calls = []
+    original = writing.add_action
+
+    def interfere(file):
+        calls.append(file)
+        if len(calls) == 1:
+            # Between our look at the table and our change of it, another is faster.
+            made(spark, lake, tables=["trades"], again=True)
+        return original(file)
+
+    monkeypatch.setattr(writing, "add_action", interfere)
+    made(spark, lake, tables=["trades"], again=True)
+    assert len(calls) > 2
+    assert rows(lake, "trades") == trades
+
+
+def test_what_fails_in_a_task_is_one_sentence(spark):
+    lake, _ = lake_of(**SMALL)
+    table = ANALYTICS["trades"]
+    lake.ensure_tables([table.spec])
+    frame = spark.range(1).selectExpr(
+        *[f"1 div {'id' if name == 'security_id' else '1'} as {name}" for name in table.sort_by]
+    )
+    with pytest.raises(PregaoError, match=r"^trades of 2026-05-21 could not be made: .*by zero"):
+        writing.replace_day(lake, table, frame, DATE, 1)
+
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(analytics)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.output
+
+
+def test_the_command_says_what_it_made(spark):
+    lake, _ = lake_of(**SMALL)
+    with few_partitions(spark):
+        told = run("--lake", lake.location, "--table", "trades,bars", "--interval", "60s,1m")
+        assert "bars" in told
+        assert f"{len(rows(lake, 'trades'))}" in told
+        assert {bar["interval"] for bar in rows(lake, "bars")} == {"1m"}
+        again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
+        assert "up to date" in again
+        assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
+    with pytest.raises(UsageError, match="has nothing of 2026-05-22; it has 2026-05-21"):
+        run("--lake", lake.location, "--date", DATE + datetime.timedelta(1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--table", "tradez"], "no analytics table 'tradez'; there are trades, bars"),
+        (["--date", "yesterday"], "--date takes a day such as 2026-05-21"),
+        (["--interval", "25h"], "a bar is at most a day long"),
+        (["--conf", "memory=1g"], "--conf takes spark.NAME=VALUE"),
+        ([], "is not a lake: make one with `pregao ingest"),
+    ],
+)
+def test_mistakes_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
+    monkeypatch.setattr("pregao.lake.session.spark_session", None)
+    with pytest.raises(UsageError, match=complaint):
+        run("--lake", tmp_path / "none", *arguments)
