@@ -53,11 +53,6 @@ def njit(function: Callable[..., Any]) -> Any:
     return numba.njit(function, cache=_CACHE is not None, nogil=True)
 
 
-def inlined(function: Callable[..., Any]) -> Any:
-    """Compile a helper of kernels, to be inlined into them by LLVM."""
-    return numba.njit(function, cache=_CACHE is not None, nogil=True, inline="never")
-
-
 def _loader(width: int, result: Any) -> Any:
     """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
 

@@ -1,8 +1,9 @@
 """Kernels that turn many messages of one template into columns.
 
-A column kernel reads one field of a run of messages: it stores the values, packs the validity
-bitmap eight at a time, counts nulls and says whether a value was out of its range. The fields
-of a run are read one after another while its bytes are still in cache.
+A column kernel reads one field of a run of messages and stores the values; then, over what was
+stored, it flags nulls, packs the flags into the validity bitmap eight at a time, counts nulls and
+says whether a value was out of its range. The fields of a run are read one after another while
+its bytes are still in cache.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao._njit import load_i32, load_i64, load_u8, load_u16, load_u32, njit
+from pregao._njit import load_i32, load_i64, load_u8, load_u16, load_u32, load_u64, njit
 
 # Operations: what is loaded and what is stored.
 U8_I16 = 0
@@ -28,63 +29,16 @@ TABLE_WIDTH = 8
 RUN = 512
 """How many messages are read field by field before the next ones; a multiple of 8."""
 
+_ANY = np.uint64((1 << 64) - 1)
+"""The span of a range that holds every number."""
+_GATHER = np.uint64(0x0102040810204080)
+
 _ZEROS = np.array([8 - byte.bit_count() for byte in range(256)])
 """How many of a byte's bits are not set."""
 
 UNKNOWN = np.int16(-2)
 NULL_NAME = np.int16(-1)
 _FIRST = np.int16(0)
-
-
-def _column(load: Any, has_null: bool) -> Any:
-    """A kernel for one kind of load, with or without a null value.
-
-    Indexes are unsigned, which spares the test for a negative one at every access; a value is
-    in range when its distance from the lowest, as an unsigned number, is not above the span.
-    """
-
-    if not has_null:
-
-        @njit
-        def plain(buffer, positions, offset, low, span, out):
-            bad = False
-            for i in range(np.uint64(len(positions))):
-                value = load(buffer, positions[i] + offset)
-                out[i] = value
-                bad |= np.uint64(value - low) > span
-            return bad
-
-        return plain
-
-    @njit
-    def nullable(buffer, positions, offset, null, low, span, out, validity):
-        bad = False
-        nulls = 0
-        count = np.uint64(len(positions))
-        for group in range(count >> np.uint64(3)):
-            byte = np.uint64(0)
-            for j in range(np.uint64(8)):
-                i = (group << np.uint64(3)) + j
-                value = load(buffer, positions[i] + offset)
-                out[i] = value
-                valid = value != null
-                byte |= np.uint64(valid) << j
-                bad |= valid & (np.uint64(value - low) > span)
-            validity[group] = byte
-            nulls += _ZEROS[byte]
-        if count & np.uint64(7):
-            byte = np.uint64(0)
-            for i in range(count & ~np.uint64(7), count):
-                value = load(buffer, positions[i] + offset)
-                out[i] = value
-                valid = value != null
-                byte |= np.uint64(valid) << (i & np.uint64(7))
-                bad |= valid & (np.uint64(value - low) > span)
-                nulls += not valid
-            validity[count >> np.uint64(3)] = byte
-        return bad, nulls
-
-    return nullable
 
 
 @njit
@@ -112,39 +66,91 @@ def _w64(buffer, position):
     return load_i64(buffer, position)
 
 
-_u8_plain, _u8_null = _column(_u8, False), _column(_u8, True)
-_u16_plain, _u16_null = _column(_u16, False), _column(_u16, True)
-_u32_plain, _u32_null = _column(_u32, False), _column(_u32, True)
-_i32_plain, _i32_null = _column(_i32, False), _column(_i32, True)
-_w64_plain, _w64_null = _column(_w64, False), _column(_w64, True)
+def _loader(load: Any) -> Any:
+    """A kernel that stores one field of a run of messages.
+
+    Indexes are unsigned, which spares the test for a negative one at every access.
+    """
+
+    @njit
+    def load_run(buffer, positions, offset, out):
+        for i in range(np.uint64(len(positions))):
+            out[i] = load(buffer, positions[i] + offset)
+
+    return load_run
+
+
+_load_u8, _load_u16, _load_u32 = _loader(_u8), _loader(_u16), _loader(_u32)
+_load_i32, _load_w64 = _loader(_i32), _loader(_w64)
 
 
 @njit
-def _enum8(buffer, positions, offset, names, out, validity):
+def _load_names(buffer, positions, offset, names, out):
     """Numbers of an enumeration to indexes of names, through a table that knows every byte."""
+    for i in range(np.uint64(len(positions))):
+        out[i] = names[load_u8(buffer, positions[i] + offset)]
+
+
+# What was stored stands together and in cache: these loops become vector instructions.
+
+
+@njit
+def _out_of_range(values, low, span):
+    """Is any value out of range: further from the lowest, as an unsigned number, than the span?"""
     bad = False
+    for i in range(np.uint64(len(values))):
+        bad |= np.uint64(values[i] - low) > span
+    return bad
+
+
+@njit
+def _judge(values, null, low, span, flags):
+    """Flag what is not null; is any of it out of range?"""
+    bad = False
+    for i in range(np.uint64(len(values))):
+        valid = values[i] != null
+        flags[i] = valid
+        bad |= valid & (np.uint64(values[i] - low) > span)
+    return bad
+
+
+@njit
+def _flag(values, null, flags):
+    """Flag what is not null."""
+    for i in range(np.uint64(len(values))):
+        flags[i] = values[i] != null
+
+
+@njit
+def _judge_names(indexes, flags):
+    """Flag what has a name; what has none gets the first index. Was any number unknown?"""
+    bad = False
+    for i in range(np.uint64(len(indexes))):
+        index = indexes[i]
+        flags[i] = index >= 0
+        bad |= index == UNKNOWN
+        indexes[i] = max(index, _FIRST)
+    return bad
+
+
+@njit
+def _pack(flags, count, validity):
+    """Pack flags of 0 and 1 into bits, the first lowest; returns how many are 0."""
     nulls = 0
-    count = np.uint64(len(positions))
-    for group in range(count >> np.uint64(3)):
-        byte = np.uint64(0)
-        for j in range(np.uint64(8)):
-            i = (group << np.uint64(3)) + j
-            index = names[load_u8(buffer, positions[i] + offset)]
-            byte |= np.uint64(index >= 0) << j
-            bad |= index == UNKNOWN
-            out[i] = max(index, _FIRST)
+    whole = np.uint64(count) >> np.uint64(3)
+    for group in range(whole):
+        word = load_u64(flags, group << np.uint64(3))
+        # Every flag is shifted to a bit of its own in the topmost byte.
+        byte = (word * _GATHER) >> np.uint64(56)
         validity[group] = byte
         nulls += _ZEROS[byte]
-    if count & np.uint64(7):
+    if count & 7:
         byte = np.uint64(0)
-        for i in range(count & ~np.uint64(7), count):
-            index = names[load_u8(buffer, positions[i] + offset)]
-            byte |= np.uint64(index >= 0) << (i & np.uint64(7))
-            bad |= index == UNKNOWN
-            out[i] = max(index, _FIRST)
-            nulls += index < 0
-        validity[count >> np.uint64(3)] = byte
-    return bad, nulls
+        for i in range(whole << np.uint64(3), np.uint64(count)):
+            byte |= np.uint64(flags[i]) << (i & np.uint64(7))
+            nulls += 1 - flags[i]
+        validity[whole] = byte
+    return nulls
 
 
 @njit
@@ -163,6 +169,7 @@ def check_blocks(positions, block_lengths, ends):
 def fill_columns(buffer, positions, table, names, out16, out32, out64, validity, null_counts, bad):
     """Fill every column of a table of operations; all blocks must reach all of its fields."""
     count = len(positions)
+    flags = np.empty(RUN, np.uint8)
     for first in range(0, count, RUN):
         run = positions[first : first + RUN]
         for c in range(len(table)):
@@ -174,44 +181,43 @@ def fill_columns(buffer, positions, table, names, out16, out32, out64, validity,
             start = table[c, PLACE] + first
             stop = start + len(run)
             bits = table[c, VALIDITY]
-            nullable = bits >= 0
-            bitmap = validity[bits + (first >> 3) :] if nullable else validity[:0]
             wrong = False
-            nulls = 0
+            # Numbers of up to 32 bits are in range whatever they are.
             if operation == W64_I64:
-                out = out64[start:stop]
-                if nullable:
-                    wrong, nulls = _w64_null(buffer, run, offset, null, low, span, out, bitmap)
-                else:
-                    wrong = _w64_plain(buffer, run, offset, low, span, out)
+                wide = out64[start:stop]
+                _load_w64(buffer, run, offset, wide)
+                if bits >= 0:
+                    wrong = _judge(wide, null, low, span, flags)
+                elif span != _ANY:
+                    wrong = _out_of_range(wide, low, span)
             elif operation == U32_I64:
-                out = out64[start:stop]
-                if nullable:
-                    wrong, nulls = _u32_null(buffer, run, offset, null, low, span, out, bitmap)
-                else:
-                    wrong = _u32_plain(buffer, run, offset, low, span, out)
+                wide = out64[start:stop]
+                _load_u32(buffer, run, offset, wide)
+                if bits >= 0:
+                    _flag(wide, null, flags)
             elif operation == ENUM8_I16:
                 short = out16[start:stop]
-                wrong, nulls = _enum8(buffer, run, offset, names[table[c, NAMES]], short, bitmap)
+                _load_names(buffer, run, offset, names[table[c, NAMES]], short)
+                wrong = _judge_names(short, flags)
             elif operation == U8_I16:
                 short = out16[start:stop]
-                if nullable:
-                    wrong, nulls = _u8_null(buffer, run, offset, null, low, span, short, bitmap)
-                else:
-                    wrong = _u8_plain(buffer, run, offset, low, span, short)
+                _load_u8(buffer, run, offset, short)
+                if bits >= 0:
+                    _flag(short, null, flags)
             elif operation == U16_I32:
                 middle = out32[start:stop]
-                if nullable:
-                    wrong, nulls = _u16_null(buffer, run, offset, null, low, span, middle, bitmap)
-                else:
-                    wrong = _u16_plain(buffer, run, offset, low, span, middle)
+                _load_u16(buffer, run, offset, middle)
+                if bits >= 0:
+                    _flag(middle, null, flags)
             else:
                 middle = out32[start:stop]
-                if nullable:
-                    wrong, nulls = _i32_null(buffer, run, offset, null, low, span, middle, bitmap)
-                else:
-                    wrong = _i32_plain(buffer, run, offset, low, span, middle)
-            null_counts[c] += nulls
+                _load_i32(buffer, run, offset, middle)
+                if bits >= 0:
+                    wrong = _judge(middle, null, low, span, flags)
+                elif span != _ANY:
+                    wrong = _out_of_range(middle, low, span)
+            if bits >= 0:
+                null_counts[c] += _pack(flags, len(run), validity[bits + (first >> 3) :])
             bad[c] |= wrong
 
 
