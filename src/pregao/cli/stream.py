@@ -46,7 +46,7 @@ def stream(
     ] = None,
     batch_size: Annotated[
         str, typer.Option("--batch-size", help="About how much one batch takes at most.")
-    ] = "256M",
+    ] = "512M",
     range_size: Annotated[
         str, typer.Option("--range-size", help="About how much one task reads.")
     ] = "64M",
@@ -132,11 +132,12 @@ def stream(
     if master == "here":
         follow_here(StreamIngest(files, lake, options), pace, told)
         return
-    from pregao.lake.runner import merge_on_spark, on_spark
+    from pregao.lake.runner import on_spark
     from pregao.lake.session import parse_conf, spark_session
 
     spark = spark_session(master, parse_conf(conf))
-    ingest = StreamIngest(files, lake, options, run=on_spark(spark), merge=merge_on_spark(spark))
+    # The small tables of a batch are merged here: for Spark they would be many tiny tasks.
+    ingest = StreamIngest(files, lake, options, run=on_spark(spark))
     follow_on_spark(spark, ingest, pace, told, checkpoint)
 
 

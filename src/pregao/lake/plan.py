@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from string import ascii_uppercase
 from typing import Any
@@ -16,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from pregao.capture import read_blocks
-from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.clock import SECOND
 from pregao.errors import DecodeError, UsageError
 from pregao.lake.location import Location
+from pregao.lake.places import OpenPcap
 from pregao.lake.surveys import Survey
 from pregao.lake.tasks import Piece, Task
 from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
@@ -254,10 +255,10 @@ class _Cut:
 def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Options) -> list[_Part]:
     """Cut a group of captures at the same moments."""
     cuts: list[_Cut] = []
-    with _finders(surveys, group.members) as finders:
+    with _opened(surveys, group.members) as opened:
         last = {index: surveys[index].start for index in group.members}
-        for time in _moments(surveys, group, finders, options.target_bytes):
-            found = _cut_at(surveys, roles, finders, time, options)
+        for time in _moments(surveys, group, opened, options.target_bytes):
+            found = _cut_at(surveys, roles, opened, time, options)
             if found is None:
                 continue  # a silent channel: nothing tells where its sequence is here
             sizes = [found.places[index] - last[index] for index in group.members]
@@ -300,7 +301,7 @@ def _not_before(keys: dict[int, Key], earlier: dict[int, Key]) -> None:
 
 
 def _moments(
-    surveys: list[Survey], group: _Group, finders: dict[int, BoundaryFinder], target: int
+    surveys: list[Survey], group: _Group, opened: dict[int, OpenPcap], target: int
 ) -> list[int]:
     """The times at which a group might be cut: in large captures, and where others begin."""
     times = set()
@@ -308,55 +309,50 @@ def _moments(
         start, size = surveys[index].start, surveys[index].size - surveys[index].start
         count = -(-size // target)
         for number in range(count):
-            place = finders[index].first_boundary(start + size * number // count)
-            time = finders[index].time_at(place)
+            finder = opened[index].finder
+            time = finder.time_at(finder.first_boundary(start + size * number // count))
             if time is not None:
                 times.add(time)
     return sorted(times)[1:]
 
 
-class _finders:  # noqa: N801 - reads like the function it is used as
-    """The boundary finders of some captures, open together."""
-
-    def __init__(self, surveys: list[Survey], members: list[int]) -> None:
-        self._managers = {i: boundary_finder(surveys[i].location.source) for i in members}
-
-    def __enter__(self) -> dict[int, BoundaryFinder]:
-        found = {}
-        for index, manager in self._managers.items():
-            finder = manager.__enter__()
-            assert finder is not None
-            found[index] = finder
-        return found
-
-    def __exit__(self, *_error: object) -> None:
-        for manager in self._managers.values():
-            manager.__exit__(None, None, None)
+@contextmanager
+def _opened(surveys: list[Survey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
+    """Some captures, open together, with the times at their ends."""
+    with ExitStack() as stack:
+        opened = {}
+        for index in members:
+            found = surveys[index]
+            pcap = opened[index] = stack.enter_context(OpenPcap(found.location))
+            low, high = found.context or (pcap.finder.first_boundary(0), found.size)
+            first, last = pcap.finder.time_at(low), found.last_time_ns
+            pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
+        yield opened
 
 
 def _cut_at(
     surveys: list[Survey],
     roles: list[Role],
-    finders: dict[int, BoundaryFinder],
+    opened: dict[int, OpenPcap],
     time: int,
     options: Options,
 ) -> _Cut | None:
     """The cut at a moment; None where the keys that begin there cannot be told."""
     cut = _Cut(time)
-    for index, finder in finders.items():
+    for index, pcap in opened.items():
         found = surveys[index]
         if found.last_time_ns is not None and found.last_time_ns < time - options.skew_ns:
             cut.places[index] = cut.before[index] = cut.behind[index] = found.size
         elif found.first_time_ns is not None and found.first_time_ns > time + options.skew_ns:
             cut.places[index] = cut.before[index] = cut.behind[index] = found.start
         else:
-            own = min(max(finder.boundary_at_time(time), found.start), found.size)
+            own = min(max(pcap.at_time(time), found.start), found.size)
             cut.places[index] = own
-            cut.before[index] = min(finder.boundary_at_time(time - options.skew_ns), own)
-            cut.behind[index] = max(finder.boundary_at_time(time + options.skew_ns), own)
+            cut.before[index] = min(pcap.at_time(time - options.skew_ns), own)
+            cut.behind[index] = max(pcap.at_time(time + options.skew_ns), own)
     stream = {role.destination: role.stream for role in roles}
-    wanted = {c for index in finders for c in incremental_channels(surveys[index], roles)}
-    nearest = sorted(finders, key=lambda index: surveys[index].first_time_ns or 0)
+    wanted = {c for index in opened for c in incremental_channels(surveys[index], roles)}
+    nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
     for index in nearest:
         missing = wanted - set(cut.keys)
         if missing and cut.places[index] < surveys[index].size:

@@ -27,17 +27,13 @@ from pregao.clock import SECOND, Clock, system_clock
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.captures import find_captures, is_capture_name
 from pregao.lake.location import Entry, Location
+from pregao.lake.places import OpenPcap
 
 HEAD_BYTES = 256
 """Of a file that is read as a whole, these bytes tell it from another of the same name."""
 _PIECE_BYTES = MOST_CAPTURED + 64 * 1024
 """More than the longest record, so that every piece but the last has a whole one."""
 _ROUNDS = 6
-_WALK_BYTES = 64 * 1024
-"""A stretch so short is walked packet by packet."""
-_CONTEXT_STEP = 256 * 1024
-CONTEXT_BYTES = 64 * 1024 * 1024
-"""Around a range no more than this is read, however far apart the feeds' copies are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,78 +191,6 @@ def _head(source: ByteSource, header: PcapHeader) -> str | None:
     return hashlib.sha256(content).hexdigest()[:16] if len(content) == length else None
 
 
-class OpenPcap:
-    """A plain pcap, open for looking at places in it."""
-
-    def __init__(self, location: Location) -> None:
-        self.source = open_source(location.source)
-        try:
-            self.header = parse_header(self.source.read_at(0, HEADER_BYTES), self.source.name)
-            self.finder = BoundaryFinder(self.source, self.header)
-        except BaseException:
-            self.source.close()
-            raise
-
-    def __enter__(self) -> OpenPcap:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.source.close()
-
-    def place_at_time(self, time_ns: int, low: tuple[int, int], high: tuple[int, int]) -> int:
-        """The first packet that is not before a time, between two known times and places.
-
-        It is looked for where it would stand if packets came evenly, so that a few looks do.
-        """
-        low_time, place = low
-        high_time, result = high
-        stop = result
-        while stop - place > _WALK_BYTES:
-            room = stop - place
-            share = (time_ns - low_time) / max(1, high_time - low_time)
-            guess = place + int(room * min(max(share, 1 / 16), 15 / 16))
-            found = self.finder.first_boundary(guess, place)
-            time = self.finder.time_at(found) if found < stop else None
-            if time is None:
-                stop = guess  # no packet begins between here and there
-            elif time >= time_ns:
-                stop = result = found
-                high_time = time
-            else:
-                place, low_time = found, time
-        data = self.source.read_at(place, stop - place + RECORD_HEADER_BYTES)
-        at = 0
-        while at + RECORD_HEADER_BYTES <= len(data) and place + at < stop:
-            seconds, fraction, captured, _ = self.header.record.unpack_from(data, at)
-            if seconds * SECOND + fraction * self.header.time_unit_ns >= time_ns:
-                return place + at
-            at += RECORD_HEADER_BYTES + captured
-        return result
-
-    def around(
-        self, begin: int, end: int, first_ns: int, last_ns: int, stop: int
-    ) -> tuple[int, int]:
-        """From where to where to read around a range, to have all packets between two times.
-
-        It may be more, but never more than a limit on each side, nor behind ``stop``.
-        """
-        low, reach = begin, _CONTEXT_STEP
-        while low > HEADER_BYTES and reach <= CONTEXT_BYTES:
-            low = self.finder.first_boundary(max(HEADER_BYTES, begin - reach))
-            time = self.finder.time_at(low)
-            if time is not None and time < first_ns:
-                break
-            reach *= 4
-        high, reach = end, _CONTEXT_STEP
-        while high < stop and reach <= CONTEXT_BYTES:
-            high = min(stop, self.finder.first_boundary(end + reach, end))
-            time = self.finder.time_at(high)
-            if time is None or time > last_ns:
-                break
-            reach *= 4
-        return min(low, begin), max(high, end)
-
-
 def last_whole(source: ByteSource, header: PcapHeader, known: int) -> tuple[int, int]:
     """Where the last whole packet ends, and its time; ``known`` is a boundary before it."""
     at, time = known, 0
@@ -377,10 +301,9 @@ class _Waiting:
             return
         self.end = self.begin
         if time_ns > self.first_time_ns:
-            after = bisect.bisect_left([knot[0] for knot in self.knots], time_ns)
             with OpenPcap(self.file.location) as opened:
-                low, high = self.knots[after - 1], self.knots[after]
-                self.end = opened.place_at_time(time_ns, low, high)
+                opened.know(*self.knots)
+                self.end = opened.at_time(time_ns)
         self.knots = sorted({*self.knots, (time_ns, self.end)})
 
     def before(self, time_ns: int) -> int:

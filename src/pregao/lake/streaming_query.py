@@ -36,7 +36,7 @@ class Pace:
 
     once: bool = False
     interval_ns: int = 5 * SECOND
-    max_bytes: int = 256 * 1024 * 1024
+    max_bytes: int = 512 * 1024 * 1024
     """About how many bytes a batch takes."""
     holdback_ns: int = SECOND
     """What is newer than this waits for the other feed, unless no file grows any more."""

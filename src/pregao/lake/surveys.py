@@ -75,9 +75,10 @@ def survey_range(location: Location, start: int, end: int, context: tuple[int, i
         found = Survey(location, end, True, "", start=start, context=context)
         step = max(1, (high - low) // SAMPLES)
         places = {finder.first_boundary(low + step * k, low) for k in range(SAMPLES)}
+        length = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, step // 8))
         for place in sorted(places):
             if place < high:
-                _sample(found, place, finder, high)
+                _read(found, place, min(high, place + length))
         found.first_time_ns = finder.time_at(low)
         found.last_time_ns = finder.time_at(high) or _last_time(finder)
     return found
@@ -109,15 +110,17 @@ def fingerprint(location: Location, size: int) -> str:
     return digest.hexdigest()[:32]
 
 
-def _sample(
-    found: Survey, start: int | None, finder: BoundaryFinder | None, limit: int | None = None
-) -> None:
+def _sample(found: Survey, start: int | None, finder: BoundaryFinder | None) -> None:
     end = None
     if start is not None and finder is not None:
-        limit = found.size if limit is None else limit
-        end = finder.first_boundary(min(limit, start + SAMPLE_BYTES), start)
+        end = finder.first_boundary(min(found.size, start + SAMPLE_BYTES), start)
         if end <= start:
             return
+    _read(found, start, end)
+
+
+def _read(found: Survey, start: int | None, end: int | None) -> None:
+    """Take note of the packets of a stretch."""
     read = 0
     with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
         for block in reader:
