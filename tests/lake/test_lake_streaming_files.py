@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
+from pregao.lake.location import Location
+from pregao.lake.places import OpenPcap
 from pregao.lake.streaming_files import (
     Mark,
     RollingFiles,
@@ -183,6 +185,47 @@ def test_files_one_after_the_other_fill_a_batch(tmp_path):
     first = next_offset({}, files.look(), max_bytes=3 * size + size // 2)
     assert set(first) == {f"x{number}.pcap" for number in range(4)}
     assert [first[f"x{number}.pcap"].end == size for number in range(3)] == [True] * 3
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.integers(0, 10**9), min_size=1, max_size=150),
+    st.lists(st.integers(-5, 10**9 + 5), min_size=1, max_size=10),
+    st.integers(1, 2000),
+)
+def test_the_place_of_a_time_is_that_of_the_first_packet_not_before_it(
+    tmp_path, times, wanted, stretch
+):
+    times = sorted(NOW + time for time in times)
+    content = capture_bytes(tmp_path / "made.pcap", times, size=200)
+    places = boundaries(content)
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened,
+    ):
+        patch.setattr("pregao.lake.places._WALK_BYTES", stretch)
+        opened.know((times[0], places[0]), (times[-1] + 1, places[-1]))
+        for time in (*(NOW + time for time in wanted), *times[:5]):
+            before = sum(each < time for each in times)
+            assert opened.at_time(time) == places[before]
+
+
+def test_what_is_read_around_a_range_reaches_over_the_span(tmp_path):
+    times = [NOW + SECOND // 100 * k for k in range(20_000)]
+    content = capture_bytes(tmp_path / "made.pcap", times, size=60)
+    places = boundaries(content)
+    begin, end = places[9000], places[9500]
+    with OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened:
+        first, last = times[9000] - SECOND, times[9499] + SECOND
+        low, high = opened.around(begin, end, first, last, places[-1])
+        assert low in places
+        assert places[0] < low <= places[8900]
+        assert high in places
+        assert places[9600] <= high < places[-1]
+        assert opened.around(begin, end, first, last, end)[1] == end
+        assert opened.around(24, end, first, last, end)[0] == 24
 
 
 def test_until_a_time(tmp_path):

@@ -129,16 +129,23 @@ def stream(
             sys.stdout.write(line_of(done) + "\n")
             sys.stdout.flush()
 
-    if master == "here":
-        follow_here(StreamIngest(files, lake, options), pace, told)
-        return
-    from pregao.lake.runner import on_spark
-    from pregao.lake.session import parse_conf, spark_session
+    try:
+        if master == "here":
+            follow_here(StreamIngest(files, lake, options), pace, told)
+            return
+        from pregao.lake.runner import on_spark
+        from pregao.lake.session import parse_conf, spark_session
 
-    spark = spark_session(master, parse_conf(conf))
-    # The small tables of a batch are merged here: for Spark they would be many tiny tasks.
-    ingest = StreamIngest(files, lake, options, run=on_spark(spark))
-    follow_on_spark(spark, ingest, pace, told, checkpoint)
+        spark = spark_session(master, parse_conf(conf))
+        # The small tables of a batch are merged here: for Spark they would be many tiny tasks.
+        ingest = StreamIngest(files, lake, options, run=on_spark(spark))
+        follow_on_spark(spark, ingest, pace, told, checkpoint)
+    except KeyboardInterrupt:
+        if once:
+            raise
+        # That is how one ends a stream that would go on for ever.
+        if not quiet:
+            sys.stdout.write("stopped; start again to go on from here\n")
 
 
 def line_of(done: Report) -> str:

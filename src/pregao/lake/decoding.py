@@ -415,7 +415,7 @@ class WindowDecoder:
             result.put("packets", day, table)
         tally = np.bincount(outcome[owned], minlength=len(_OUTCOMES))
         result.sums.packets.update(dict(zip(_OUTCOMES, tally.tolist(), strict=True)))
-        self._coverage(result.coverage, packets, packets.keyed & packets.owned)
+        self._coverage(result.coverage, packets, packets.keyed & packets.owned & ~filtered)
         if packets.outside is not None:
             self._coverage(result.around, packets, packets.keyed & packets.outside)
 

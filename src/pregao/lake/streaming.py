@@ -76,8 +76,6 @@ class StreamIngest:
 
     def take(self, ranges: Sequence[Range]) -> list[Report]:
         """Take ranges in; those that were are left alone. Gives a report of each unit."""
-        if self._known is None:
-            self.prepare()
         reports = []
         wholes = [each.location for each in ranges if each.whole]
         if wholes:
@@ -99,7 +97,7 @@ class StreamIngest:
     def _take_growing(self, ranges: Sequence[Range]) -> list[Report]:
         began = time.perf_counter()
         for _ in range(_ATTEMPTS):
-            known = self._known = self._known or read_known(self.lake)
+            known = self._known = self._known or self._read_known()
             for each in ranges:
                 _note_whole(each, known)
             left = [part for each in ranges for part in _left(each, known)]
@@ -114,6 +112,11 @@ class StreamIngest:
         raise PregaoError(
             f"{self.lake.location}: other ingests kept taking the same files; try again."
         )
+
+    def _read_known(self) -> Known:
+        # Whoever took a range or channel before us may have died before it was complete.
+        self.prepare()
+        return read_known(self.lake)
 
     def _attempt(self, ranges: list[Range], known: Known) -> Report:
         names = [f"{range_identity(each.file, each.begin)}-{each.end}" for each in ranges]

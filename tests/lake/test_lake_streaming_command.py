@@ -1,0 +1,132 @@
+"""`pregao stream`: what a user types, and what comes of it."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pregao.cli.stream import EPILOG, stream
+from pregao.errors import UsageError
+from pregao.lake.ingest import ingest
+from tests.lake.days import assert_same, day, rows
+from tests.lake.lake_support import ROOT
+
+app = typer.Typer()
+app.command(epilog=EPILOG)(stream)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_once_here(tmp_path):
+    folder, lake, once = day(duration="12s"), tmp_path / "lake", tmp_path / "once"
+    report = tmp_path / "report.jsonl"
+    options = ["--once", "--master", "here", "--quiet-period", "0s", "--report", report]
+    done = run("--from", folder, "--lake", lake, "--batch-size", "300k", *options)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    told = [json.loads(line) for line in report.read_text().splitlines()]
+    assert len(lines) == len(told) > 1
+    assert all("messages" in line and "packets" in line for line in lines)
+    assert all(batch["committed"] for batch in told)
+    ingest([str(folder)], str(once))
+    assert_same(once, lake)
+    again = run("--from", folder, "--lake", lake, "--quiet", *options)
+    assert (again.exit_code, again.output) == (0, "")
+
+
+def test_channels_that_are_not_wanted_are_counted_only(tmp_path):
+    folder, lake = day(duration="12s"), tmp_path / "lake"
+    done = run("--from", folder, "--lake", lake, "--once", "--master", "here", "--channel", "7")
+    assert done.exit_code == 0, done.output
+    assert "filtered" in done.output
+    assert rows(lake, "umdf_order_mbo_50") == []
+    assert {row["outcome"] for row in rows(lake, "packets")} == {"filtered"}
+
+
+def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
+    """A file that grows is followed; an interrupt ends the command well."""
+    source = next(day(duration="12s").glob("*_Incremental_A.pcap")).read_bytes()
+    folder, lake, once = tmp_path / "folder", tmp_path / "lake", tmp_path / "once"
+    folder.mkdir()
+    growing = folder / "a.pcap"
+    growing.write_bytes(source[: len(source) // 3])
+    command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
+    options = ["--master", "here", "--interval", "100ms", "--quiet-period", "500ms"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "messages" in process.stdout.readline()
+        with growing.open("ab") as file:
+            file.write(source[len(source) // 3 :])
+        ingest([str(growing)], str(once))
+        wanted = len(rows(once, "packets"))
+        for _ in range(600):
+            if len(rows(lake, "packets")) == wanted:
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(30) == 0
+        assert "stopped" in rest
+    finally:
+        process.kill()
+        process.stdout.close()
+        process.wait(30)
+    assert_same(once, lake)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--interval", "soon"], "--interval takes a span"),
+        (["--skew", "1"], "--skew takes a span"),
+        (["--batch-size", "much"], "--batch-size takes a size"),
+        (["--range-size", "0"], "--range-size takes a size"),
+        (["--channel", "x"], "--channel takes whole numbers"),
+        (["--feed", "x"], "--feed takes"),
+    ],
+)
+def test_mistakes_are_sentences(tmp_path, options, words):
+    done = run("--from", tmp_path, "--lake", tmp_path / "lake", "--master", "here", *options)
+    assert isinstance(done.exception, UsageError)
+    assert words in str(done.exception)
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    done = run("--from", tmp_path / "none", "--lake", tmp_path / "lake", "--master", "here")
+    assert "there is no such folder" in str(done.exception)
+    assert not (tmp_path / "lake").exists()
+
+
+def test_an_empty_folder_is_no_mistake(tmp_path):
+    shutil.rmtree(tmp_path / "folder", ignore_errors=True)
+    (tmp_path / "folder").mkdir()
+    options = ["--once", "--master", "here"]
+    done = run("--from", tmp_path / "folder", "--lake", tmp_path / "lake", *options)
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def test_what_was_filtered_is_not_taken_for_decoded(tmp_path):
+    """Another capture of a channel that was left out brings its messages, later on."""
+    folder, lake = day(duration="12s"), tmp_path / "lake"
+    feeds = {name: tmp_path / name for name in "AB"}
+    for name, place in feeds.items():
+        place.mkdir()
+        shutil.copy(next(folder.glob(f"*_Incremental_{name}.pcap")), place)
+    options = ["--lake", lake, "--once", "--master", "here"]
+    assert run("--from", feeds["A"], "--channel", "7", *options).exit_code == 0
+    assert run("--from", feeds["B"], *options).exit_code == 0
+    ingest([str(feeds["B"])], str(tmp_path / "once"))
+    assert len(rows(lake, "umdf_order_mbo_50")) == len(rows(tmp_path / "once", "umdf_order_mbo_50"))
