@@ -201,6 +201,19 @@ def figures_of(
     return found
 
 
+def told_by_snapshots(
+    others: Others, snapshots: Snapshots | None, chosen: Numbers, securities: Numbers, base: int
+) -> list[Figures]:
+    """The figures of chosen snapshots, at the places that these hold as of."""
+    parts: list[Figures] = []
+    for template in (LAST_TRADE, EXECUTION_STATISTICS):
+        found = others.of_snapshots(template, snapshots, chosen)
+        if found is not None and snapshots is not None:
+            rows, owner = found
+            parts += figures_of({template: rows}, securities, base, snapshots.place[owner])
+    return parts
+
+
 def _figures(
     rows: Any,
     securities: Numbers,

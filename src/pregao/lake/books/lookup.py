@@ -21,7 +21,14 @@ from pregao.lake.books.auditing import no_book
 from pregao.lake.books.build import is_current
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import Numbers, integers
-from pregao.lake.books.figures import FigureReader, Figures, Limits, figures_of, read_others
+from pregao.lake.books.figures import (
+    FigureReader,
+    Figures,
+    Limits,
+    figures_of,
+    read_others,
+    told_by_snapshots,
+)
 from pregao.lake.books.inputs import (
     EPOCH,
     INSTRUMENTS,
@@ -40,7 +47,13 @@ from pregao.lake.books.messages import (
     read_resets,
 )
 from pregao.lake.books.plan import plan_day
-from pregao.lake.books.sequence import Sequence, follow_sequence, in_sequence, rows_of
+from pregao.lake.books.sequence import (
+    Sequence,
+    follow_sequence,
+    in_sequence,
+    loaded_snapshots,
+    rows_of,
+)
 from pregao.lake.books.snapshots import Snapshots, read_snapshots
 from pregao.lake.books.tables import CHECKPOINTS
 from pregao.lake.books.tasks import LAST_SERIAL, BookDay, absent_from_loop
@@ -253,7 +266,9 @@ def _replayed(
     kind = BookKind.POSITION if planned.by_position else BookKind.PRIORITY
     book = _played(kind, instrument.security_id, known, rows.updates)
     current = is_current(catalogue, instrument.date, instrument.channel)
-    return span.moment(sequence, rows.item, int(trial.last[0]), book, current)
+    told = sequence.snapshot[loaded_snapshots(followed)]
+    figures = span.figures(sequence, snapshots, told)
+    return span.moment(sequence, rows.item, int(trial.last[0]), book, figures, current)
 
 
 def _played(kind: BookKind, security: int, known: FullBook, updates: UpdateRows) -> FullBook:
@@ -338,7 +353,13 @@ class _Span:
         )  # fmt: skip
 
     def moment(
-        self, sequence: Sequence, items: Numbers, count: int, book: FullBook, current: bool
+        self,
+        sequence: Sequence,
+        items: Numbers,
+        count: int,
+        book: FullBook,
+        figures: tuple[int | None, ...],
+        current: bool,
     ) -> Moment:
         """All that is known of the book at the moment."""
         told: dict[str, Any] = dict.fromkeys(_SCALARS) if self.start is None else self.start.values
@@ -357,7 +378,7 @@ class _Span:
                 "event_time_ns": _known(time),
                 "sending_time_ns": int(sequence.sending[last]),
             }
-        price, volume, low, high = self._figures(sequence)
+        price, volume, low, high = figures
         return Moment(
             instrument=self.instrument,
             at_ns=self.at_ns,
@@ -372,8 +393,10 @@ class _Span:
             current=current,
         )
 
-    def _figures(self, sequence: Sequence) -> tuple[int | None, ...]:
-        """Last price, volume and limits behind all items."""
+    def figures(
+        self, sequence: Sequence, snapshots: Snapshots | None, loaded: Numbers
+    ) -> tuple[int | None, ...]:
+        """Last price, volume and limits behind all items; some snapshots tell them too."""
         told = {} if self.start is None else self.start.values
         names = ("last_price", "trade_volume", "low_limit_price", "high_limit_price")
         known = [told.get(name) for name in names]
@@ -384,10 +407,11 @@ class _Span:
         rank = np.zeros(1, np.int64)
         reader = FigureReader()
         reader.know(0, known[0], known[1])
-        figures = Figures.joined(figures_of(self.others.incremental, securities, base))
-        reader.load(figures.within(self.after + 1, int(end[0])))
+        own = figures_of(self.others.incremental, securities, base)
+        own += told_by_snapshots(self.others, snapshots, loaded, securities, base)
+        reader.load(Figures.joined(own).within(self.after + 1, int(end[0])))
         price, volume = reader.at(rank, end, sequence.event[-1:])
-        low, high = Limits(self.others, None, _none(), securities, base).at(rank, end)
+        low, high = Limits(self.others, snapshots, loaded, securities, base).at(rank, end)
         found = [_known(int(value[0])) for value in (price, volume, low, high)]
         limits = [a if a is not None else b for a, b in zip(found[2:], known[2:], strict=True)]
         return (found[0], found[1], *limits)

@@ -29,10 +29,11 @@ from pregao.lake.books.figures import (
     read_changes,
     read_instruments,
     read_others,
+    told_by_snapshots,
 )
 from pregao.lake.books.files import TableFile
 from pregao.lake.books.gap_rows import GapBook
-from pregao.lake.books.inputs import EXECUTION_STATISTICS, LAST_TRADE, Inputs, Part, Reader
+from pregao.lake.books.inputs import Inputs, Part, Reader
 from pregao.lake.books.messages import (
     BEHIND_PACKET,
     INDEX_BITS,
@@ -140,6 +141,8 @@ class _Run:
             day.by_position, day.securities,
         )  # fmt: skip
         self.audit = None if self.snapshots is None else Audit.of(self.snapshots)
+        self.seen = 0
+        """The newest place of the windows before."""
         self.loaded = _none()
         """Snapshots that tell what was not known before."""
         self.told = Figures.joined(())
@@ -173,7 +176,8 @@ class _Run:
         also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
         if self.alone:
             also = np.array([self.task.part.first], np.int64)
-        sequence = in_sequence(messages, resets, self.snapshots, self.usable(window), absent, also)
+        usable = self.usable(int(messages.place.max(initial=-1)), last)
+        sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also)
         del messages
         if self.summary is None:
             self.begin(sequence)
@@ -191,14 +195,19 @@ class _Run:
         begun = self.summary.add(sequence, followed, rows)
         self.compare(sequence, followed, rows, books, doubtful, faults, begun)
 
-    def usable(self, window: tuple[int, int]) -> Numbers:
-        """The snapshots that count in a window: whole ones, not of an older version."""
+    def usable(self, newest: int, last: bool) -> Numbers:
+        """The snapshots that count in a window: whole ones, not of an older version.
+
+        Those behind the window's newest message are left for the next window, if there is one:
+        what comes behind them tells from when on they count.
+        """
         snapshots = self.snapshots
         if snapshots is None:
             return _none()
-        serial = snapshots.place >> INDEX_BITS
-        usable = snapshots.complete & ~snapshots.void()
-        usable &= (serial >= window[0]) & (serial <= window[1])
+        usable = snapshots.complete & ~snapshots.void() & (snapshots.place >= self.seen)
+        if not last:
+            usable &= snapshots.place < newest
+            self.seen = max(self.seen, newest)
         return np.flatnonzero(usable)
 
     def begin(self, sequence: Sequence) -> None:
@@ -220,13 +229,9 @@ class _Run:
         """The figures of a window, with those of snapshots that tell what was not known."""
         chosen = sequence.snapshot[telling]
         self.loaded = np.concatenate([self.loaded, chosen])
-        parts = []
-        for template in (LAST_TRADE, EXECUTION_STATISTICS):
-            found = self.others.of_snapshots(template, self.snapshots, chosen)
-            if found is not None and self.snapshots is not None:
-                rows, owner = found
-                place = self.snapshots.place[owner]
-                parts += figures_of({template: rows}, sequence.securities, self.day.base, place)
+        parts = told_by_snapshots(
+            self.others, self.snapshots, chosen, sequence.securities, self.day.base
+        )
         self.told = Figures.joined([self.told, *parts])
         first, last = (end << INDEX_BITS for end in window)
         return Figures.joined([self.figures.within(first, last | BEHIND_PACKET), *parts])

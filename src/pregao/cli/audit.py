@@ -1,0 +1,113 @@
+"""``pregao audit``: how the rebuilt books compare with the snapshots in the captures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao audit --lake lake",
+        "pregao audit --lake lake --symbol PETR4 --json",
+        "Every snapshot in the captures is compared with the book that was rebuilt up to it: "
+        "orders, their order, counts, and published figures. The exit code is 1 if one differs "
+        "and no gap explains it.",
+    )
+)
+
+
+def audit(
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    day: Annotated[
+        list[str] | None,
+        typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
+    ] = None,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="How many differences are shown.")
+    ] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+) -> None:
+    """Summarise the audit of a lake's books."""
+    from pregao.cli import arguments
+    from pregao.cli.books import days_of
+    from pregao.lake.books.export import Selection, selected
+    from pregao.lake.books.tables import AUDIT
+    from pregao.lake.store import Lake
+
+    channels = arguments.numbers(channel, "--channel", 255)
+    selection = Selection(
+        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(arguments.parts(symbol))
+    )
+    place = Lake(lake)
+    place.require()
+    columns = [field.name for field in AUDIT.schema if field.name != "date"]
+    results: Counter[str] = Counter()
+    instruments: set[tuple[int, int]] = set()
+    different: list[dict[str, Any]] = []
+    for rows in selected(place, AUDIT.name, columns, selection):
+        results.update(rows["result"].to_pylist())
+        pairs = zip(rows["channel"].to_pylist(), rows["security_id"].to_pylist(), strict=True)
+        instruments.update(pairs)
+        if len(different) < limit:
+            import pyarrow.compute as pc
+
+            found = rows.filter(pc.equal(rows["result"], "different"))
+            different += found.slice(0, limit - len(different)).to_pylist()
+    if as_json:
+        data = {
+            "snapshots": results.total(),
+            "instruments": len(instruments),
+            "results": dict(sorted(results.items())),
+            "differences": different,
+        }
+        typer.echo(json.dumps(data, indent=1))
+    else:
+        _show(results, len(instruments), different)
+    raise typer.Exit(1 if results["different"] else 0)
+
+
+_MEANINGS = {
+    "equal": "the rebuilt book is equal",
+    "different": "it differs, and no gap explains it",
+    "gap": "messages before it were missing: it healed the book",
+    "start": "the book begins with it",
+    "incomplete": "parts of the snapshot were not captured",
+    "void": "it says that there is nothing",
+}
+
+
+def _show(results: Counter[str], instruments: int, different: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"{results.total():,} snapshots of {instruments:,} instruments")
+    table.add_column("result")
+    table.add_column("snapshots", justify="right")
+    table.add_column("meaning")
+    for name, meaning in _MEANINGS.items():
+        if results[name]:
+            table.add_row(name, f"{results[name]:,}", meaning)
+    console.print(table)
+    for row in different:
+        name = row["symbol"] or row["security_id"]
+        console.print(
+            f"{name}, channel {row['channel']}, as of packet {row['sequence_number']} of sequence "
+            f"version {row['sequence_version']}: {row['detail']}",
+            highlight=False,
+            markup=False,
+        )
+    more = results["different"] - len(different)
+    if more > 0 and different:
+        console.print(f"… and {more:,} more", highlight=False)

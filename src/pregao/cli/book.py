@@ -1,0 +1,210 @@
+"""``pregao book``: the order book of an instrument at any moment."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pregao.clock import format_ns
+
+if TYPE_CHECKING:
+    from pregao.book.views import Level, Order
+    from pregao.lake.books.lookup import Moment
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao book PETR4 --lake lake",
+        "pregao book PETR4 --lake lake --at 2026-05-21T13:00:00.123456789 --depth 5",
+        "pregao book PETR4 --lake lake --at 2026-05-21T10:00:00-03:00 --orders --json",
+        "The book is that after all packets which were sent up to the time. Times are ISO 8601 "
+        "(UTC unless they name a zone) or nanoseconds since 1970. The exit code is 1 if the book "
+        "is stale: messages were missing, and no snapshot had made up for them yet.",
+    )
+)
+
+
+def book(
+    instrument: Annotated[
+        str, typer.Argument(metavar="SYMBOL", help="Symbol or number of the instrument.")
+    ],
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When; the end of the day by default.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Levels, or orders, of each side.")] = 10,
+    orders: Annotated[
+        bool, typer.Option("--orders", help="Show every order, in the order they would trade.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    day: Annotated[
+        str | None,
+        typer.Option("--date", metavar="DAY", help="The day, if no time is given: the last one."),
+    ] = None,
+    channel: Annotated[
+        int | None, typer.Option(min=0, max=255, help="The channel, if it is on several.")
+    ] = None,
+) -> None:
+    """Show the book of an instrument at any nanosecond.
+
+    It is made of the last checkpoint before that moment and a short replay; `pregao books` makes
+    the checkpoints.
+    """
+    from pregao.book.faults import State
+    from pregao.cli import arguments
+    from pregao.cli.books import days_of
+    from pregao.lake.books.lookup import book_at
+    from pregao.lake.store import Lake
+
+    when = arguments.moment(at, "--at")
+    wanted: date | None = days_of([day])[0] if day else None
+    moment = book_at(Lake(lake), instrument, when, wanted, channel)
+    if as_json:
+        typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))
+    else:
+        show(moment, depth, orders)
+    if not moment.current:
+        typer.echo(
+            "pregao: more was ingested of that day since its books were built: "
+            f"run `pregao books --lake {lake}` again.",
+            err=True,
+        )
+    raise typer.Exit(1 if moment.book.state is State.STALE else 0)
+
+
+def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
+    """The levels of both sides, best first."""
+    from itertools import groupby
+
+    from pregao.book.updates import Side
+    from pregao.book.views import Level
+
+    found = []
+    for side in Side:
+        own = []
+        for price, orders in groupby(moment.book.orders(side), key=lambda order: order.price):
+            sizes = [order.size for order in orders]
+            own.append(Level(price, sum(sizes), len(sizes)))
+        found.append(own)
+    return found[0], found[1]
+
+
+def price_text(mantissa: int | None) -> str | None:
+    """A price with its four decimals."""
+    if mantissa is None:
+        return None
+    whole, part = divmod(abs(mantissa), 10_000)
+    return f"{'-' if mantissa < 0 else ''}{whole}.{part:04d}"
+
+
+def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
+    """A moment in a form that JSON can hold; prices are texts, exact to the last digit."""
+    from pregao.book.updates import Side
+
+    data: dict[str, Any] = {
+        "date": moment.instrument.date.isoformat(),
+        "channel": moment.instrument.channel,
+        "security_id": moment.instrument.security_id,
+        "symbol": moment.instrument.symbol,
+        "at_ns": moment.at_ns,
+        "state": moment.book.state.name.lower(),
+        "sequence_version": moment.sequence_version,
+        "sequence_number": moment.sequence_number,
+        "index_in_packet": moment.index_in_packet,
+        "event_time_ns": moment.event_time_ns,
+        "sending_time_ns": moment.sending_time_ns,
+        "rpt_seq": moment.rpt_seq,
+        "last_price": price_text(moment.last_price),
+        "trade_volume": moment.trade_volume,
+        "low_limit_price": price_text(moment.low_limit_price),
+        "high_limit_price": price_text(moment.high_limit_price),
+    }
+    for name, levels in zip(("bids", "offers"), levels_of(moment), strict=True):
+        data[name] = [
+            {"price": price_text(level.price), "size": level.size, "orders": level.orders}
+            for level in levels[:depth]
+        ]
+    if with_orders:
+        for name, side in (("bid_orders", Side.BID), ("offer_orders", Side.OFFER)):
+            data[name] = [_order(order) for order in moment.book.orders(side)]
+    return data
+
+
+def _order(order: Order) -> dict[str, Any]:
+    return {
+        "order_id": order.order_id,
+        "price": price_text(order.price),
+        "size": order.size,
+        "firm": order.firm,
+        "insert_time_ns": order.insert_time_ns,
+        "implied": order.implied,
+    }
+
+
+def show(moment: Moment, depth: int, with_orders: bool) -> None:
+    """Print a book."""
+    from rich.console import Console
+
+    console = Console()
+    of = moment.instrument
+    name = of.symbol or str(of.security_id)
+    when = "at the end" if moment.at_ns is None else f"at {format_ns(moment.at_ns)}"
+    console.print(
+        f"{name} ({of.security_id}), channel {of.channel}, {of.date}, {when}: "
+        f"{moment.book.state.name.lower()}",
+        highlight=False,
+    )
+    if moment.sending_time_ns is not None:
+        console.print(
+            f"after packet {moment.sequence_number} of sequence version "
+            f"{moment.sequence_version}, sent {format_ns(moment.sending_time_ns)}; "
+            f"last price {price_text(moment.last_price) or '-'}, "
+            f"volume {'-' if moment.trade_volume is None else f'{moment.trade_volume:,}'}",
+            highlight=False,
+        )
+    console.print(_orders_table(moment, depth) if with_orders else _levels_table(moment, depth))
+
+
+def _levels_table(moment: Moment, depth: int) -> Any:
+    from rich.table import Table
+
+    table = Table()
+    for heading in ("orders", "bid size", "bid", "offer", "offer size", "orders"):
+        table.add_column(heading, justify="right")
+    bids, offers = levels_of(moment)
+    for at in range(min(depth, max(len(bids), len(offers)))):
+        row: list[str] = ["", "", "", "", "", ""]
+        if at < len(bids):
+            price = price_text(bids[at].price) or "none"
+            row[:3] = [f"{bids[at].orders:,}", f"{bids[at].size:,}", price]
+        if at < len(offers):
+            price = price_text(offers[at].price) or "none"
+            row[3:] = [price, f"{offers[at].size:,}", f"{offers[at].orders:,}"]
+        table.add_row(*row)
+    return table
+
+
+def _orders_table(moment: Moment, depth: int) -> Any:
+    from rich.table import Table
+
+    from pregao.book.updates import Side
+
+    table = Table()
+    for heading in ("side", "place", "price", "size", "order", "firm", "in the queue since"):
+        table.add_column(heading, justify="left" if heading == "side" else "right")
+    for side in Side:
+        for place, order in enumerate(moment.book.orders(side)[:depth], 1):
+            since = "" if order.insert_time_ns is None else format_ns(order.insert_time_ns)
+            table.add_row(
+                side.name.lower(),
+                str(place),
+                price_text(order.price) or "none",
+                f"{order.size:,}",
+                "" if order.order_id is None else str(order.order_id),
+                "" if order.firm is None else str(order.firm),
+                since,
+            )
+    return table

@@ -1,0 +1,178 @@
+"""``pregao books``: rebuild the order books of a lake."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pregao.clock import HOUR, MINUTE, SECOND
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.lake.books.build import BookOptions, DayReport
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao books --lake lake",
+        "pregao books --lake lake --date 2026-05-21 --channel 51 --depth 5",
+        "pregao book PETR4 --lake lake --at 2026-05-21T13:00:00",
+        "Each channel's day becomes rows of ticks (the best levels after every event that changed "
+        "them), book_checkpoints (full books), book_audit (every snapshot in the captures against "
+        "the rebuilt book), gaps (instruments that were stale, and what healed them) and books "
+        "(what each book began with, and how it ended).",
+    )
+)
+
+_UNITS = {"s": SECOND, "m": MINUTE, "h": HOUR}
+
+
+def books(
+    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    day: Annotated[
+        list[str] | None,
+        typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
+    ] = None,
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
+    ] = None,
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYMBOL",
+            help="Only these instruments, by symbol or number; the others' rows stay as they are.",
+        ),
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Levels of a tick on each side, 1 to 100.")] = 10,
+    checkpoint_every: Annotated[
+        str,
+        typer.Option(metavar="SPAN", help="How often full books are kept, such as 30s or 10m."),
+    ] = "10m",
+    master: Annotated[
+        str | None,
+        typer.Option(
+            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
+            "or 'here' to do without Spark."
+        ),
+    ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+) -> None:
+    """Rebuild the order books of a lake from its messages, and audit them.
+
+    Books begin with the snapshots in the captures, with an EmptyBook or ChannelReset, or empty at
+    the start of the sequence. A day that was built already is built again only if more was
+    ingested since, or other settings are given, and then replaces what was there as a whole.
+    """
+    from pregao.cli import arguments
+    from pregao.lake.books.build import BookOptions
+
+    channels = arguments.numbers(channel, "--channel", 255)
+    options = BookOptions(
+        dates=tuple(days_of(day)),
+        channels=tuple(sorted(channels or ())),
+        symbols=tuple(arguments.parts(symbol)),
+        depth=depth,
+        interval_ns=span_of(checkpoint_every, "--checkpoint-every"),
+    )
+    options.check()
+    done = build(lake, options, master, conf, quiet=quiet)
+    if report is not None:
+        report.write_text(json.dumps([one.json() for one in done], indent=1) + "\n")
+    if not quiet:
+        show(done)
+
+
+def build(
+    lake: str,
+    options: BookOptions | None = None,
+    master: str | None = None,
+    conf: list[str] | None = None,
+    *,
+    spark: Any = None,
+    quiet: bool = False,
+) -> list[DayReport]:
+    """Build books on Spark, or here; an ingest that has a session gives it."""
+    from pregao.lake.books.build import BookRunner, build_books, run_books_here
+    from pregao.lake.store import Lake
+
+    Lake(lake).require()
+    run: BookRunner = run_books_here
+    if spark is None and master != "here":
+        from pregao.lake.session import parse_conf, spark_session
+
+        spark = spark_session(master, parse_conf(conf))
+    if spark is not None:
+        from pregao.lake.books.runner import books_on_spark
+
+        run = books_on_spark(spark)
+    progress = _progress(shown=not quiet and sys.stderr.isatty())
+    return build_books(lake, options, run=run, progress=progress)
+
+
+def _progress(shown: bool) -> Any:
+    """What tells how a build goes on, a line for each step."""
+    from pregao.lake.ingest import Progress
+
+    class Told(Progress):
+        def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not told
+            typer.echo(f"replaying in {tasks} tasks", err=True)
+
+        def step(self, words: str) -> None:
+            typer.echo(words, err=True)
+
+    return Told() if shown else Progress()
+
+
+def days_of(values: Iterable[str] | None) -> list[date]:
+    """Days that were named, in comma lists or by repeating the option."""
+    from pregao.cli import arguments
+
+    found = []
+    for part in arguments.parts(values):
+        try:
+            found.append(date.fromisoformat(part))
+        except ValueError:
+            raise UsageError(f"--date takes a day such as 2026-05-21, not {part!r}.") from None
+    return found
+
+
+def span_of(text: str, option: str) -> int:
+    """A span of time such as ``10m``, in nanoseconds."""
+    matched = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text.strip().lower())
+    if matched is None:
+        raise UsageError(f"{option} takes a span such as 30s, 10m or 1h, not {text!r}.")
+    return round(float(matched.group(1)) * _UNITS[matched.group(2)])
+
+
+def show(reports: Iterable[DayReport]) -> None:
+    """Print what a build did."""
+    for report in reports:
+        name = f"{report.date.isoformat()}, channel {report.channel}"
+        if not report.built:
+            typer.echo(f"{name}: up to date")
+            continue
+        counts = report.counts
+        rate = counts["messages"] / report.seconds if report.seconds else 0.0
+        typer.echo(
+            f"{name}: {counts['instruments']:,} instruments, {counts['messages']:,} messages, "
+            f"{counts['ticks']:,} ticks, {counts['checkpoints']:,} checkpoints in "
+            f"{report.seconds:.1f} s ({rate:,.0f} messages/s)"
+        )
+        begun = ", ".join(f"{count:,} with {what}" for what, count in report.origins.most_common())
+        typer.echo(f"  began: {begun}")
+        typer.echo(f"  gaps: {counts['gaps']:,}; stale at the end: {counts['stale']:,}")
+        audit = ", ".join(f"{count:,} {result}" for result, count in report.audit.most_common())
+        typer.echo(f"  snapshots: {audit or 'none in the captures'}")

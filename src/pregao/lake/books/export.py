@@ -1,0 +1,262 @@
+"""Ticks and books as CSV, in the columns that others use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from pregao.book.rows import NULL
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.lake.books.columns import Numbers, integers, nulled, prices
+from pregao.lake.books.inputs import files_of
+from pregao.lake.books.lookup import Moment
+from pregao.lake.books.tables import CHECKPOINTS
+from pregao.lake.store import Lake
+
+SIDES = ("BID", "OFFER")
+_BOOK_HEAD = (
+    "updateTime",
+    "updateNano",
+    "secondaryOrderID",
+    "enteringFirm",
+    "securityID",
+    "Symbol",
+    "lastMsgSeqNumProcessed",
+    "totNumBids",
+    "totNumOffers",
+    "lastPrice",
+    "tradeVolume",
+    "highLimitPrice",
+    "lowLimitPrice",
+)
+BOOK_COLUMNS = (*_BOOK_HEAD, "side", "position", "price", "size")
+
+
+def tick_columns(depth: int) -> tuple[str, ...]:
+    """The columns of ticks in CSV."""
+    levels = [
+        f"{side}_{part}{level}"
+        for side in ("bid", "ask")
+        for level in range(1, depth + 1)
+        for part in ("px", "sz")
+    ]
+    head = ("updateTime", "updateNano", "securityID", "Symbol", "lastPrice", "tradeVolume")
+    return (*head, *levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is wanted of a table; nothing given means all."""
+
+    dates: tuple[date, ...] = ()
+    channels: tuple[int, ...] = ()
+    symbols: tuple[str, ...] = ()
+    """Symbols, or numbers of instruments."""
+
+    def of(self, rows: Any) -> Any:
+        """The rows that are wanted."""
+        wanted = None
+        if self.channels:
+            wanted = pc.is_in(rows["channel"], pa.array(self.channels, pa.int16()))
+        if self.symbols:
+            numbers = [int(name) for name in self.symbols if name.isdigit()]
+            own = pc.or_(
+                pc.fill_null(pc.is_in(rows["symbol"], pa.array(self.symbols, pa.string())), False),
+                pc.is_in(rows["security_id"], pa.array(numbers, pa.int64())),
+            )
+            wanted = own if wanted is None else pc.and_(wanted, own)
+        return rows if wanted is None else rows.filter(wanted)
+
+
+def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selection) -> Iterator[Any]:
+    """The wanted rows of a table of books, row group by row group, in order of date and file."""
+    if table not in lake.table_names():
+        raise UsageError(
+            f"{lake.location} has no books yet: run `pregao books --lake {lake.location}` first."
+        )
+    files = [
+        file
+        for file in files_of(lake, table)
+        if not selection.dates or file["partition.date"] in selection.dates
+    ]
+    for file in sorted(files, key=lambda one: (one["partition.date"], one["min.channel"] or 0,
+                                               one["min.security_id"] or 0)):  # fmt: skip
+        place = lake.table_location(table).join(file["path"])
+        with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+            there = [name for name in columns if name in opened.schema_arrow.names]
+            for group in range(opened.metadata.num_row_groups):
+                rows = opened.read_row_group(group, columns=there)
+                for name in columns:
+                    if name not in there:  # fewer levels were asked for when it was built
+                        rows = rows.append_column(name, pa.nulls(rows.num_rows))
+                rows = selection.of(rows)
+                if rows.num_rows:
+                    yield rows
+
+
+def export_ticks(lake: Lake, selection: Selection, depth: int, sink: BinaryIO) -> int:
+    """Write ticks, instrument by instrument; gives how many there were."""
+    names = tick_columns(depth)
+    levels = [
+        f"{side}_{part}_{level}"
+        for side in ("bid", "ask")
+        for level in range(1, depth + 1)
+        for part in ("price", "size")
+    ]
+    plain = ["channel", "security_id", "symbol", "event_time_ns", "sending_time_ns"]
+    writer = _Writer(sink, names)
+    for rows in selected(lake, "ticks", [*plain, "last_price", "trade_volume", *levels], selection):
+        when = pc.coalesce(rows["event_time_ns"], rows["sending_time_ns"])
+        seconds, rest = np.divmod(integers(when), SECOND)
+        columns = [
+            pa.array(seconds),
+            pa.array(rest),
+            rows["security_id"],
+            rows["symbol"],
+            rows["last_price"],
+            rows["trade_volume"],
+            *(rows[name] for name in levels),
+        ]
+        writer.write(columns)
+    return writer.rows
+
+
+def export_checkpoints(
+    lake: Lake, selection: Selection, sink: BinaryIO, *, all_of_them: bool
+) -> int:
+    """Write the last book of each instrument's day, or every checkpoint, an order in each row."""
+    names = [field.name for field in CHECKPOINTS.schema if field.name != "date"]
+    writer = _Writer(sink, BOOK_COLUMNS)
+    for rows in selected(lake, CHECKPOINTS.name, names, selection):
+        chosen = rows if all_of_them else rows.filter(pc.equal(rows["reason"], "end"))
+        if chosen.num_rows:
+            writer.write(_checkpoint_columns(chosen))
+    return writer.rows
+
+
+def _checkpoint_columns(rows: Any) -> list[Any]:
+    sides = [rows[name].combine_chunks() for name in ("bids", "offers")]
+    counts = [np.diff(side.offsets.to_numpy()) for side in sides]
+    owner = np.concatenate([np.repeat(np.arange(rows.num_rows), count) for count in counts])
+    which = np.repeat([0, 1], [count.sum() for count in counts])
+    position = np.concatenate(
+        [np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count) for count in counts]
+    )
+    order = np.lexsort((position, which, owner))
+    orders = pa.concat_arrays([side.flatten() for side in sides]).take(pa.array(order))
+    owner, which, position = owner[order], which[order], position[order]
+    when = integers(pc.coalesce(rows["event_time_ns"], rows["sending_time_ns"]))[owner]
+    of = pa.array(owner)
+
+    def repeated(name: str) -> Any:
+        return rows[name].take(of)
+
+    return _book_columns(
+        when,
+        orders.field("order_id"),
+        orders.field("firm"),
+        [repeated(name) for name in ("security_id", "symbol", "sequence_number")],
+        [pa.array(count[owner]) for count in counts],
+        [repeated(name) for name in
+         ("last_price", "trade_volume", "high_limit_price", "low_limit_price")],
+        which,
+        position,
+        orders.field("price"),
+        orders.field("size"),
+    )  # fmt: skip
+
+
+def export_moments(moments: Iterable[Moment], sink: BinaryIO) -> int:
+    """Write books at a moment, an order in each row."""
+    writer = _Writer(sink, BOOK_COLUMNS)
+    for moment in moments:
+        book, count = moment.book, len(moment.book)
+        bids = int((book.side == 0).sum())
+
+        def same(value: Any, kind: Any, rows: int = count) -> Any:
+            return (
+                pa.nulls(rows, kind) if value is None else pa.repeat(pa.scalar(value, kind), rows)
+            )
+
+        def price(value: int | None, rows: int = count) -> Any:
+            return prices(np.full(rows, NULL if value is None else value, np.int64))
+
+        when = moment.event_time_ns or moment.sending_time_ns or 0
+        writer.write(
+            _book_columns(
+                np.full(count, when, np.int64),
+                nulled(book.order_id),
+                nulled(book.firm),
+                [
+                    same(moment.instrument.security_id, pa.int64()),
+                    same(moment.instrument.symbol, pa.string()),
+                    same(moment.sequence_number, pa.int64()),
+                ],
+                [same(bids, pa.int64()), same(count - bids, pa.int64())],
+                [
+                    price(moment.last_price),
+                    same(moment.trade_volume, pa.int64()),
+                    price(moment.high_limit_price),
+                    price(moment.low_limit_price),
+                ],
+                book.side,
+                np.where(book.side == 0, np.arange(count), np.arange(count) - bids),
+                prices(book.price),
+                nulled(book.size),
+            )
+        )
+    return writer.rows
+
+
+def _book_columns(
+    when: Numbers,
+    order_id: Any,
+    firm: Any,
+    instrument: list[Any],
+    totals: list[Any],
+    figures: list[Any],
+    side: Any,
+    position: Numbers,
+    price: Any,
+    size: Any,
+) -> list[Any]:
+    seconds, rest = np.divmod(when, SECOND)
+    names = pa.DictionaryArray.from_arrays(pa.array(side.astype(np.int32)), pa.array(SIDES))
+    return [
+        pa.array(seconds), pa.array(rest), order_id, firm, *instrument, *totals, *figures,
+        names, pa.array(position + 1), price, size,
+    ]  # fmt: skip
+
+
+class _Writer:
+    """Writes columns as CSV, under one heading."""
+
+    def __init__(self, sink: BinaryIO, names: Sequence[str]) -> None:
+        self._sink = sink
+        self._names = list(names)
+        self.rows = 0
+        sink.write((",".join(names) + "\n").encode())
+
+    def write(self, columns: list[Any]) -> None:
+        """Write some rows."""
+        plain = [_text(column) for column in columns]
+        table = pa.Table.from_arrays(plain, names=self._names)
+        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+        pyarrow.csv.write_csv(table, self._sink, options)
+        self.rows += table.num_rows
+
+
+def _text(column: Any) -> Any:
+    """A column that the writer of CSV can take: decimals and names as text."""
+    if pa.types.is_decimal(column.type) or pa.types.is_dictionary(column.type):
+        return column.cast(pa.string())
+    return column if not pa.types.is_null(column.type) else column.cast(pa.string())
