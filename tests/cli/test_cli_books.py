@@ -1,0 +1,234 @@
+"""The commands around books: build, look up, export, audit."""
+
+from __future__ import annotations
+
+import csv
+import json
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pregao.cli import audit, book, books, export
+from pregao.cli.simulate import simulate
+from pregao.errors import UsageError
+from pregao.lake.ingest import ingest
+
+app = typer.Typer()
+for module, command in (
+    (books, books.books),
+    (book, book.book),
+    (export, export.export),
+    (audit, audit.audit),
+):
+    app.command(epilog=module.EPILOG)(command)
+
+
+@cache
+def folder() -> Path:
+    out = Path(mkdtemp(prefix="pregao-books-"))
+    simulate(out=out, instruments=6, duration="10s", rate=200.0, quiet=True, force=True)
+    return out
+
+
+@cache
+def lake() -> str:
+    """A lake with the books of a small day."""
+    place = folder() / "lake"
+    ingest(sorted(folder().glob("*.pcap")), str(place))
+    result = run("books", "--lake", place, "--master", "here")
+    assert result.exit_code == 0, result.output
+    return str(place)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(part) for part in arguments], catch_exceptions=False)
+
+
+def read(path):
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def truth():
+    text = (folder() / "truth" / "books.jsonl").read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def final(symbol):
+    return next(line for line in truth() if line["final"] and line["symbol"] == symbol)
+
+
+def test_books_says_what_it_did_and_once_more_that_all_is_up_to_date(tmp_path):
+    lake()
+    report = tmp_path / "report.json"
+    first = run("books", "--lake", lake(), "--master", "here", "--depth", "3",
+                "--checkpoint-every", "1s", "--report", report)  # fmt: skip
+    assert first.exit_code == 0
+    (told,) = json.loads(report.read_text())
+    assert told["built"]
+    assert f"{told['ticks']:,} ticks" in first.output
+    assert f"{told['audit']['equal']:,} equal" in first.output
+    assert "ChannelReset" in first.output
+    again = run("books", "--lake", lake(), "--master", "here", "--depth", "3",
+                "--checkpoint-every", "1s")  # fmt: skip
+    assert "up to date" in again.output
+    quiet = run("books", "--lake", lake(), "--master", "here", "--quiet")
+    assert quiet.output == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--date", "yesterday"], "--date takes a day"),
+        (["--channel", "x"], "--channel takes whole numbers"),
+        (["--checkpoint-every", "soon"], "--checkpoint-every takes a span"),
+        (["--depth", "0"], "levels"),
+        (["--symbol", "NOPE"], "NOPE"),
+    ],
+)
+def test_books_says_what_is_wrong(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        run("books", "--lake", lake(), "--master", "here", *arguments)
+
+
+def test_book_shows_levels():
+    line = final("PETR4")
+    result = run("book", "PETR4", "--lake", lake(), "--depth", "3")
+    assert result.exit_code == 0
+    assert line["bids"][0][0] in result.output
+    assert line["asks"][0][0] in result.output
+    assert "valid" in result.output
+    assert "at the end" in result.output
+
+
+def test_book_in_json_is_the_truth_at_every_moment():
+    for line in [line for line in truth() if line["symbol"] == "PETR4"][3:]:
+        result = run("book", "PETR4", "--lake", lake(), "--at", line["time_ns"], "--json",
+                     "--orders")  # fmt: skip
+        data = json.loads(result.stdout)
+        for name, side in (("bid_orders", "bids"), ("offer_orders", "asks")):
+            assert [
+                [o["price"], o["size"], o["order_id"], o["firm"], o["insert_time_ns"]]
+                for o in data[name]
+            ] == line[side]
+        assert data["symbol"] == "PETR4"
+        assert data["at_ns"] == line["time_ns"]
+        assert sum(level["size"] for level in data["bids"]) == sum(
+            order[1] for order in line["bids"] if order[0] in {x["price"] for x in data["bids"]}
+        )
+
+
+def test_book_shows_orders():
+    line = final("PETR4")
+    result = run("book", "PETR4", "--lake", lake(), "--orders", "--depth", "2")
+    assert str(line["bids"][0][2]) in result.output
+    assert str(line["asks"][1][2]) in result.output
+
+
+def test_book_takes_times_with_zones():
+    line = truth()[-1]
+    seconds = line["time_ns"] // 10**9
+    from datetime import UTC, datetime, timedelta, timezone
+
+    moment = datetime.fromtimestamp(seconds, UTC)
+    local = moment.astimezone(timezone(timedelta(hours=-3)))
+    results = [
+        json.loads(run("book", "PETR4", "--lake", lake(), "--json", "--at", text).stdout)
+        for text in (moment.isoformat(), local.isoformat(), str(seconds * 10**9))
+    ]
+    assert results[0] == results[1] == results[2]
+
+
+def test_book_says_what_is_wrong(tmp_path):
+    with pytest.raises(UsageError, match="--at takes a time"):
+        run("book", "PETR4", "--lake", lake(), "--at", "noon")
+    with pytest.raises(UsageError, match="knows no instrument"):
+        run("book", "NOPE", "--lake", lake())
+    with pytest.raises(UsageError, match="not a lake"):
+        run("book", "PETR4", "--lake", tmp_path)
+
+
+def test_export_writes_ticks(tmp_path):
+    out = tmp_path / "ticks.csv"
+    result = run("export", "ticks", "--lake", lake(), "--symbol", "PETR4", "-o", out)
+    assert result.exit_code == 0
+    rows = read(out)
+    assert len(rows) > 20
+    assert {row["Symbol"] for row in rows} == {"PETR4"}
+    assert f"{len(rows):,} rows" in result.output
+    with pytest.raises(UsageError, match="--force"):
+        run("export", "ticks", "--lake", lake(), "-o", out)
+    assert run("export", "ticks", "--lake", lake(), "-o", out, "--force").exit_code == 0
+    assert len(read(out)) > len(rows)
+
+
+def test_export_writes_books_at_the_end_and_at_a_time(tmp_path):
+    out = tmp_path / "books.csv"
+    run("export", "book", "--lake", lake(), "-o", out)
+    line = final("PETR4")
+    own = [row for row in read(out) if row["Symbol"] == "PETR4"]
+    assert len(own) == len(line["bids"]) + len(line["asks"])
+    at = tmp_path / "at.csv"
+    middle = [line for line in truth() if line["symbol"] == "PETR4"][6]
+    run("export", "book", "--lake", lake(), "--symbol", "PETR4", "--at", middle["time_ns"],
+        "-o", at)  # fmt: skip
+    rows = read(at)
+    assert [int(row["secondaryOrderID"]) for row in rows] == [
+        order[2] for order in (*middle["bids"], *middle["asks"])
+    ]
+
+
+def test_export_to_standard_output():
+    result = run("export", "book", "--lake", lake(), "--symbol", "PETR4", "-o", "-")
+    assert result.stdout.startswith("updateTime,updateNano,secondaryOrderID,enteringFirm,")
+
+
+def test_export_leaves_no_file_behind_when_it_fails(tmp_path):
+    out = tmp_path / "x.csv"
+    with pytest.raises(UsageError):
+        run("export", "book", "--lake", lake(), "--symbol", "NOPE", "--at", "1779364800000000000",
+            "-o", out)  # fmt: skip
+    assert not out.exists()
+    with pytest.raises(UsageError, match="--at goes with"):
+        run("export", "ticks", "--lake", lake(), "--at", "1779364800000000000", "-o", out)
+
+
+def test_audit_of_a_clean_day_is_content():
+    result = run("audit", "--lake", lake())
+    assert result.exit_code == 0
+    assert "equal" in result.output
+    data = json.loads(run("audit", "--lake", lake(), "--json").stdout)
+    assert data["results"]["equal"] > 50
+    assert data["differences"] == []
+    assert data["snapshots"] == sum(data["results"].values())
+    one = json.loads(run("audit", "--lake", lake(), "--json", "--symbol", "PETR4").stdout)
+    assert one["instruments"] == 1
+
+
+def test_audit_of_a_wrong_book_exits_with_1_and_tells_where(monkeypatch):
+    from pregao.lake.books import sequence
+
+    sound = sequence.BookColumns.joined
+
+    def wrong(parts):
+        joined = sound(parts)
+        joined.firm[joined.order_id % 40 == 0] += 1
+        return joined
+
+    place = lake()
+    monkeypatch.setattr(sequence.BookColumns, "joined", staticmethod(wrong))
+    run("books", "--lake", place, "--master", "here", "--depth", "4", "--quiet")
+    monkeypatch.undo()
+    try:
+        result = run("audit", "--lake", place, "--limit", "2")
+        assert result.exit_code == 1
+        assert "different" in result.output
+        assert "firm" in result.output
+        assert "more" in result.output
+    finally:
+        run("books", "--lake", place, "--master", "here", "--quiet")
+    assert run("audit", "--lake", place).exit_code == 0
