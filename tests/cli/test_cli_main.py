@@ -14,7 +14,8 @@ from pregao.cli.progress import Progress
 from tests.cli.market import Market, order, small_market
 
 COMMANDS = [
-    "decode", "info", "schema", "demo", "simulate", "ingest", "query", "analytics", "lake", "pack"
+    "decode", "info", "schema", "demo", "simulate", "ingest", "stream", "query",
+    "books", "book", "audit", "export", "analytics", "lake", "pack",
 ]  # fmt: skip
 
 

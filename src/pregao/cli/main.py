@@ -11,8 +11,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from pregao.cli import analytics as analytics_command
+from pregao.cli import audit as audit_command
+from pregao.cli import book as book_command
+from pregao.cli import books as books_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
+from pregao.cli import export as export_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
 from pregao.cli import lake as lake_commands
@@ -20,6 +24,7 @@ from pregao.cli import pack as pack_command
 from pregao.cli import query as query_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
+from pregao.cli import stream as stream_command
 from pregao.errors import PregaoError
 
 app = typer.Typer(
@@ -63,7 +68,12 @@ app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
 app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
+app.command(epilog=stream_command.EPILOG)(stream_command.stream)
 app.command(epilog=query_command.EPILOG)(query_command.query)
+app.command(epilog=books_command.EPILOG)(books_command.books)
+app.command(epilog=book_command.EPILOG)(book_command.book)
+app.command(epilog=audit_command.EPILOG)(audit_command.audit)
+app.command(epilog=export_command.EPILOG)(export_command.export)
 app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
 app.add_typer(lake_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
