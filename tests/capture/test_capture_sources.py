@@ -56,11 +56,11 @@ class OnlyRead:
 
 STORED = {
     "plain": CONTENT,
-    "gzip": gzip.compress(CONTENT),
+    "gzip": gzip.compress(CONTENT, mtime=0),
     "gzip of several members": b"".join(
-        gzip.compress(CONTENT[k : k + 999]) for k in range(0, len(CONTENT), 999)
+        gzip.compress(CONTENT[k : k + 999], mtime=0) for k in range(0, len(CONTENT), 999)
     ),
-    "gzip padded with zeros": gzip.compress(CONTENT) + bytes(512),
+    "gzip padded with zeros": gzip.compress(CONTENT, mtime=0) + bytes(512),
     "zstd": zstd(CONTENT),
     "zstd of several frames": b"".join(
         zstd(CONTENT[k : k + 999]) for k in range(0, len(CONTENT), 999)
@@ -92,7 +92,7 @@ def test_the_same_packets_from_every_kind_of_source(stored, tmp_path):
 def test_a_capture_on_a_filesystem_that_is_not_local():
     memory = pyarrow.fs._MockFileSystem()
     with memory.open_output_stream("day.pcap.gz", compression=None) as out:
-        out.write(gzip.compress(CONTENT))
+        out.write(gzip.compress(CONTENT, mtime=0))
     assert list(read_packets((memory, "day.pcap.gz"))) == EXPECTED
 
 
@@ -185,7 +185,7 @@ def test_a_cut_zstd_pipe_loses_little_and_says_so():
 
 def test_a_gzip_stream_cut_between_members_is_whole():
     content = STORED["gzip of several members"]
-    first = len(gzip.compress(CONTENT[:999]))
+    first = len(gzip.compress(CONTENT[:999], mtime=0))
     reader = read_packets(io.BytesIO(content[:first]))
     assert len(list(reader)) > 0
     assert reader.truncated_tail is not None
@@ -195,14 +195,14 @@ def test_a_gzip_stream_cut_between_members_is_whole():
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (gzip.compress(CONTENT)[:-8] + b"\0" * 8, "the gzip data is damaged"),
-        (gzip.compress(CONTENT) + b"garbage", "the gzip data is damaged"),
+        (gzip.compress(CONTENT, mtime=0)[:-8] + b"\0" * 8, "the gzip data is damaged"),
+        (gzip.compress(CONTENT, mtime=0) + b"garbage", "the gzip data is damaged"),
         (b"\x1f\x8b" + b"\xff" * 30, "the gzip data is damaged"),
         (zstd(CONTENT) + b"garbage", "the zstd data is damaged"),
         (b"\x28\xb5\x2f\xfd" + b"\xff" * 30, "the zstd data is damaged"),
-        (gzip.compress(b""), "the file is empty"),
-        (gzip.compress(b"just text"), "not a capture"),
-        (gzip.compress(CONTENT)[:5], "the file is empty"),
+        (gzip.compress(b"", mtime=0), "the file is empty"),
+        (gzip.compress(b"just text", mtime=0), "not a capture"),
+        (gzip.compress(CONTENT, mtime=0)[:5], "the file is empty"),
     ],
 )
 def test_damaged_compression_is_refused_with_the_reason(content, reason):
