@@ -118,7 +118,7 @@ def stream(
         holdback_ns=skew_ns,
     )
     files = RollingFiles(source, parse_span(quiet_period, "--quiet-period"))
-    if "*" not in source and files.folder.info() is None:
+    if not set("*?[") & set(source) and files.folder.info() is None:
         raise UsageError(f"{source}: there is no such folder to follow.")
 
     def told(done: Report) -> None:

@@ -256,9 +256,12 @@ def precedes(one: Key, other: Key) -> bool:
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
     """Which packets an earlier ingest has brought."""
     result = np.zeros(len(rows), np.bool_)
-    days = days_of(packets)[rows] if covered else result
+    if not covered:
+        return result
+    days = days_of(packets)[rows]
+    present = set(np.unique(days).tolist())
     for (day, owner, version), runs in covered.items():
-        if owner != channel or not runs:
+        if owner != channel or day not in present or not runs:
             continue
         ordered = np.array(sorted(runs), np.int64)
         same = (packets.version[rows] == version) & (days == day)
