@@ -38,7 +38,7 @@ def folder() -> Path:
 def lake() -> str:
     """A lake with the books of a small day."""
     place = folder() / "lake"
-    ingest(sorted(folder().glob("*.pcap")), str(place))
+    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
     result = run("books", "--lake", place, "--master", "here")
     assert result.exit_code == 0, result.output
     return str(place)

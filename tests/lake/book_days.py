@@ -7,12 +7,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 from pregao.clock import SECOND
 from pregao.exchange.faults import fault_rates, parse_rates
 from pregao.exchange.simulation import Simulation
 from pregao.exchange.simulation_settings import Settings, parse_moment, parse_reset
-from pregao.lake.books.build import BookOptions, build_books, run_books_here
+from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_here
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
 
@@ -33,7 +34,7 @@ def simulate(
     resets=(),
     instruments=INSTRUMENTS,
     profile="equities",
-):
+) -> Path:
     """Write the captures of a small day and its truth."""
     settings = Settings(
         profile=profile,
@@ -61,8 +62,8 @@ class BookDay:
 
     folder: Path
     lake: Lake
-    reports: list = field(default_factory=list)
-    _lost: dict = field(default_factory=dict)
+    reports: list[DayReport] = field(default_factory=list)
+    _lost: dict[int, list[Any]] = field(default_factory=dict)
 
     @property
     def audit(self):
@@ -102,16 +103,19 @@ class BookDay:
         return json.loads((self.folder / "truth" / "faults.json").read_text(encoding="utf-8"))
 
 
-def built(folder: Path, *, options=None, run=run_books_here, captures=None):
+def built(
+    folder: Path, *, options=None, run=run_books_here, captures: list[Path] | None = None
+) -> BookDay:
     """Ingest a day's captures and build its books."""
     lake = Lake(folder / "lake")
-    ingest(sorted(folder.glob("*.pcap")) if captures is None else captures, lake.location)
+    chosen = sorted(folder.glob("*.pcap")) if captures is None else captures
+    ingest([str(path) for path in chosen], lake.location)
     return BookDay(folder, lake, build_books(lake.location, options or BookOptions(), run=run))
 
 
 def levels(orders, depth=10):
     """The best levels of a side of the truth: price, size, orders."""
-    found: list[list] = []
+    found = []
     for price, size, *_ in orders:
         value = None if price is None else Decimal(price)
         if found and found[-1][0] == value:

@@ -37,7 +37,7 @@ def folder() -> Path:
 @pytest.fixture
 def lake(tmp_path):
     lake = Lake(tmp_path / "lake")
-    ingest(sorted(folder().glob("*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], lake.location)
     return lake
 
 
@@ -88,7 +88,7 @@ def test_what_is_ingested_later_makes_the_day_anew(tmp_path):
     ingest(incremental, lake.location)
     (blind,) = build_books(lake.location)
     assert blind.audit == Counter()
-    ingest(sorted(folder().glob("*Snapshot*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(folder().glob("*Snapshot*.pcap"))], lake.location)
     (seeing,) = build_books(lake.location)
     assert seeing.built
     assert seeing.audit["equal"] > 50

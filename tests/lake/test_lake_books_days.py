@@ -186,7 +186,7 @@ def test_the_audit_finds_a_fault_planted_in_the_code_of_the_book(monkeypatch, mu
             mutate(rows)
         return sound(self, rows, start, *rest)
 
-    kept: list = []  # so that no two have the same id
+    kept = []  # so that no two have the same id
     monkeypatch.setattr(Replay, "_replay", faulty)
     source = day(version=16)
     reports = build_books(source.lake.location, BookOptions(depth=3))
@@ -206,7 +206,7 @@ def test_the_audit_finds_a_fault_planted_in_the_code_of_the_book(monkeypatch, mu
 def test_on_spark_the_books_are_the_same(spark, tmp_path):
     here = day(version=16)
     lake = Lake(tmp_path / "lake")
-    ingest(sorted(here.folder.glob("*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(here.folder.glob("*.pcap"))], lake.location)
     reports = build_books(lake.location, run=books_on_spark(spark))
     there = BookDay(here.folder, lake, reports)
     for table in ("ticks", "book_checkpoints", "book_audit"):

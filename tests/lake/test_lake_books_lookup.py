@@ -149,7 +149,7 @@ def test_books_that_were_not_built_and_unknown_names_are_said(tmp_path):
     with pytest.raises(UsageError, match="not a lake"):
         book_at(lake, "PETR4")
     source = day(version=16)
-    ingest(sorted(source.folder.glob("*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(source.folder.glob("*.pcap"))], lake.location)
     with pytest.raises(UsageError, match="pregao books"):
         book_at(lake, "PETR4")
     with pytest.raises(UsageError, match="knows no instrument XYZ"):
@@ -161,11 +161,11 @@ def test_books_that_were_not_built_and_unknown_names_are_said(tmp_path):
 def test_more_data_since_the_build_is_noticed(tmp_path):
     source = day(version=16)
     lake = Lake(tmp_path / "lake")
-    ingest(sorted(source.folder.glob("*Inc*.pcap")), lake.location)
-    ingest(sorted(source.folder.glob("*Definition*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(source.folder.glob("*Inc*.pcap"))], lake.location)
+    ingest([str(path) for path in sorted(source.folder.glob("*Definition*.pcap"))], lake.location)
     build_books(lake.location)
     assert book_at(lake, "PETR4").current
-    ingest(sorted(source.folder.glob("*Snapshot*.pcap")), lake.location)
+    ingest([str(path) for path in sorted(source.folder.glob("*Snapshot*.pcap"))], lake.location)
     assert not book_at(lake, "PETR4").current
 
 

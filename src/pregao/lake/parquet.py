@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from pregao.lake import _kernels
 
 ROW_GROUP = 65_536
+LIST_ROW_GROUP = 2_048
+"""The same for tables with lists in their rows, such as the orders of snapshots."""
 Numbers = npt.NDArray[np.int64]
 
 _DELTA_CODED = {
@@ -91,7 +93,8 @@ def write_table(filesystem: Any, root: str, table: str, data: Any, day: int) -> 
             store_decimal_as_integer=True,
             version="2.6",
         ) as writer:
-            writer.write_table(data, row_group_size=ROW_GROUP)
+            lists = any(pa.types.is_list(entry.type) for entry in schema)
+            writer.write_table(data, row_group_size=LIST_ROW_GROUP if lists else ROW_GROUP)
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
     return Written(table, path, int(size), data.num_rows, day, metadata)

@@ -70,13 +70,18 @@ def figures_at(
     state[4] = at
 
 
+BLOCK = 256
+
+
 @njit
-def spread_levels(price, size, orders, first, count, out_price, out_size, out_orders, at):
-    """Turn levels that lie tick by tick into columns, one for each side and level."""
-    depth = price.shape[2]
+def spread_levels(levels, first, count, out, at):
+    """Turn levels that lie tick by tick into columns, one for each side and level.
+
+    Block by block, so that what is read stays in the cache until all its columns are written.
+    """
     for side in range(2):
-        for i in range(count):
-            for level in range(depth):
-                out_price[side, level, at + i] = price[side, first + i, level]
-                out_size[side, level, at + i] = size[side, first + i, level]
-                out_orders[side, level, at + i] = orders[side, first + i, level]
+        for begin in range(0, count, BLOCK):
+            end = min(begin + BLOCK, count)
+            for level in range(levels.shape[2]):
+                for i in range(begin, end):
+                    out[side, level, at + i] = levels[side, first + i, level]

@@ -36,6 +36,7 @@ class TableFile:
         self._lake = lake
         self._day = day
         self._levels = frozenset(level_columns(depth))
+        self._deep = self._levels - set(level_columns(1))
         self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
         self._sink: Any = None
         self._writer: Any = None
@@ -65,6 +66,8 @@ class TableFile:
             compression="snappy",
             use_dictionary=[leaf for leaf in leaves if leaf not in coded],
             column_encoding=coded,
+            # Nobody looks for rows by the fifth level: its bounds are not worth their time.
+            write_statistics=[leaf for leaf in leaves if leaf not in self._deep],
             write_page_index=True,
             store_schema=False,
             store_decimal_as_integer=True,

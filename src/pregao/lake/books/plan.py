@@ -150,7 +150,7 @@ def plan_tasks(day: BookDay, parallelism: int) -> list[BookTask]:
     if day.securities is not None:
         rows = Counter({own: rows[own] for own in day.securities if own in rows})
     total = rows.total()
-    share = max(total / max(parallelism * 3, -(-total // ROWS_PER_WINDOW)), SMALLEST_TASK)
+    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_WINDOW)), SMALLEST_TASK)
     tasks: list[BookTask] = []
     held: list[int] = []
 

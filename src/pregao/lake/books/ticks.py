@@ -88,10 +88,9 @@ class TickBuffer:
         self._event[into] = ticks.event[of]
         self._instrument[into] = ticks.instrument[of]
         self._state[into] = ticks.state[of]
-        _kernels.spread_levels(
-            ticks.price, ticks.size, ticks.orders, begin, count, self._price, self._size,
-            self._orders, self._count,
-        )  # fmt: skip
+        _kernels.spread_levels(ticks.price, begin, count, self._price, self._count)
+        _kernels.spread_levels(ticks.size, begin, count, self._size, self._count)
+        _kernels.spread_levels(ticks.orders, begin, count, self._orders, self._count)
         self._count += count
         return count
 
