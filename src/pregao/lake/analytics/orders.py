@@ -44,7 +44,7 @@ COLUMNS = (
     column("changes", pa.int64(), "Messages that changed it."),
     column("reductions", pa.int64(), "How many times it was made smaller, not by a trade."),
     column("reduced_quantity", pa.int64(), "By how much in all."),
-    column("fills", pa.int64(), "Events in which it was traded."),
+    column("fills", pa.int64(), "How many times a trade made it smaller or took it away."),
     column("filled_quantity", pa.int64(), "Quantity traded in all."),
     column("last_change_ns", pa.int64(), "When it was changed last, its end aside."),
     column("last_size", pa.int64(), "Quantity shown before its end, or at the end of the data."),
@@ -178,7 +178,7 @@ def _lives(acts: DataFrame) -> DataFrame:
         F.count_if(change).alias("changes"),
         F.count_if(reduced).alias("reductions"),
         F.coalesce(F.sum(F.when(reduced, F.col("less"))), F.lit(0)).alias("reduced_quantity"),
-        F.count_distinct(F.when(F.col("filled"), F.col("event"))).alias("fills"),
+        F.count_if("filled").alias("fills"),
         F.coalesce(F.sum(F.when(F.col("filled"), F.col("less"))), F.lit(0)).alias(
             "filled_quantity"
         ),
@@ -244,12 +244,9 @@ def _with_clearings(day: Day, lives: DataFrame) -> DataFrame:
         F.struct("time_ns", "event", "place", reason.alias("reason")).alias("clearing"),
     )
     both = lives.unionByName(cleared, allowMissingColumns=True)
-    ahead = (
-        Window.partitionBy(*INSTRUMENT, "side")
-        .orderBy("last_place")
-        .rowsBetween(Window.currentRow, Window.unboundedFollowing)
-    )
-    found = both.withColumn("next", F.first("clearing", ignorenulls=True).over(ahead)).where(
+    # From the last message to the first: Spark would look at all that follow for every row.
+    backwards = Window.partitionBy(*INSTRUMENT, "side").orderBy(F.desc("last_place"))
+    found = both.withColumn("next", F.last("clearing", ignorenulls=True).over(backwards)).where(
         F.col("clearing").isNull()
     )
     stands = F.col("end_place").isNull()
