@@ -197,6 +197,12 @@ def test_the_audit_finds_a_fault_planted_in_the_code_of_the_book(monkeypatch, mu
                  if row["result"] == "different"]  # fmt: skip
         assert len(found) == audit["different"]
         assert all(row["differences"] > 0 and row["detail"] for row in found)
+        if mutate is sizes_too_large:  # what did not fit is told too, and healed by snapshots
+            gaps = [
+                row for row in BookDay(source.folder, source.lake).rows("gaps") if row["reason"]
+            ]
+            assert {"snapshot"} <= {row["closed_by"] for row in gaps} <= {"snapshot", None}
+            assert all("wrong previous size" in row["reason"] for row in gaps)
     finally:
         monkeypatch.undo()
         again = build_books(source.lake.location, BookOptions())

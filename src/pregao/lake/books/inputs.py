@@ -192,11 +192,22 @@ class Catalogue:
 
     def has_positions(self, day: date, channel: int) -> bool:
         """Does the feed name places of orders, as it does below schema version 15?"""
-        files = {file.path for file in self.inputs(day, channel).files.get(ORDER, ())}
-        return any(
-            row.get("null_count.md_entry_position_no") == 0 and row["num_records"]
-            for row in self._rows(ORDER, day)
-            if row["path"] in files
+        inputs = self.inputs(day, channel)
+        files = {file.path for file in inputs.files.get(ORDER, ())}
+        unknown = False
+        for row in self._rows(ORDER, day):
+            if row["path"] in files and row["num_records"]:
+                nulls = row.get("null_count.md_entry_position_no")
+                if nulls == 0:
+                    return True
+                unknown |= nulls != row["num_records"]
+        if not unknown:
+            return False
+        # A file may hold orders of several channels, with places and without.
+        reader = Reader(self.lake.location, inputs)
+        tables = reader.read(ORDER, ["md_entry_position_no"], Part())
+        return bool(tables) and all(
+            rows.column("md_entry_position_no").null_count == 0 for rows in tables
         )
 
     def _rows(self, template: int, day: date) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ from pregao.umdf.sequencing import version_distance
 ROWS_PER_WINDOW = 1_500_000
 """So many messages are held in memory at once, at a few hundred bytes each."""
 SMALLEST_TASK = 50_000
+ORDERS_PER_MESSAGE = 20
+"""About so many orders are in a message of a snapshot."""
 
 Coverage = dict[int, list[tuple[int, int]]]
 
@@ -145,8 +147,10 @@ def plan_tasks(day: BookDay, parallelism: int) -> list[BookTask]:
     """
     reader = Reader(day.lake, day.inputs)
     rows: Counter[int] = Counter()
-    for template in (*counted_templates(), EMPTY_BOOK, SNAPSHOT_HEADER, SNAPSHOT_ORDERS):
+    for template in (*counted_templates(), EMPTY_BOOK, SNAPSHOT_HEADER):
         rows.update(reader.rows_by_security(template))
+    for security, messages in reader.rows_by_security(SNAPSHOT_ORDERS).items():
+        rows[security] += ORDERS_PER_MESSAGE * messages
     if day.securities is not None:
         rows = Counter({own: rows[own] for own in day.securities if own in rows})
     total = rows.total()

@@ -154,11 +154,15 @@ def in_sequence(
 
 def _date_snapshots(sequence: Sequence) -> None:
     """Let a snapshot count from when it was sent, or from the next message, if that is earlier."""
-    found = np.flatnonzero((sequence.snapshot >= 0) | (sequence.item == Item.ABSENT))
+    told = (sequence.snapshot < 0) & (sequence.item != Item.ABSENT)
+    found, messages = np.flatnonzero(~told), np.flatnonzero(told)
+    behind = np.searchsorted(messages, found)
+    there = behind < len(messages)
+    found, behind = found[there], messages[behind[there]]
+    same = sequence.rank[found] == sequence.rank[behind]
+    found, behind = found[same], behind[same]
     for column in (sequence.sending, sequence.capture):
-        for at in found[::-1].tolist():
-            if at + 1 < len(sequence) and sequence.rank[at + 1] == sequence.rank[at]:
-                column[at] = min(column[at], column[at + 1])
+        column[found] = np.minimum(column[found], column[behind])
 
 
 @dataclass(slots=True)
