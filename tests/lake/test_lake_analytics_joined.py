@@ -4,11 +4,13 @@ import pyarrow as pa
 import pytest
 
 from pregao.lake.analytics.analyse import analyse
+from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.store import TableSpec, Unit
-from tests.lake.analytics_support import few_partitions, lake_of, messages, rows
+from tests.lake.analytics_support import few_partitions, lake_of, messages, place, rows
 from tests.lake.lake_support import ingest_row, write_file
 
 DEPTH = 3
+SETTINGS = {"seed": 3, "instruments": 2, "duration": "10s"}
 STALE_EVERY = 50
 RECOVERY = 1 << 5
 
@@ -107,7 +109,7 @@ class Book:
 
 
 def book_rows(lake):
-    """The ticks of the day, and of each instrument and event the levels then and before."""
+    """The ticks of the day, and of each instrument and event the levels behind it."""
     books, ticks, after, before = {}, [], {}, {}
     pending = messages(lake, 9, 50, 51, 52)
     for number, row in enumerate(pending):
@@ -131,14 +133,14 @@ def book_rows(lake):
                 for part, value in zip(("price", "size", "orders"), values, strict=True):
                     tick[f"{name}_{part}_{level + 1}"] = value
         ticks.append(tick)
-    return ticks, after, before
+    return ticks, after
 
 
 @pytest.fixture(scope="module")
 def joined(spark):
     """A day with ticks and EntryPoint reports made by hand, analysed."""
-    lake, _ = lake_of(seed=3, instruments=2, duration="10s")
-    ticks, after, before = book_rows(lake)
+    lake, _ = lake_of(**SETTINGS)
+    ticks, after = book_rows(lake)
     add(lake, TICKS, ticks)
     answered = [
         row
@@ -167,11 +169,27 @@ def joined(spark):
     add(lake, REQUESTS, requests)
     with few_partitions(spark):
         analyse(spark, lake, tables=["trades", "latency", "orders"])
-    return lake, ticks, after, before, answered
+    return lake, ticks, after, answered
 
 
-def test_trades_know_the_best_prices_before_their_event(joined):
-    lake, ticks, *_ = joined
+@pytest.fixture(scope="module")
+def with_books(spark):
+    """The same day with the books that the lake builds itself."""
+    lake, _ = lake_of(**SETTINGS)
+    build_books(lake.location, BookOptions(depth=DEPTH))
+    with few_partitions(spark):
+        analyse(spark, lake, tables=["trades", "orders"])
+    ticks = sorted(rows(lake, "ticks"), key=lambda tick: tick["event"])
+    return lake, ticks, book_rows(lake)[1], None
+
+
+@pytest.fixture(params=["joined", "with_books"])
+def ticked(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_trades_know_the_best_prices_before_their_event(ticked):
+    lake, ticks, *_ = ticked
     trades = rows(lake, "trades")
     known = 0
     for trade in trades:
@@ -191,30 +209,26 @@ def test_trades_know_the_best_prices_before_their_event(joined):
     assert known > 3
 
 
-def test_an_order_knows_its_place_in_the_queue_of_its_price(joined):
-    lake, ticks, after, before, _ = joined
-    stale = {(tick["security_id"], tick["event"]) for tick in ticks if tick["state"] == "stale"}
-    shown = {(tick["security_id"], tick["event"]) for tick in ticks} - stale
+def test_an_order_knows_its_place_in_the_queue_of_its_price(ticked):
+    lake, ticks, after, _ = ticked
+    shown = {(row["security_id"], row["event"]) for row in ticks if row["state"] != "stale"}
     sides = {"BUY": 0, "SELL": 1}
-    told = 0
-    entries = {}
-    for order in rows(lake, "orders", entry_seen=True):
+    entries, told = {}, 0
+    for order in sorted(rows(lake, "orders"), key=place):
         key = order["security_id"], order["event"]
-        entries.setdefault((*key, order["side"], order["price"]), []).append(order)
-    for (security_id, event, side, price), orders in entries.items():
-        key = security_id, event
+        if order["entry_seen"] and order["end_event"] != order["event"]:
+            entries.setdefault((key, order["side"], order["price"]), []).append(order)
+        else:
+            assert order["queue_position"] is None
+    for (key, side, price), orders in entries.items():
         levels = after[key][sides[side]][:DEPTH]
-        here = [level[2] for level in levels if level[0] == price]
-        orders.sort(key=lambda order: order["index_in_packet"] + 10**4 * order["sequence_number"])
+        here = [count for at, _, count in levels if at == price]
         for behind, order in enumerate(reversed(orders)):
-            expected = here[0] - behind if here and key in shown else None
-            if expected is not None and expected <= 0:
-                expected = None
-            assert order["queue_position"] == expected
-            told += expected is not None
-        if len(orders) == 1 and here and key in shown and len(before[key][sides[side]]):
-            ahead = [level[2] for level in before[key][sides[side]] if level[0] == price]
-            assert orders[0]["queue_position"] <= (ahead[0] if ahead else 0) + 1
+            if here and key in shown:
+                assert order["queue_position"] == here[0] - behind
+                told += 1
+            else:
+                assert order["queue_position"] is None
     assert told > 100
 
 

@@ -261,11 +261,13 @@ def _with_clearings(day: Day, lives: DataFrame) -> DataFrame:
 
 def _with_queue_positions(day: Day, lives: DataFrame) -> DataFrame:
     """The same with the place in the queue of their price at which orders came in."""
+    # What the level shows after the event is without those that have gone in it again.
+    stays = F.col("entry_seen") & ~F.col("event").eqNullSafe(F.col("end_event"))
     behind = Window.partitionBy(*_EVENT, "side", "price").orderBy(F.desc("place"))
-    later = F.count(F.lit(1)).over(behind) - 1
+    later = F.count_if(stays).over(behind) - 1
     counted = with_level_orders(day, lives.withColumn("later", later))
-    position = F.when(F.col("entry_seen"), F.col("level_orders") - F.col("later"))
-    return counted.withColumn("queue_position", F.when(position > 0, position))
+    position = F.when(stays, F.col("level_orders") - F.col("later"))
+    return counted.withColumn("queue_position", position)
 
 
 def _build(day: Day, _wanted: Wanted) -> DataFrame:
