@@ -147,7 +147,11 @@ COMPARISONS = {
 def conditions(draw, template):
     """A condition on a column, its values mostly such as there are."""
     table = plain(template)
-    columns = [n for n in [*NUMBERS, "stream", "destination", "capture"] if n in table.column_names]
+    columns = [
+        name
+        for name in [*NUMBERS, "stream", "destination", "capture"]
+        if name in table.column_names and table.column(name).null_count < table.num_rows
+    ]
     column = draw(st.sampled_from(columns))
     there = [value for value in table.column(column).unique().to_pylist() if value is not None]
     textual = isinstance(there[0], str)
