@@ -11,7 +11,7 @@ import pyarrow as pa
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
 from pregao.lake.books import _kernels
-from pregao.lake.books.columns import Codes, Numbers, integers, nulled, prices
+from pregao.lake.books.columns import Codes, Numbers, booleans, integers, nulled, prices
 from pregao.lake.books.tables import ORDER, stored_type
 
 UPDATES = 50_000
@@ -93,8 +93,6 @@ def book_of(bids: Any, offers: Any, state: State) -> FullBook:
             ("inserted", "insert_time_ns"),
         )
     }
-    implied = np.concatenate(
-        [side.field("implied").to_numpy(zero_copy_only=False) for side in sides]
-    )
+    implied = np.concatenate([booleans(side.field("implied")) for side in sides])
     side = np.repeat(np.array([0, 1], np.uint8), [len(bids), len(offers)])
     return FullBook(-1, state, side, **columns, implied=implied.astype(np.uint8))

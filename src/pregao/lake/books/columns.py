@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pregao.book.rows import NULL
 
@@ -18,29 +18,47 @@ Flags = npt.NDArray[np.bool_]
 
 
 def integers(column: Any, null: int = NULL) -> Numbers:
-    """A column of integers or decimals as 64-bit numbers; decimals as their mantissas."""
+    """A column of integers, days or decimals as 64-bit numbers; decimals as their mantissas."""
     parts = [_integers(chunk, null) for chunk in _chunks(column)]
     if len(parts) == 1:
         return parts[0]
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
+# Buffers are read as they are: to_numpy makes floats of numbers with nulls, and pyarrow's
+# conversions bring pandas along, which a command that shows one book need not wait for.
+
+
 def _integers(chunk: Any, null: int) -> Numbers:
-    if pa.types.is_decimal(chunk.type):
-        words = chunk.type.bit_width // 64
-        raw = np.frombuffer(chunk.buffers()[1], np.int64)
-        values: Numbers = raw[chunk.offset * words : (chunk.offset + len(chunk)) * words : words]
-        if chunk.null_count:
-            return np.where(chunk.is_null().to_numpy(zero_copy_only=False), null, values)
-        return np.ascontiguousarray(values)
-    if pa.types.is_date32(chunk.type):
-        chunk = chunk.view(pa.int32())
     if chunk.null_count == len(chunk):
         return np.full(len(chunk), null, np.int64)
+    values = _values(chunk)
     if chunk.null_count:
-        chunk = pc.fill_null(chunk.cast(pa.int64()), null)
-    numbers: Numbers = chunk.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return numbers
+        return np.where(_nulls(chunk), null, values)
+    return np.ascontiguousarray(values, np.int64)
+
+
+def _values(chunk: Any) -> npt.NDArray[Any]:
+    """The values of a chunk, those of nulls undefined."""
+    kind = chunk.type
+    words = kind.bit_width // 64 if pa.types.is_decimal(kind) else 1
+    width = 8 if pa.types.is_decimal(kind) else kind.bit_width // 8
+    raw = np.frombuffer(chunk.buffers()[1], np.dtype(f"<i{width}"))
+    return raw[chunk.offset * words : (chunk.offset + len(chunk)) * words : words]
+
+
+def _bits(buffer: Any, offset: int, count: int) -> Flags:
+    packed = np.frombuffer(buffer, np.uint8)
+    return np.unpackbits(packed, bitorder="little")[offset : offset + count].view(np.bool_)
+
+
+def _nulls(chunk: Any) -> Flags:
+    return ~_bits(chunk.buffers()[0], chunk.offset, len(chunk))
+
+
+def booleans(chunk: Any) -> Flags:
+    """A column of booleans without nulls, in one piece."""
+    return _bits(chunk.buffers()[1], chunk.offset, len(chunk))
 
 
 def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
@@ -50,9 +68,26 @@ def codes(column: Any, known: Mapping[str, int], other: int) -> Codes:
         names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
         of_name = [known.get(name, other) for name in names.dictionary.to_pylist()]
         table = np.array([*of_name, other], np.uint8)
-        indexes = pc.fill_null(names.indices, len(of_name)) if names.null_count else names.indices
-        parts.append(table[indexes.to_numpy(zero_copy_only=False)])
+        parts.append(table[_integers(names.indices, len(of_name))])
     return np.concatenate(parts) if parts else np.empty(0, np.uint8)
+
+
+def checksums(column: Any) -> Numbers:
+    """A number for each text of a column, the same for the same text; 0 for null."""
+    parts = []
+    for chunk in _chunks(column):
+        names = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
+        of_name = [crc32(name.encode()) for name in names.dictionary.to_pylist()]
+        table = np.array([*of_name, 0], np.int64)
+        parts.append(table[_integers(names.indices, len(of_name))])
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+
+def taken(rows: Any, chosen: Numbers) -> Any:
+    """Some rows of a table, or values of a column, by their places."""
+    chosen = np.ascontiguousarray(chosen, np.int64)
+    places = pa.Array.from_buffers(pa.int64(), len(chosen), [None, pa.py_buffer(chosen)])
+    return rows.take(places)
 
 
 def _chunks(column: Any) -> list[Any]:
@@ -66,12 +101,11 @@ def nulled(values: npt.NDArray[Any], null: Flags | None = None) -> Any:
     return pa.array(values, mask=null if null.any() else None)
 
 
-def prices(values: Numbers, null: Flags | None = None, kind: Any = None) -> Any:
-    """Mantissas as a column of prices; NULL, or where the flags say so, is null."""
-    whole = nulled(np.ascontiguousarray(values), null)
-    buffers = whole.buffers()
-    kind = pa.decimal64(18, 4) if kind is None else kind
-    return pa.Array.from_buffers(kind, len(whole), buffers, whole.null_count)
+def prices(values: Numbers) -> Any:
+    """Mantissas as a column of prices; NULL is null."""
+    whole = nulled(np.ascontiguousarray(values))
+    kind = pa.decimal64(18, 4)
+    return pa.Array.from_buffers(kind, len(whole), whole.buffers(), whole.null_count)
 
 
 def named(indexes: npt.NDArray[Any], names: list[str | None]) -> Any:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.lake.books import _kernels
-from pregao.lake.books.columns import Codes, Numbers, codes, integers
+from pregao.lake.books.columns import Codes, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
     EXECUTION_STATISTICS,
     FORWARD_TRADE,
@@ -22,13 +22,12 @@ from pregao.lake.books.inputs import (
     TRADE,
     Part,
     Reader,
-    counted_templates,
     serial_of,
 )
 from pregao.lake.books.messages import KEY, of_stream, place_of
 from pregao.lake.books.snapshots import LoopRows, Snapshots, owners
-from pregao.lake.schemas import bundled_message_tables
-from pregao.umdf.streams import ONLY_INCREMENTAL, Stream
+from pregao.lake.schemas import DATE
+from pregao.umdf.streams import Stream
 
 PRICE_BANDS = (20, 22)
 _OUT_OF_SEQUENCE = 1 << 3
@@ -36,12 +35,8 @@ _LEG_TRADE = "LEG_TRADE"
 _SESSION_CHANGE = {"TRADING_SESSION_CHANGE": 1}
 _BANDS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
 """Kinds of price limits; of several that are in force, the first here is shown."""
+_NOT_READ = frozenset({DATE, "channel", "feed", "feed_difference_ns", "capture_id"})
 _TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
-
-
-def statistic_templates() -> tuple[int, ...]:
-    """The templates that come in both streams: figures, bands and states of an instrument."""
-    return tuple(t for t in counted_templates()[3:] if t not in ONLY_INCREMENTAL)
 
 
 @dataclass(slots=True)
@@ -50,6 +45,8 @@ class Others:
 
     incremental: dict[int, Any]
     snapshot: dict[int, Any]
+    names: dict[int, str]
+    """The names of the templates, as their tables have them."""
 
     def loop_rows(self) -> LoopRows:
         """Where all figures of the snapshot stream stand."""
@@ -70,18 +67,19 @@ class Others:
             return None
         owner = owners(snapshots.loop, LoopRows.of(rows))
         own = np.flatnonzero(np.isin(owner, chosen))
-        return (rows.take(pa.array(own)), owner[own]) if len(own) else None
+        return (taken(rows, own), owner[own]) if len(own) else None
 
 
 def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None = None) -> Others:
     """Read them, of all instruments or some; of the snapshot stream, each row once, in order."""
-    others = Others({}, {})
-    both = statistic_templates()
-    for template in counted_templates()[3:]:
+    known = reader.inputs.tables
+    names = {template: table.name.removeprefix("umdf_") for template, table in known.items()}
+    others = Others({}, {}, names)
+    both = reader.inputs.statistics
+    for template in reader.inputs.counted:
         columns = [*KEY, "rpt_seq"]
         if template in both:
-            table = bundled_message_tables().templates[template]
-            columns += ["stream", *(column.column for column in table.columns)]
+            columns += [name for name in known[template].columns if name not in _NOT_READ]
         elif template in (TRADE, FORWARD_TRADE):
             columns += _TRADE_COLUMNS
         tables = reader.read(template, list(dict.fromkeys(columns)), part)
@@ -90,7 +88,7 @@ def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None =
         rows = pa.concat_tables(tables).unify_dictionaries()
         if securities is not None:
             own = np.isin(integers(rows.column("security_id")), securities)
-            rows = rows.take(pa.array(np.flatnonzero(own)))
+            rows = taken(rows, np.flatnonzero(own))
         if template not in both:
             others.incremental[template] = rows
             continue
@@ -99,7 +97,7 @@ def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None =
             others.incremental[template] = told
         looped = of_stream(rows, Stream.SNAPSHOT)
         if looped.num_rows:
-            others.snapshot[template] = looped.take(LoopRows.of(looped).order())
+            others.snapshot[template] = taken(looped, LoopRows.of(looped).order())
     return others
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.books.columns import Numbers, integers
+from pregao.lake.books.columns import Numbers, integers, taken
+from pregao.lake.delta_tables import arrow_schema
 from pregao.lake.location import Location
-from pregao.lake.schemas import DATE, bundled_message_tables, message_table_name
+from pregao.lake.schemas import DATE
 from pregao.lake.store import Lake
-from pregao.sbe.values import Kind as FieldKind
+from pregao.umdf.streams import ONLY_INCREMENTAL
 
 EPOCH = date(1970, 1, 1)
 
@@ -35,51 +36,34 @@ FIRST_SECURITY = 0
 LAST_SECURITY = (1 << 63) - 1
 
 
-@cache
-def table_of(template: int) -> str:
-    """The table of a template."""
-    if template == INSTRUMENTS:
-        return "instruments"
-    return message_table_name(bundled_message_tables().templates[template].name)
+_OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
+                            SNAPSHOT_ORDERS})  # fmt: skip
+"""What is read besides the messages that are counted by ``rptSeq``."""
+_NEVER_READ = frozenset({1, 2, 4, 5, 12})
+"""Resets of streams, heartbeats, news and definitions tell nothing about books."""
+_MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 
 
-@cache
-def counted_templates() -> tuple[int, ...]:
-    """The templates whose messages are counted by ``rptSeq``, those of books first."""
-    found = []
-    for template, table in sorted(bundled_message_tables().templates.items()):
-        names = {column.column for column in table.columns}
-        if {"security_id", "rpt_seq"} <= names and template not in BOOK_TEMPLATES:
-            found.append(template)
-    return (*BOOK_TEMPLATES[:3], *found)
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is read: its name, its columns, and which of them hold text."""
+
+    name: str
+    columns: tuple[str, ...]
+    texts: frozenset[str]
+
+    @property
+    def counted(self) -> bool:
+        """Are its messages about one instrument, and counted?"""
+        return "security_id" in self.columns and "rpt_seq" in self.columns
 
 
-@cache
-def input_templates() -> tuple[int, ...]:
-    """The templates of which a book is made, and with which it is audited."""
-    return (
-        *counted_templates(),
-        EMPTY_BOOK,
-        CHANNEL_RESET,
-        GROUP_PHASE,
-        SNAPSHOT_HEADER,
-        SNAPSHOT_ORDERS,
-        INSTRUMENTS,
-    )
-
-
-@cache
-def _named_columns(template: int) -> frozenset[str]:
-    """The columns of a template that hold names: they are read as dictionaries."""
-    if template == INSTRUMENTS:
-        return frozenset(["symbol", "security_group"])
-    table = bundled_message_tables().templates[template]
-    enums = [
-        column.column
-        for column in table.columns
-        if column.reading is not None and column.reading.kind is FieldKind.ENUM
-    ]
-    return frozenset([*enums, "stream", "security_group"])
+def template_of(table: str) -> int | None:
+    """The template of a message table; None of other tables."""
+    if table == "instruments":
+        return INSTRUMENTS
+    matched = _MESSAGE_TABLE.fullmatch(table)
+    return None if matched is None else int(matched.group(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +90,22 @@ class Inputs:
     day: int
     """Days since 1970."""
     channel: int
+    tables: dict[int, Table]
     files: dict[int, tuple[InputFile, ...]] = field(default_factory=dict)
+
+    @property
+    def counted(self) -> tuple[int, ...]:
+        """The templates whose messages are counted, but for those that change books."""
+        return tuple(
+            template
+            for template, table in sorted(self.tables.items())
+            if table.counted and template not in BOOK_TEMPLATES
+        )
+
+    @property
+    def statistics(self) -> tuple[int, ...]:
+        """Those of them that come in snapshots too: figures, bands and states."""
+        return tuple(one for one in self.counted if one not in ONLY_INCREMENTAL)
 
     def fingerprint(self) -> str:
         """A text that changes with the files."""
@@ -118,11 +117,17 @@ class Inputs:
         return digest.hexdigest()[:16]
 
 
-def files_of(lake: Lake, table: str, day: date | None = None) -> list[dict[str, Any]]:
-    """What the log of a table says of its files, of one day or all."""
+def files_in(table: Any) -> list[dict[str, Any]]:
+    """What the log of a table says of its files."""
     # Not pa.table(…): that brings pandas along, a quarter of a second.
-    actions = lake.delta(table).get_add_actions(flatten=True)
+    actions = table.get_add_actions(flatten=True)
     rows: list[dict[str, Any]] = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
+    return rows
+
+
+def files_of(lake: Lake, table: str, day: date | None = None) -> list[dict[str, Any]]:
+    """The same by the table's name, of one day or all."""
+    rows = files_in(lake.delta(table))
     return [row for row in rows if day is None or row.get(f"partition.{DATE}") == day]
 
 
@@ -144,13 +149,22 @@ class Catalogue:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        there = set(lake.table_names())
+        self._tables: dict[int, Table] = {}
         self._files: dict[int, dict[date, list[dict[str, Any]]]] = {}
-        for template in input_templates():
-            if table_of(template) in there:
-                for row in files_of(lake, table_of(template)):
-                    days = self._files.setdefault(template, {})
-                    days.setdefault(row[f"partition.{DATE}"], []).append(row)
+        for name in lake.table_names():
+            template = template_of(name)
+            if template is None or template in _NEVER_READ:
+                continue
+            delta = lake.delta(name)
+            schema = arrow_schema(delta)
+            texts = frozenset(field.name for field in schema if pa.types.is_string(field.type))
+            table = Table(name, tuple(schema.names), texts)
+            if not table.counted and template not in _OTHER_TABLES:
+                continue
+            self._tables[template] = table
+            days = self._files[template] = {}
+            for row in files_in(delta):
+                days.setdefault(row[f"partition.{DATE}"], []).append(row)
 
     def dates(self) -> list[date]:
         """The days of which there are orders or snapshots."""
@@ -168,7 +182,8 @@ class Catalogue:
                 if low is not None and low == high:
                     found.add(int(low))
                     continue
-                path = self.lake.table_location(table_of(template)).join(row["path"])
+                place = self.lake.table_location(self._tables[template].name)
+                path = place.join(row["path"])
                 with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
                     column = file.read(columns=["channel"]).column(0)
                 found.update(int(value) for value in np.unique(integers(column)))
@@ -188,7 +203,7 @@ class Catalogue:
                 found.append(InputFile(row["path"], row["size_bytes"], row["num_records"], known))
             if found:
                 files[template] = tuple(found)
-        return Inputs((day - EPOCH).days, channel, files)
+        return Inputs((day - EPOCH).days, channel, self._tables, files)
 
     def has_positions(self, day: date, channel: int) -> bool:
         """Does the feed name places of orders, as it does below schema version 15?"""
@@ -216,7 +231,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Instruments from the first to the last, and the packets that are asked for."""
+    """The instruments from the first to the last."""
 
     first: int = FIRST_SECURITY
     last: int = LAST_SECURITY
@@ -302,8 +317,9 @@ class Reader:
                         yield int(serial[0]), group.num_rows
 
     def _open(self, template: int, file: InputFile, columns: Iterable[str]) -> Any:
-        place = self._lake.join(table_of(template), file.path)
-        named = [name for name in columns if name in _named_columns(template)]
+        table = self.inputs.tables[template]
+        place = self._lake.join(table.name, file.path)
+        named = [name for name in columns if name in table.texts]
         opened = pq.ParquetFile(
             place.path,
             filesystem=place.filesystem,
@@ -412,7 +428,7 @@ def _filtered(
         return rows.slice(0, 0)
     if chosen[-1] - chosen[0] + 1 == len(chosen):  # files are sorted: mostly it is one run
         return rows.slice(int(chosen[0]), len(chosen))
-    return rows.take(pa.array(chosen))
+    return taken(rows, chosen)
 
 
 def serial_of(versions: Numbers, numbers: Numbers, base: int) -> Numbers:

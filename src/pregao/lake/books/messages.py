@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pregao.book.rows import IMPLIED, NULL, RECOVERY, Kind
-from pregao.lake.books.columns import Codes, Numbers, codes, integers
+from pregao.lake.books.columns import Codes, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
     CHANNEL_RESET,
     DELETE,
@@ -252,7 +252,7 @@ def of_stream(rows: Any, stream: Stream) -> Any:
     wanted = codes(rows.column("stream"), {stream.value: 1}, 0) == 1
     if wanted.all():
         return rows
-    return rows.take(np.flatnonzero(wanted))
+    return taken(rows, np.flatnonzero(wanted))
 
 
 _BOOK_FIELDS = {

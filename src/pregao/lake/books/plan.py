@@ -11,6 +11,7 @@ import numpy as np
 
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import (
+    BOOK_TEMPLATES,
     DELETE,
     EMPTY_BOOK,
     EPOCH,
@@ -20,7 +21,6 @@ from pregao.lake.books.inputs import (
     Catalogue,
     Part,
     Reader,
-    counted_templates,
     read_small,
     serial_of,
 )
@@ -147,7 +147,7 @@ def plan_tasks(day: BookDay, parallelism: int) -> list[BookTask]:
     """
     reader = Reader(day.lake, day.inputs)
     rows: Counter[int] = Counter()
-    for template in (*counted_templates(), EMPTY_BOOK, SNAPSHOT_HEADER):
+    for template in (*BOOK_TEMPLATES, *day.inputs.counted, SNAPSHOT_HEADER):
         rows.update(reader.rows_by_security(template))
     for security, messages in reader.rows_by_security(SNAPSHOT_ORDERS).items():
         rows[security] += ORDERS_PER_MESSAGE * messages

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, Kind
-from pregao.lake.books.columns import Codes, Flags, Numbers, codes, integers
+from pregao.lake.books.columns import Codes, Flags, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
     SNAPSHOT_HEADER,
     SNAPSHOT_ORDERS,
@@ -152,7 +152,7 @@ def read_headers(reader: Reader, part: Part) -> Any:
     if not tables:
         return None
     rows = pa.concat_tables(tables)
-    return rows.take(LoopRows.of(rows).order())
+    return taken(rows, LoopRows.of(rows).order())
 
 
 def version_of(headers: Any, spans: list[tuple[int, int]]) -> Numbers:
@@ -183,7 +183,7 @@ def read_snapshots(
     headers = read_headers(reader, part)
     if headers is not None and securities is not None:
         own = np.isin(integers(headers.column("security_id")), securities)
-        headers = headers.take(pa.array(np.flatnonzero(own)))
+        headers = taken(headers, np.flatnonzero(own))
     if headers is None or not headers.num_rows:
         return None
     loop = LoopRows.of(headers)
@@ -257,9 +257,9 @@ def _entries(
     if not tables:
         return BookColumns.empty(0, Kind.SNAPSHOT_ORDER), np.empty(0, np.int64)
     rows = pa.concat_tables(tables)
-    rows = rows.take(LoopRows.of(rows).order())
+    rows = taken(rows, LoopRows.of(rows).order())
     lists = rows.column("no_md_entries").combine_chunks()
-    counts = np.diff(lists.offsets.to_numpy())
+    counts = np.diff(integers(lists.offsets))
     struct = lists.flatten()
     owner = np.repeat(owners(loop, LoopRows.of(rows)), counts)
     members = {name: struct.field(name) for name in (field.name for field in struct.type)}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.lake.books import _kernels
-from pregao.lake.books.columns import Flags, Numbers, codes, integers
+from pregao.lake.books.columns import Flags, Numbers, checksums, codes, integers, taken
 from pregao.lake.books.figures import (
     Changes,
     FigureReader,
@@ -21,7 +21,6 @@ from pregao.lake.books.figures import (
 from pregao.lake.books.inputs import EXECUTION_STATISTICS, LAST_TRADE, SECURITY_STATUS
 from pregao.lake.books.messages import KEY
 from pregao.lake.books.snapshots import Snapshots
-from pregao.lake.schemas import bundled_message_tables
 
 OPENING_PRICE, HIGH_PRICE, LOW_PRICE = 15, 24, 25
 _MUST_BE_SHOWN = (OPENING_PRICE, HIGH_PRICE, LOW_PRICE, EXECUTION_STATISTICS)
@@ -39,7 +38,8 @@ _NOT_COMPARED = frozenset(
     ]
 )
 _DELETED = {"DELETE": 1}
-_KINDS = 256
+_KINDS = 1 << 33
+"""More than two checksums come to."""
 
 
 @dataclass(slots=True)
@@ -75,13 +75,13 @@ class FigureAudit:
     def _template(
         self, template: int, audited: Numbers, loaded: Numbers, found: dict[int, list[str]]
     ) -> None:
-        name = bundled_message_tables().templates[template].name
+        name = self.others.names.get(template, str(template))
         published = self._published(template, loaded)
         shown = self.others.of_snapshots(template, self.snapshots, audited)
         if shown is not None:
             rows, owner = shown
             if published is None:
-                self._only_shown(name, rows, owner, found)
+                self._only_shown(template, owner, found)
             else:
                 self._compare(template, name, published, rows, owner, found)
         if published is not None and template in _MUST_BE_SHOWN:
@@ -103,17 +103,16 @@ class FigureAudit:
             return None
         whole = pa.concat_tables(tables)
         place = np.concatenate(places)
-        label = self._label(template, whole)
+        label = self._label(whole)
         order = np.lexsort((place, label))
-        return whole.take(pa.array(order)), label[order], place[order]
+        return taken(whole, order), label[order], place[order]
 
-    def _label(self, template: int, rows: Any) -> Numbers:
+    def _label(self, rows: Any) -> Numbers:
         """Instrument and kind of figure as one number."""
         label = self._rank(rows) * _KINDS
-        for column in bundled_message_tables().templates[template].columns:
-            if column.column in _KIND_COLUMNS:
-                known = {name: place for place, name in enumerate(column.names, 1)}
-                label += codes(rows.column(column.column), known, 0)
+        for name in _KIND_COLUMNS:
+            if name in rows.column_names:
+                label += checksums(rows.column(name))
         return label
 
     def _compare(
@@ -126,23 +125,23 @@ class FigureAudit:
         found: dict[int, list[str]],
     ) -> None:
         known, labels, places = published
-        label, place = self._label(template, rows), self.snapshots.place[owner]
+        label, place = self._label(rows), self.snapshots.place[owner]
         order = np.lexsort((place, label))
         at = np.empty(len(order), np.int64)
         _kernels.last_before(labels, places, label[order], place[order], at)
-        rows, owner = rows.take(pa.array(order)), owner[order]
+        rows, owner = taken(rows, order), owner[order]
         alone = np.flatnonzero(at < 0)
         if len(alone):
-            self._only_shown(name, rows.take(pa.array(alone)), owner[alone], found)
+            self._only_shown(template, owner[alone], found)
         both = np.flatnonzero(at >= 0)
-        theirs, mine = rows.take(pa.array(both)), known.take(pa.array(at[both]))
+        theirs, mine = taken(rows, both), taken(known, at[both])
         owner = owner[both]
         if "md_update_action" in mine.column_names:
             gone = codes(mine.column("md_update_action"), _DELETED, 0) == 1
             for which in np.flatnonzero(gone).tolist():
                 _say(found, owner[which], f"{name} was withdrawn, and the snapshot shows it")
-            kept = pa.array(np.flatnonzero(~gone))
-            theirs, mine, owner = theirs.take(kept), mine.take(kept), owner[~gone]
+            kept = np.flatnonzero(~gone)
+            theirs, mine, owner = taken(theirs, kept), taken(mine, kept), owner[kept]
         for column in theirs.column_names:
             if column in _NOT_COMPARED or column.endswith("_ns"):
                 continue
@@ -157,14 +156,12 @@ class FigureAudit:
                 text = f"{name} {column} {one[which].as_py()} instead of {other[which].as_py()}"
                 _say(found, owner[which], text)
 
-    def _only_shown(
-        self, name: str, rows: Any, owner: Numbers, found: dict[int, list[str]]
-    ) -> None:
+    def _only_shown(self, template: int, owner: Numbers, found: dict[int, list[str]]) -> None:
         """Figures that were never published: of who joins late they may be from before."""
-        if not self.from_the_start or name.startswith("SecurityStatus"):
+        if not self.from_the_start or template == SECURITY_STATUS:
             return
-        for which in range(rows.num_rows):
-            _say(found, owner[which], f"{name} is in the snapshot only")
+        for snapshot in owner.tolist():
+            _say(found, snapshot, f"{self.others.names[template]} is in the snapshot only")
 
     def _missing(
         self,

@@ -14,8 +14,6 @@ from pregao.lake.schemas import DATE_FIELD, GAPS
 from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)
-STORED_PRICE = pa.decimal64(18, 4)
-"""What files hold: 64-bit integers."""
 
 LEVEL_PARTS = ("price", "size", "orders")
 SIDE_NAMES = ("bid", "ask")
