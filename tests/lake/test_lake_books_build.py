@@ -17,7 +17,7 @@ from pregao.errors import UsageError
 from pregao.lake import commits
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books, latest_build
-from pregao.lake.books.inputs import Catalogue
+from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.books.tasks import LAST_SERIAL, BookTask, run_book_task

@@ -18,7 +18,9 @@ from typing import Any
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.books.inputs import INSTRUMENTS, Catalogue, Inputs, Part, Reader
+from pregao.lake import intents
+from pregao.lake.books.catalogue import Catalogue, read_small
+from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
@@ -182,9 +184,9 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
     """How many builds there were of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
-        int(name.removeprefix(prefix)): unit
-        for name, unit in lake.known_captures().items()
-        if name.startswith(prefix)
+        int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
+        for row in read_small(lake, intents.NAME, ["capture_id", "unit_id"])
+        if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
     }
     return len(found), found[max(found)] if found else None
 

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from pregao.book.rows import NULL
 from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.lake.books.catalogue import files_of
 from pregao.lake.books.columns import Numbers, integers, nulled, prices
-from pregao.lake.books.inputs import files_of
 from pregao.lake.books.lookup import Moment
 from pregao.lake.books.tables import CHECKPOINTS
 from pregao.lake.store import Lake
@@ -83,11 +83,7 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
         raise UsageError(
             f"{lake.location} has no books yet: run `pregao books --lake {lake.location}` first."
         )
-    files = [
-        file
-        for file in files_of(lake, table)
-        if not selection.dates or file["partition.date"] in selection.dates
-    ]
+    files = files_of(lake, table, selection.dates or None)
     for file in sorted(files, key=lambda one: (one["partition.date"], one["min.channel"] or 0,
                                                one["min.security_id"] or 0)):  # fmt: skip
         place = lake.table_location(table).join(file["path"])

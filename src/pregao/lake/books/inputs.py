@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.lake.books.columns import Numbers, integers, taken
-from pregao.lake.delta_tables import arrow_schema
 from pregao.lake.location import Location
-from pregao.lake.schemas import DATE
-from pregao.lake.store import Lake
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 from pregao.umdf.streams import ONLY_INCREMENTAL
 
 EPOCH = date(1970, 1, 1)
@@ -32,16 +29,10 @@ TRADE, FORWARD_TRADE, LAST_TRADE, EXECUTION_STATISTICS = 53, 54, 27, 56
 BOOK_TEMPLATES = (ORDER, DELETE, MASS_DELETE, EMPTY_BOOK)
 """The messages about one instrument that change its book."""
 
+NUMBERS = 1 << 32
+"""So many numbers a sequence version has."""
 FIRST_SECURITY = 0
 LAST_SECURITY = (1 << 63) - 1
-
-
-_OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
-                            SNAPSHOT_ORDERS})  # fmt: skip
-"""What is read besides the messages that are counted by ``rptSeq``."""
-_NEVER_READ = frozenset({1, 2, 4, 5, 12})
-"""Resets of streams, heartbeats, news and definitions tell nothing about books."""
-_MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +47,6 @@ class Table:
     def counted(self) -> bool:
         """Are its messages about one instrument, and counted?"""
         return "security_id" in self.columns and "rpt_seq" in self.columns
-
-
-def template_of(table: str) -> int | None:
-    """The template of a message table; None of other tables."""
-    if table == "instruments":
-        return INSTRUMENTS
-    matched = _MESSAGE_TABLE.fullmatch(table)
-    return None if matched is None else int(matched.group(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,118 +98,6 @@ class Inputs:
                 continue
             digest.update(repr((template, sorted(file.path for file in files))).encode())
         return digest.hexdigest()[:16]
-
-
-def files_in(table: Any) -> list[dict[str, Any]]:
-    """What the log of a table says of its files."""
-    # Not pa.table(…): that brings pandas along, a quarter of a second.
-    actions = table.get_add_actions(flatten=True)
-    rows: list[dict[str, Any]] = pa.RecordBatchReader.from_stream(actions).read_all().to_pylist()
-    return rows
-
-
-def files_of(lake: Lake, table: str, day: date | None = None) -> list[dict[str, Any]]:
-    """The same by the table's name, of one day or all."""
-    rows = files_in(lake.delta(table))
-    return [row for row in rows if day is None or row.get(f"partition.{DATE}") == day]
-
-
-def read_small(
-    lake: Lake, table: str, columns: Sequence[str], day: date | None = None
-) -> list[dict[str, Any]]:
-    """The rows of a small table, of one day or all."""
-    found: list[dict[str, Any]] = []
-    for row in files_of(lake, table, day):
-        place = lake.table_location(table).join(row["path"])
-        with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
-            there = [name for name in columns if name in file.schema_arrow.names]
-            found += file.read(columns=there, use_threads=False).to_pylist()
-    return found
-
-
-class Catalogue:
-    """The files of all message tables of which books are made, read from the tables' logs once."""
-
-    def __init__(self, lake: Lake) -> None:
-        self.lake = lake
-        self._tables: dict[int, Table] = {}
-        self._files: dict[int, dict[date, list[dict[str, Any]]]] = {}
-        for name in lake.table_names():
-            template = template_of(name)
-            if template is None or template in _NEVER_READ:
-                continue
-            delta = lake.delta(name)
-            schema = arrow_schema(delta)
-            texts = frozenset(field.name for field in schema if pa.types.is_string(field.type))
-            table = Table(name, tuple(schema.names), texts)
-            if not table.counted and template not in _OTHER_TABLES:
-                continue
-            self._tables[template] = table
-            days = self._files[template] = {}
-            for row in files_in(delta):
-                days.setdefault(row[f"partition.{DATE}"], []).append(row)
-
-    def dates(self) -> list[date]:
-        """The days of which there are orders or snapshots."""
-        found: set[date] = set()
-        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
-            found.update(self._files.get(template, ()))
-        return sorted(found)
-
-    def channels(self, day: date) -> list[int]:
-        """The channels that have orders or snapshots on a day."""
-        found: set[int] = set()
-        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
-            for row in self._rows(template, day):
-                low, high = row.get("min.channel"), row.get("max.channel")
-                if low is not None and low == high:
-                    found.add(int(low))
-                    continue
-                place = self.lake.table_location(self._tables[template].name)
-                path = place.join(row["path"])
-                with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
-                    column = file.read(columns=["channel"]).column(0)
-                found.update(int(value) for value in np.unique(integers(column)))
-        return sorted(found)
-
-    def inputs(self, day: date, channel: int) -> Inputs:
-        """The files with rows of a channel's day."""
-        files: dict[int, tuple[InputFile, ...]] = {}
-        for template in self._files:
-            found = []
-            for row in self._rows(template, day):
-                low, high = row.get("min.channel"), row.get("max.channel")
-                if low is not None and high is not None and not low <= channel <= high:
-                    continue
-                ends = row.get("min.security_id"), row.get("max.security_id")
-                known = None if None in ends else tuple(int(end or 0) for end in ends)
-                found.append(InputFile(row["path"], row["size_bytes"], row["num_records"], known))
-            if found:
-                files[template] = tuple(found)
-        return Inputs((day - EPOCH).days, channel, self._tables, files)
-
-    def has_positions(self, day: date, channel: int) -> bool:
-        """Does the feed name places of orders, as it does below schema version 15?"""
-        inputs = self.inputs(day, channel)
-        files = {file.path for file in inputs.files.get(ORDER, ())}
-        unknown = False
-        for row in self._rows(ORDER, day):
-            if row["path"] in files and row["num_records"]:
-                nulls = row.get("null_count.md_entry_position_no")
-                if nulls == 0:
-                    return True
-                unknown |= nulls != row["num_records"]
-        if not unknown:
-            return False
-        # A file may hold orders of several channels, with places and without.
-        reader = Reader(self.lake.location, inputs)
-        tables = reader.read(ORDER, ["md_entry_position_no"], Part())
-        return bool(tables) and all(
-            rows.column("md_entry_position_no").null_count == 0 for rows in tables
-        )
-
-    def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
-        return self._files.get(template, {}).get(day, [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,8 +304,9 @@ def _filtered(
 
 def serial_of(versions: Numbers, numbers: Numbers, base: int) -> Numbers:
     """Numbers that sort like the stream goes, counted from a sequence version."""
-    from pregao.lake._kernels import serial_keys
-
-    keys = np.empty(len(versions), np.int64)
-    serial_keys(versions, numbers, base, keys)
-    return keys
+    if len(versions) and versions.min() == versions.max():  # nearly always
+        return numbers + version_distance(base, int(versions[0])) * NUMBERS
+    ahead = (versions - base) % LAST_SEQUENCE_VERSION
+    ahead = np.where(ahead > LAST_SEQUENCE_VERSION // 2, ahead - LAST_SEQUENCE_VERSION, ahead)
+    serials: Numbers = ahead * NUMBERS + numbers
+    return serials

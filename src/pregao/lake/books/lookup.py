@@ -19,6 +19,7 @@ from pregao.clock import DAY
 from pregao.errors import UsageError
 from pregao.lake.books.auditing import no_book
 from pregao.lake.books.build import is_current
+from pregao.lake.books.catalogue import Catalogue, files_of
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import Numbers, integers
 from pregao.lake.books.figures import (
@@ -32,10 +33,8 @@ from pregao.lake.books.figures import (
 from pregao.lake.books.inputs import (
     EPOCH,
     INSTRUMENTS,
-    Catalogue,
     Part,
     Reader,
-    files_of,
     serial_of,
 )
 from pregao.lake.books.messages import (
@@ -188,7 +187,7 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:
         return []
     security = instrument.security_id
     found: list[tuple[dict[str, Any], str, int, int]] = []
-    for file in files_of(lake, CHECKPOINTS.name, instrument.date):
+    for file in files_of(lake, CHECKPOINTS.name, [instrument.date]):
         if not file["min.security_id"] <= security <= file["max.security_id"]:
             continue
         place = lake.table_location(CHECKPOINTS.name).join(file["path"])

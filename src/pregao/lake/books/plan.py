@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import numpy as np
 
+from pregao.lake.books.catalogue import Catalogue, read_small
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import (
     BOOK_TEMPLATES,
@@ -18,10 +19,8 @@ from pregao.lake.books.inputs import (
     ORDER,
     SNAPSHOT_HEADER,
     SNAPSHOT_ORDERS,
-    Catalogue,
     Part,
     Reader,
-    read_small,
     serial_of,
 )
 from pregao.lake.books.snapshots import LoopRows, read_headers, version_of
@@ -36,6 +35,8 @@ SMALLEST_TASK = 50_000
 ORDERS_PER_MESSAGE = 20
 """About so many orders are in a message of a snapshot."""
 
+LONGEST_CAPTURE_DAYS = 8
+
 Coverage = dict[int, list[tuple[int, int]]]
 
 
@@ -43,7 +44,9 @@ def coverage(lake: Lake, day: date, channel: int) -> Coverage:
     """By sequence version: the runs of packets that ingests have brought of a channel's day."""
     found: Coverage = {}
     number = (day - EPOCH).days
-    for row in read_small(lake, "ingests", ["report"]):
+    # An ingest is filed under the day on which its first capture begins.
+    days = [day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, 2)]
+    for row in read_small(lake, "ingests", ["report"], days):
         text = row["report"]
         for name, runs in json.loads(text)["coverage"].items() if text else ():
             its_day, its_channel, version = (int(part) for part in name.split("/"))
@@ -62,7 +65,7 @@ def first_version(versions: list[int]) -> int:
 
 def marks_implied(lake: Lake, day: date) -> bool:
     """Are all captures of a day of schema versions in which a bit marks implied orders?"""
-    rows = read_small(lake, "ingests", ["schema_versions"], day)
+    rows = read_small(lake, "ingests", ["schema_versions"], [day])
     versions = [version for row in rows for version in row["schema_versions"] or ()]
     return not versions or min(versions) >= 10
 

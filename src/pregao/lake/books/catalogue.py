@@ -1,0 +1,177 @@
+"""Which files the tables of a lake have, of which days and channels, read from their logs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.lake.books.columns import integers, taken
+from pregao.lake.books.inputs import (
+    CHANNEL_RESET,
+    EMPTY_BOOK,
+    EPOCH,
+    GROUP_PHASE,
+    INSTRUMENTS,
+    ORDER,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+    InputFile,
+    Inputs,
+    Part,
+    Reader,
+    Table,
+)
+from pregao.lake.delta_tables import arrow_schema
+from pregao.lake.schemas import DATE
+from pregao.lake.store import Lake
+
+_OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
+                            SNAPSHOT_ORDERS})  # fmt: skip
+"""What is read besides the messages that are counted by ``rptSeq``."""
+_NEVER_READ = frozenset({1, 2, 4, 5, 12})
+"""Resets of streams, heartbeats, news and definitions tell nothing about books."""
+_MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
+
+
+def template_of(table: str) -> int | None:
+    """The template of a message table; None of other tables."""
+    if table == "instruments":
+        return INSTRUMENTS
+    matched = _MESSAGE_TABLE.fullmatch(table)
+    return None if matched is None else int(matched.group(1))
+
+
+class FileLog:
+    """What the log of a table says of its files; of the days that are asked for, a year is long."""
+
+    def __init__(self, table: Any) -> None:
+        # Not pa.table(…): that brings pandas along, a quarter of a second.
+        actions = table.get_add_actions(flatten=True)
+        self._actions = pa.RecordBatchReader.from_stream(actions).read_all()
+        name = f"partition.{DATE}"
+        there = name in self._actions.column_names
+        self._days = self._actions.column(name).to_pylist() if there else None
+        self._known: dict[date, list[dict[str, Any]]] = {}
+
+    def days(self) -> set[date]:
+        """The days of which there are files."""
+        return set(self._days or ())
+
+    def of(self, days: Collection[date] | None = None) -> list[dict[str, Any]]:
+        """The files of some days, or all."""
+        if days is None or self._days is None:
+            rows: list[dict[str, Any]] = self._actions.to_pylist()
+            return rows
+        for day in days:
+            if day not in self._known:
+                own = [at for at, its in enumerate(self._days) if its == day]
+                self._known[day] = taken(self._actions, np.array(own, np.int64)).to_pylist()
+        return [row for day in days for row in self._known[day]]
+
+
+def files_of(lake: Lake, table: str, days: Collection[date] | None = None) -> list[dict[str, Any]]:
+    """The files of a table, of some days or all."""
+    return FileLog(lake.delta(table)).of(days)
+
+
+def read_small(
+    lake: Lake, table: str, columns: Sequence[str], days: Collection[date] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of a small table, of some days or all."""
+    found: list[dict[str, Any]] = []
+    for row in files_of(lake, table, days):
+        place = lake.table_location(table).join(row["path"])
+        with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
+            there = [name for name in columns if name in file.schema_arrow.names]
+            found += file.read(columns=there, use_threads=False).to_pylist()
+    return found
+
+
+class Catalogue:
+    """The files of all message tables of which books are made, read from the tables' logs once."""
+
+    def __init__(self, lake: Lake) -> None:
+        self.lake = lake
+        self._tables: dict[int, Table] = {}
+        self._logs: dict[int, FileLog] = {}
+        for name in lake.table_names():
+            template = template_of(name)
+            if template is None or template in _NEVER_READ:
+                continue
+            delta = lake.delta(name)
+            schema = arrow_schema(delta)
+            texts = frozenset(field.name for field in schema if pa.types.is_string(field.type))
+            table = Table(name, tuple(schema.names), texts)
+            if not table.counted and template not in _OTHER_TABLES:
+                continue
+            self._tables[template] = table
+            self._logs[template] = FileLog(delta)
+
+    def dates(self) -> list[date]:
+        """The days of which there are orders or snapshots."""
+        found: set[date] = set()
+        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+            if template in self._logs:
+                found |= self._logs[template].days()
+        return sorted(found)
+
+    def channels(self, day: date) -> list[int]:
+        """The channels that have orders or snapshots on a day."""
+        found: set[int] = set()
+        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+            for row in self._rows(template, day):
+                low, high = row.get("min.channel"), row.get("max.channel")
+                if low is not None and low == high:
+                    found.add(int(low))
+                    continue
+                place = self.lake.table_location(self._tables[template].name)
+                path = place.join(row["path"])
+                with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
+                    column = file.read(columns=["channel"]).column(0)
+                found.update(int(value) for value in np.unique(integers(column)))
+        return sorted(found)
+
+    def inputs(self, day: date, channel: int) -> Inputs:
+        """The files with rows of a channel's day."""
+        files: dict[int, tuple[InputFile, ...]] = {}
+        for template in self._logs:
+            found = []
+            for row in self._rows(template, day):
+                low, high = row.get("min.channel"), row.get("max.channel")
+                if low is not None and high is not None and not low <= channel <= high:
+                    continue
+                ends = row.get("min.security_id"), row.get("max.security_id")
+                known = None if None in ends else tuple(int(end or 0) for end in ends)
+                found.append(InputFile(row["path"], row["size_bytes"], row["num_records"], known))
+            if found:
+                files[template] = tuple(found)
+        return Inputs((day - EPOCH).days, channel, self._tables, files)
+
+    def has_positions(self, day: date, channel: int) -> bool:
+        """Does the feed name places of orders, as it does below schema version 15?"""
+        inputs = self.inputs(day, channel)
+        files = {file.path for file in inputs.files.get(ORDER, ())}
+        unknown = False
+        for row in self._rows(ORDER, day):
+            if row["path"] in files and row["num_records"]:
+                nulls = row.get("null_count.md_entry_position_no")
+                if nulls == 0:
+                    return True
+                unknown |= nulls != row["num_records"]
+        if not unknown:
+            return False
+        # A file may hold orders of several channels, with places and without.
+        reader = Reader(self.lake.location, inputs)
+        tables = reader.read(ORDER, ["md_entry_position_no"], Part())
+        return bool(tables) and all(
+            rows.column("md_entry_position_no").null_count == 0 for rows in tables
+        )
+
+    def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
+        return self._logs[template].of([day]) if template in self._logs else []
