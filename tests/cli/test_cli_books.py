@@ -13,6 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from pregao.cli import audit, book, books, export
+from pregao.cli import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.errors import UsageError
 from pregao.lake.ingest import ingest
@@ -23,6 +24,7 @@ for module, command in (
     (book, book.book),
     (export, export.export),
     (audit, audit.audit),
+    (ingest_command, ingest_command.ingest),
 ):
     app.command(epilog=module.EPILOG)(command)
 
@@ -78,6 +80,16 @@ def test_books_says_what_it_did_and_once_more_that_all_is_up_to_date(tmp_path):
     assert "up to date" in again.output
     quiet = run("books", "--lake", lake(), "--master", "here", "--quiet")
     assert quiet.output == ""
+
+
+def test_ingest_builds_the_books_if_asked(tmp_path):
+    place = tmp_path / "lake"
+    captures = sorted(folder().glob("*.pcap"))
+    result = run("ingest", *captures, "--lake", place, "--master", "here", "--books")
+    assert result.exit_code == 0, result.output
+    assert "ticks" in result.output
+    assert "up to date" in run("books", "--lake", place, "--master", "here").output
+    assert run("audit", "--lake", place).exit_code == 0
 
 
 @pytest.mark.parametrize(

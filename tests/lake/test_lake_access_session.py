@@ -17,6 +17,7 @@ from pregao.lake.session import (
     machine_memory,
     our_settings,
     parse_conf,
+    retrying,
     spark_defaults,
     spark_session,
 )
@@ -63,6 +64,21 @@ def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, mon
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
     with pytest.raises(UsageError, match=r"JAVA_HOME \(.*java\) does not run"):
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2]", "local[2,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://head:7077", "spark://head:7077"),
+        ("yarn", "yarn"),
+    ],
+)
+def test_local_tasks_are_tried_again_unless_the_user_says_how_often(master, expected):
+    assert retrying(master) == expected
 
 
 def test_local_masters_stay_on_this_machine_and_clusters_do_not():

@@ -178,6 +178,23 @@ def test_gaps_are_those_that_were_injected(whole):
         assert row["feed"] in ("A", "B")
 
 
+def test_gaps_tell_when_the_packet_behind_them_came(whole):
+    lake, _ = whole
+    arrived: dict[tuple, dict[int, int]] = {}
+    for row in rows(lake, "packets"):
+        if row["stream"] == "incremental" and row["sequence_number"] is not None:
+            place = (row["channel"], row["sequence_version"], row["feed"])
+            times = arrived.setdefault(place, {})
+            time = row["capture_time_ns"]
+            times[row["sequence_number"]] = min(time, times.get(row["sequence_number"], time))
+    found = [row for row in rows(lake, "gaps") if row["feed"] is not None]
+    assert found
+    for row in found:
+        times = arrived[row["channel"], row["sequence_version"], row["feed"]]
+        behind = min(number for number in times if number > row["last_missing"])
+        assert row["capture_time_ns"] == times[behind]
+
+
 def test_events_are_whole(whole):
     """An event of the channel ends with its one flag, whatever instruments it is spread over."""
     lake, _ = whole

@@ -15,6 +15,7 @@ from pregao.lake.ingest import ingest, run_here
 from pregao.lake.plan import Options
 from pregao.lake.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
+from pregao.lake.vacuum import vacuum
 from tests.lake.days import assert_same, day, rows
 
 ROOT = Path(__file__).parents[2]
@@ -182,8 +183,23 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
     assert not check_lake(Lake(str(lake))).faults
 
 
-def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark):
-    """The ingest runs on Spark; what a dead worker left behind is never visible."""
+def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
+    """A worker is killed when it has written: Spark tries again, and nothing is there twice."""
+    from pregao.lake import runner
+
+    died = tmp_path / "died"
+
+    def deadly(task, work=runner.run_task):
+        import os
+        import signal
+
+        manifest = work(task)
+        if task.number == 1 and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return manifest
+
+    monkeypatch.setattr(runner, "run_task", deadly)
     report = ingest(
         [str(day())],
         str(tmp_path / "lake"),
@@ -192,9 +208,11 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark):
         merge=merge_on_spark(spark),
     )
     assert report.tasks > 2
+    assert died.exists()
     assert_same(clean, tmp_path / "lake")
-    left = tmp_path / "lake" / "umdf_trade_53" / "date=2026-05-21" / "part-left-behind.parquet"
-    left.write_bytes(b"half a file of a dead worker")
+    assert not check_lake(Lake(str(tmp_path / "lake"))).faults
+    removed = vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0)
+    assert removed  # what the dead worker left behind
     assert_same(clean, tmp_path / "lake")
 
 

@@ -7,7 +7,7 @@ import shutil
 from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pregao.capture import PcapWriter, read_packets, udp_frame
@@ -195,6 +195,7 @@ def test_files_one_after_the_other_fill_a_batch(tmp_path):
     st.lists(st.integers(-5, 10**9 + 5), min_size=1, max_size=10),
     st.integers(1, 2000),
 )
+@example(times=[0, 10, 1000], wanted=[9], stretch=1)
 def test_the_place_of_a_time_is_that_of_the_first_packet_not_before_it(
     tmp_path, times, wanted, stretch
 ):

@@ -140,6 +140,25 @@ def test_a_field_that_came_later_is_null_for_an_older_sender():
     assert codec.decode_body(body, 0, 120, 1, len(body))["late"] is None
 
 
+def test_what_an_older_sender_has_in_the_place_of_a_later_field_does_not_matter():
+    schema = schema_from_bytes(
+        f"""<messageSchema id="7" version="2"><types>{TYPES.format(n="uint8")}</types>
+        <message name="M" id="1">
+          <field name="small" id="1" type="uint8"/>
+          <field name="price" id="2" type="Decimal4" sinceVersion="2"/>
+          <field name="pair" id="3" type="Pair64" sinceVersion="2"/>
+          <field name="text" id="4" type="Text5" presence="optional" sinceVersion="2"/>
+        </message></messageSchema>""".encode()
+    )
+    message = schema.by_name["M"]
+    codec = SchemaCodec(schema).codec(1)
+    body = b"\x05" + b"\xfe" * (message.block_length - 1)
+    with pytest.raises(DecodeError, match=r"price|pair"):
+        codec.decode_body(body, 0, len(body), 2, len(body))
+    values = codec.decode_body(body, 0, len(body), 1, len(body)).values
+    assert values == {"small": 5, "price": None, "pair": None, "text": None}
+
+
 @pytest.mark.parametrize(
     ("field", "raw", "reason"),
     [

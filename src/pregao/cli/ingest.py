@@ -16,9 +16,13 @@ from pregao.errors import UsageError
 if TYPE_CHECKING:
     from pregao.lake.report import Report
 
-EPILOG = (
-    "Example: pregao ingest captures/ --lake lake    then    "
-    'pregao query "SELECT count(*) FROM umdf_trade_53" --lake lake'
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao ingest captures/ --lake lake",
+        "pregao ingest captures/ --lake lake --books",
+        'pregao query "SELECT count(*) FROM umdf_trade_53" --lake lake',
+    )
 )
 
 _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
@@ -67,6 +71,10 @@ def ingest(
         list[str] | None,
         typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
     ] = None,
+    books: Annotated[
+        bool,
+        typer.Option("--books", help="Then rebuild the order books, as `pregao books` does."),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
 ) -> None:
     """Take captures into a lake of Delta tables, exactly once.
@@ -91,6 +99,7 @@ def ingest(
     )
     run: Runner = run_here
     merge: Merger = merge_here
+    spark = None
     if master != "here":
         from pregao.lake.runner import merge_on_spark, on_spark
         from pregao.lake.session import parse_conf, spark_session
@@ -103,6 +112,12 @@ def ingest(
         report.write_text(json.dumps(done.json(), indent=1) + "\n")
     if not quiet:
         show(done, lake)
+    if books:
+        from pregao.cli import books as order_books
+
+        built = order_books.build(lake, master=master, spark=spark, quiet=quiet)
+        if not quiet:
+            order_books.show(built)
 
 
 def span_of(text: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +84,7 @@ class Sums:
 
 
 FeedCoverage = dict[tuple[int, int, int, str], list[tuple[int, int]]]
+RunStarts = dict[tuple[int, int, int, str], dict[int, int]]
 """By day, channel, sequence version and feed: the runs of numbers that were seen."""
 
 
@@ -94,6 +96,7 @@ class Decoded:
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
+    starts: RunStarts = field(default_factory=dict)
     """What was seen of other units' packets."""
     evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages by role and template: what shows which stream a destination carries."""
@@ -415,12 +418,18 @@ class WindowDecoder:
             result.put("packets", day, table)
         tally = np.bincount(outcome[owned], minlength=len(_OUTCOMES))
         result.sums.packets.update(dict(zip(_OUTCOMES, tally.tolist(), strict=True)))
-        self._coverage(result.coverage, packets, packets.keyed & packets.owned & ~filtered)
+        owned = packets.keyed & packets.owned & ~filtered
+        self._coverage(result.coverage, result.starts, packets, owned)
         if packets.outside is not None:
-            self._coverage(result.around, packets, packets.keyed & packets.outside)
+            outside = packets.keyed & packets.outside
+            self._coverage(result.around, result.starts, packets, outside)
 
     def _coverage(
-        self, coverage: FeedCoverage, packets: Packets, which: npt.NDArray[np.bool_]
+        self,
+        coverage: FeedCoverage,
+        starts: RunStarts,
+        packets: Packets,
+        which: npt.NDArray[np.bool_],
     ) -> None:
         rows = np.flatnonzero(which)
         if not len(rows):
@@ -438,6 +447,12 @@ class WindowDecoder:
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = runs_of(packets.number[same])
             coverage[key] = joined_runs(coverage.get(key, []), runs)
+            # When the first packet of each run came: it is what stands behind a hole.
+            begin = same[np.isin(packets.number[same], [first for first, _ in runs])]
+            times = zip(
+                packets.number[begin].tolist(), packets.time_ns[begin].tolist(), strict=True
+            )
+            first_seen(starts, key, times)
 
     def _account(
         self,
@@ -479,3 +494,12 @@ def _null_where(values: npt.NDArray[Any], null: npt.NDArray[np.bool_]) -> Any:
 
 def _named(indexes: npt.NDArray[np.int32], names: Any) -> Any:
     return pa.DictionaryArray.from_arrays(pa.array(indexes), names)
+
+
+def first_seen(
+    starts: RunStarts, key: tuple[int, int, int, str], times: Iterable[tuple[int, int]]
+) -> None:
+    """Add when packets came to what is known of a feed's; of copies, the first counts."""
+    known = starts.setdefault(key, {})
+    for number, time in times:
+        known[number] = min(time, known.get(number, time))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.decoding import FeedCoverage
+from pregao.lake.decoding import FeedCoverage, RunStarts, first_seen
 from pregao.lake.known import Known
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, write_table
@@ -31,6 +31,10 @@ def write_gaps(
     """
     own = _by_place(manifest.coverage for manifest in manifests)
     around = _by_place(manifest.around for manifest in manifests)
+    starts: RunStarts = {}
+    for manifest in manifests:
+        for key, times in manifest.starts.items():
+            first_seen(starts, key, times.items())
     rows: list[dict[str, Any]] = []
     for place, by_feed in sorted(own.items()):
         day, channel, version = place
@@ -56,7 +60,7 @@ def write_gaps(
                             "first_missing": low,
                             "last_missing": high,
                             "closed_by": closed,
-                            "capture_time_ns": None,
+                            "capture_time_ns": starts.get((*place, feed), {}).get(last + 1),
                             "unit_id": report.unit_id,
                             "date": day,
                         }

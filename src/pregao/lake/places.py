@@ -67,7 +67,8 @@ class OpenPcap:
         stop = result
         while stop - place > _WALK_BYTES:
             share = (time_ns - low_time) / max(1, high_time - low_time)
-            guess = place + int((stop - place) * min(max(share, 1 / 16), 15 / 16))
+            ahead = int((stop - place) * min(max(share, 1 / 16), 15 / 16))
+            guess = place + max(1, ahead)  # or it would stay where it is
             found = self.finder.first_boundary(guess, place)
             time = self.finder.time_at(found) if found < stop else None
             if time is None:

@@ -28,6 +28,9 @@ _NOISE = b"Using incubator modules"
 _SAID: deque[str] = deque(maxlen=20)
 _GIGABYTE = 1 << 30
 _MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
+_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
+_ATTEMPTS = 4
+"""How often Spark tries a task on this machine; on a cluster that is its own default."""
 _LOOPBACK = re.compile(r"spark://(127\.0\.0\.1|localhost|\[::1\])[:,]")
 
 
@@ -52,7 +55,8 @@ def spark_session(
     chosen = {**given, **(conf or {})}
     if master is not None:
         chosen["spark.master"] = master
-    where = chosen.setdefault("spark.master", os.environ.get("MASTER") or "local[*]")
+    where = retrying(chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]")
+    chosen["spark.master"] = where
     if not _MASTER.match(where):
         raise UsageError(
             f"{where} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
@@ -80,6 +84,12 @@ def spark_session(
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
 
 
+def retrying(master: str) -> str:
+    """A local master under which a task whose worker died is tried again, as on a cluster."""
+    matched = _LOCAL.match(master)
+    return f"local[{matched[1] or 1},{_ATTEMPTS}]" if matched else master
+
+
 def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
     """The session of this process with settings added, if there is one."""
     if "pyspark.sql" not in sys.modules:
@@ -90,7 +100,7 @@ def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
     if active is None:
         return None
     there = active.sparkContext.master
-    if master not in (None, there):
+    if master is not None and retrying(master) != there and master != there:
         raise UsageError(
             f"Spark runs on {there} in this process; stop that session before one on {master}."
         )

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
-from pregao.lake.decoding import FeedCoverage, Sums, WindowDecoder
+from pregao.lake.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
 from pregao.lake.latest import latest
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written, write_table
@@ -95,6 +95,8 @@ class Manifest:
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
+    starts: RunStarts = field(default_factory=dict)
+    """When the first packets of the runs were captured."""
     """What was seen of other units' packets, before and after."""
     statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -235,6 +237,8 @@ class _Run:
         ):
             for key, runs in more.items():
                 total[key] = joined_runs(total.get(key, []), runs)
+        for key, times in decoded.starts.items():
+            first_seen(self.manifest.starts, key, times.items())
         for (role, template), count in decoded.evidence.items():
             self.manifest.evidence[self.roles[role].destination, template] += count
         for place, rows in decoded.tables.items():

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter, converter
 from pregao.sbe._to_wire import RefusedError, encoder
 from pregao.sbe.values import Kind, Reading
+
+Paths = tuple[tuple[str, ...], ...]
+Blanks = tuple[tuple[int, Any], ...]
 
 
 class BlockCodec:
@@ -46,13 +49,16 @@ class BlockCodec:
                 (reading.name, reading.required, reading.single, encoder(reading))
             )
             start += reading.width
-        self._absent: dict[int, tuple[tuple[str, ...], ...]] = {}
+        self._absent: dict[int, tuple[Paths, Blanks]] = {}
 
     def decode(self, buffer: Any, position: int, block_length: int, version: int) -> dict[str, Any]:
         """The values of the block that stands at a position and is so long."""
         if block_length < self.size:
             return self._decode_short(buffer, position, block_length, version)
         leaves = self._struct.unpack_from(buffer, position)
+        newer, blanks = self._newer(version)
+        if blanks:
+            leaves = _blanked(leaves, blanks)
         values: dict[str, Any]
         if self._all_single:
             values = dict(zip(self._names, leaves, strict=True))
@@ -64,7 +70,7 @@ class BlockCodec:
             for name, start, width, convert in self._converters:
                 value = leaves[start : start + width] if width else leaves[start]
                 values[name] = value if convert is None else convert(value)
-        for path in self._newer(version):
+        for path in newer:
             _forget(values, path)
         return values
 
@@ -73,7 +79,8 @@ class BlockCodec:
     ) -> dict[str, Any]:
         """A block of an older sender: what it does not reach is null."""
         block = bytes(buffer[position : position + block_length]).ljust(self.size, b"\0")
-        leaves = self._struct.unpack(block)
+        newer, blanks = self._newer(version)
+        leaves = _blanked(self._struct.unpack(block), blanks)
         values: dict[str, Any] = {}
         for reading, (name, start, width, convert) in zip(
             self.readings, self._converters, strict=True
@@ -83,18 +90,31 @@ class BlockCodec:
             else:
                 value = leaves[start : start + width] if width else leaves[start]
                 values[name] = value if convert is None else convert(value)
-        for path in self._newer(version):
+        for path in newer:
             _forget(values, path)
         return values
 
-    def _newer(self, version: int) -> tuple[tuple[str, ...], ...]:
-        """The ways to the fields, and members of records, that came after a version."""
+    def _newer(self, version: int) -> tuple[Paths, Blanks]:
+        """The ways to the fields, and members of records, that came after a version.
+
+        And what stands for their numbers: whatever an older sender had there is not looked at.
+        """
         found = self._absent.get(version)
         if found is None:
-            found = tuple(path for r in self.readings for path in _newer_parts(r, version))
+            paths = tuple(path for r in self.readings for path in _newer_parts(r, version))
+            found = paths, tuple(self._blanks(version))
             if len(self._absent) < 64:  # the version comes from the wire
                 self._absent[version] = found
         return found
+
+    def _blanks(self, version: int) -> Iterator[tuple[int, Any]]:
+        start = 0
+        for reading in self.readings:
+            for leaf in reading.leaves:
+                if max(reading.since_version, leaf.since_version) > version:
+                    blank = b"" if leaf.kind in (Kind.TEXT, Kind.BYTES) else 0
+                    yield from ((start + k, blank) for k in range(leaf.width))
+                start += leaf.width
 
     def encode(self, values: Mapping[str, Any], prefix: str) -> bytes:
         """The bytes of the block with these values; other keys are the caller's to check."""
@@ -141,6 +161,13 @@ class BlockCodec:
                 raise EncodeError(f"{', '.join(names)}: {error}") from None
 
         return write
+
+
+def _blanked(leaves: tuple[Any, ...], blanks: Blanks) -> tuple[Any, ...]:
+    changed = list(leaves)
+    for place, blank in blanks:
+        changed[place] = blank
+    return tuple(changed)
 
 
 def _newer_parts(reading: Reading, version: int) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,30 @@ _WIDTHS = {
     _kernels.W64_I64: 8,
     _kernels.ENUM8_I16: 2,
 }
-_ALIGNMENT = 64
+_TEXTS = ("latin-1", "utf-8")
+"""The encodings whose texts a kernel copies, the second as long as they are ASCII."""
+_LONGEST_TEXT = 256
+"""Room for twice as many bytes is set aside for every text."""
+
+
+_SLACK = 3 * _kernels.ALIGNMENT + 8
+"""More than the parts of a column can take beyond what its values need."""
+
+
+@dataclass(slots=True)
+class _Filled:
+    """A column that the kernel fills: what is made of its bytes."""
+
+    index: int
+    """Which leaf it is."""
+    end: int
+    type: Any
+    """Of what the kernel stores: of an enumeration, of the indexes."""
+    names: Any
+    width: int
+    text: bool
+    room: int
+    """How many bytes it takes, bits included, for a message."""
 
 
 class BlockColumns:
@@ -62,22 +86,16 @@ class BlockColumns:
             self._spans.append((reading, column_type(reading), leaves))
             first = leaves.stop
         names: list[npt.NDArray[np.int16]] = []
-        self._dictionaries: dict[str, Any] = {}
         rows = []
-        self._by_kernels: list[int] = []
+        self._by_kernels: list[_Filled] = []
         for index, leaf in enumerate(self._leaves):
             operation = self._operation(leaf)
             if operation is not None and leaf.since_version <= version:
-                self._by_kernels.append(index)
                 rows.append(_row(leaf, operation, names))
+                self._by_kernels.append(_filled(index, leaf, self._types[index], rows[-1]))
         self._table = np.array(rows, np.int64).reshape(-1, _kernels.TABLE_WIDTH)
         self._names = np.array(names, np.int16).reshape(-1, 256)
-        self._kernel_ends = [self._leaves[i].end for i in self._by_kernels]
-        self._kernel_reach = max(self._kernel_ends, default=0)
-        self._widths = [
-            (row[_kernels.PLACE], leaf.null is not None or leaf.kind is Kind.ENUM)
-            for row, leaf in zip(rows, (self._leaves[i] for i in self._by_kernels), strict=True)
-        ]
+        self._kernel_reach = max((filled.end for filled in self._by_kernels), default=0)
 
     def _operation(self, leaf: Reading) -> int | None:
         """The kernel that reads a part, or None where numpy does it."""
@@ -91,6 +109,8 @@ class BlockColumns:
             return _KERNELS.get(leaf.primitive.name)
         if leaf.kind is Kind.DATE:
             return _KERNELS.get(leaf.primitive.name) if leaf.primitive.size in (2, 4) else None
+        if leaf.kind is Kind.TEXT and leaf.size <= _LONGEST_TEXT:
+            return _kernels.TEXT if leaf.encoding in _TEXTS else None
         return None
 
     def decode(
@@ -154,52 +174,40 @@ class BlockColumns:
     ) -> dict[int, Any]:
         """The columns that the kernel fills, all in one arena."""
         count = len(positions)
-        table, widths, indexes = self._table.copy(), self._widths, self._by_kernels
+        table, by_kernels, reach = self._table, self._by_kernels, min(reach, self._kernel_reach)
         if reach < self._kernel_reach:
-            within = [index for index, end in enumerate(self._kernel_ends) if end <= reach]
+            within = [row for row, filled in enumerate(by_kernels) if filled.end <= reach]
             table = table[within]
-            widths = [widths[index] for index in within]
-            indexes = [indexes[index] for index in within]
-        # Column after column, each followed by its validity bits where it has any.
-        bits = (count + 7) // 8
-        places = np.empty((len(indexes), 2), np.int64)
-        place = 0
-        for row, (width, nullable) in enumerate(widths):
-            places[row, 0] = place
-            place += _aligned(width * count)
-            places[row, 1] = place if nullable else -1
-            place += _aligned(bits) if nullable else 0
-        np.floor_divide(places[:, 0], table[:, _kernels.PLACE], out=table[:, _kernels.PLACE])
-        table[:, _kernels.VALIDITY] = places[:, 1]
-        arena = np.empty(place, np.uint8)
-        null_counts = np.zeros(len(indexes), np.int64)
-        wrong = np.zeros(len(indexes), np.bool_)
+            by_kernels = [by_kernels[row] for row in within]
+        room = sum(filled.room for filled in by_kernels) * count + len(table) * _SLACK
+        arena = np.empty(_kernels.ALIGNMENT * (room // _kernels.ALIGNMENT + 1), np.uint8)
+        report = np.empty((len(table), _kernels.REPORT_WIDTH), np.int64)
         _kernels.fill_columns(
-            buffer, positions, table, self._names, arena.view(np.int16), arena.view(np.int32),
-            arena.view(np.int64), arena, null_counts, wrong,
+            buffer, positions, table, self._names, reach - 1, arena.view(np.int16),
+            arena.view(np.int32), arena.view(np.int64), arena, report,
         )  # fmt: skip
         memory = pa.py_buffer(arena)
+        bits = (count + 7) // 8
         arrays: dict[int, Any] = {}
-        for index, (start, place), nulls, odd in zip(
-            indexes, places.tolist(), null_counts.tolist(), wrong.tolist(), strict=True
+        for filled, (place, validity, nulls, odd, text_place, text_size) in zip(
+            by_kernels, report.tolist(), strict=True
         ):
+            index = filled.index
             if odd:  # a name or a value that is out of the ordinary: look at each
                 arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, bad)
                 continue
-            buffers = [memory.slice(place, bits) if nulls else None, memory.slice(start)]
-            arrays[index] = self._array(index, count, buffers, nulls)
+            buffers = [
+                memory.slice(validity, bits) if nulls else None,
+                memory.slice(place, filled.width * count),
+            ]
+            if filled.text:
+                buffers[1] = memory.slice(place, 4 * (count + 1))
+                buffers.append(memory.slice(text_place, text_size))
+            array = pa.Array.from_buffers(filled.type, count, buffers, nulls)
+            if filled.names is not None:
+                array = pa.DictionaryArray.from_arrays(array, filled.names, safe=False)
+            arrays[index] = array
         return arrays
-
-    def _array(self, index: int, count: int, buffers: list[Any], nulls: int) -> Any:
-        leaf, kind = self._leaves[index], self._types[index]
-        if leaf.enum is None:
-            return pa.Array.from_buffers(kind, count, buffers, nulls)
-        indexes = pa.Array.from_buffers(kind.index_type, count, buffers, nulls)
-        dictionary = self._dictionaries.get(leaf.enum.name)
-        if dictionary is None:
-            names = [member.name for member in leaf.enum.members]
-            dictionary = self._dictionaries[leaf.enum.name] = pa.array(names, pa.string())
-        return pa.DictionaryArray.from_arrays(indexes, dictionary, safe=False)
 
     def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, bad: Flags) -> Any:
         """A column read without the kernel: the rare types, and the values out of the ordinary."""
@@ -256,19 +264,34 @@ class BlockColumns:
         return pa.array(values, column_type(leaf), mask=mask)
 
 
+def _filled(index: int, leaf: Reading, kind: Any, row: list[int]) -> _Filled:
+    size = row[_kernels.SIZE]
+    names = None
+    if leaf.enum is not None:
+        names = pa.array([member.name for member in leaf.enum.members], pa.string())
+        kind = kind.index_type
+    text = row[_kernels.OPERATION] == _kernels.TEXT
+    room = (4 + 2 * size if text else size) + 1
+    return _Filled(index, leaf.end, kind, names, size, text, room)
+
+
 def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> list[int]:
     """A part's row in the table of operations; an enumeration's names are put into the list."""
     low, high = _range(leaf)
     row = [0] * _kernels.TABLE_WIDTH
     row[_kernels.OPERATION] = operation
     row[_kernels.OFFSET] = leaf.offset
-    row[_kernels.PLACE] = _WIDTHS[operation]  # until the column has its place
-    row[_kernels.NULL] = 0 if leaf.null is None else _signed(int(leaf.null))
+    row[_kernels.SIZE] = leaf.size if operation == _kernels.TEXT else _WIDTHS[operation]
+    row[_kernels.NULLABLE] = leaf.null is not None or leaf.kind is Kind.ENUM
+    if leaf.null is not None and leaf.kind is not Kind.TEXT:
+        row[_kernels.NULL] = _signed(int(leaf.null))
     row[_kernels.LOW] = low
     row[_kernels.SPAN] = _signed(high - low)
     if leaf.kind is Kind.ENUM:
         row[_kernels.NAMES] = len(names)
         names.append(_name_table(leaf))
+    elif operation == _kernels.TEXT:
+        row[_kernels.NAMES] = leaf.encoding == "latin-1"
     return row
 
 
@@ -294,10 +317,6 @@ def _signed(number: int) -> int:
     """The signed 64-bit number of the same bits."""
     number &= (1 << 64) - 1
     return number - (1 << 64) if number >> 63 else number
-
-
-def _aligned(size: int) -> int:
-    return (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 
 def _name_table(leaf: Reading) -> npt.NDArray[np.int16]:
@@ -344,17 +363,16 @@ def _assembled(reading: Reading, parts: Any) -> Any:
     return pa.StructArray.from_arrays(members, names=names, mask=mask)
 
 
-def list_of(fields: list[Any], offsets: Numbers, columns: list[Any] | None, count: int) -> Any:
-    """The column of a group of those fields: lists of its entries."""
+def list_of(
+    kind: Any, offsets: npt.NDArray[np.int32], columns: list[Any] | None, count: int
+) -> Any:
+    """The column of a group: lists of its entries, of which there are ``count`` in all."""
+    entries_kind = kind.value_type
     if columns is None:
-        columns = [pa.array([], field.type) for field in fields]
-    if fields:
-        entries = pa.StructArray.from_arrays(columns, fields=fields)
-    else:
-        entries = pa.array([{}] * count, pa.struct([]))
-    kind = pa.list_(pa.field("item", entries.type, nullable=False))
-    places = pa.array(offsets.astype(np.int32), pa.int32())
-    return pa.ListArray.from_arrays(places, entries, type=kind)
+        columns = [pa.array([], field.type) for field in entries_kind]
+    entries = pa.StructArray.from_buffers(entries_kind, count, [None], 0, 0, columns)
+    buffers = [None, pa.py_buffer(offsets)]
+    return pa.ListArray.from_buffers(kind, len(offsets) - 1, buffers, 0, 0, [entries])
 
 
 def text_of(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao._njit import load_i32, load_i64, load_u8, load_u16, load_u32, load_u64, njit
+from pregao._njit import load_i32, load_i64, load_u8, load_u16, load_u32, load_u64, njit, prefetch
 
 # Operations: what is loaded and what is stored.
 U8_I16 = 0
@@ -21,12 +21,21 @@ U32_I64 = 2
 I32_I32 = 3
 W64_I64 = 4
 ENUM8_I16 = 5
+TEXT = 6
 
 # Columns of the operation table.
-OPERATION, OFFSET, PLACE, VALIDITY, NULL, LOW, SPAN, NAMES = range(8)
+OPERATION, OFFSET, SIZE, NULLABLE, NULL, LOW, SPAN, NAMES = range(8)
 TABLE_WIDTH = 8
+"""``SIZE`` is that of a value in the column; of a text, of its bytes on the wire. A text is widened
+to UTF-8 where its ``NAMES`` is 1; where it is 0, a byte that is not ASCII puts it out of range."""
 
-RUN = 512
+# Columns of the report on the columns that were filled.
+PLACE, VALIDITY, NULLS, ODD, TEXT_PLACE, TEXT_SIZE = range(6)
+REPORT_WIDTH = 6
+
+ALIGNMENT = 64
+
+RUN = 128
 """How many messages are read field by field before the next ones; a multiple of 8."""
 
 _ANY = np.uint64((1 << 64) - 1)
@@ -166,59 +175,146 @@ def check_blocks(positions, block_lengths, ends):
 
 
 @njit
-def fill_columns(buffer, positions, table, names, out16, out32, out64, validity, null_counts, bad):
-    """Fill every column of a table of operations; all blocks must reach all of its fields."""
+def _fetch(buffer, positions, reach):
+    """Ask for the bytes of messages that will soon be read."""
+    for i in range(np.uint64(len(positions))):
+        for offset in range(0, reach, 64):
+            prefetch(buffer, positions[i] + offset)
+        prefetch(buffer, positions[i] + reach)
+
+
+@njit
+def _aligned(size):
+    return (size + (ALIGNMENT - 1)) & ~(ALIGNMENT - 1)
+
+
+@njit
+def _lay_out(table, count, report):
+    """Give every column its place: values, bits where it has any, then the bytes of texts."""
+    place = 0
+    for c in range(len(table)):
+        report[c, PLACE] = place
+        if table[c, OPERATION] == TEXT:
+            place += _aligned(4 * (count + 1))
+            report[c, TEXT_PLACE] = place
+            place += _aligned(2 * table[c, SIZE] * count)
+        else:
+            place += _aligned(table[c, SIZE] * count)
+        report[c, VALIDITY] = -1
+        if table[c, NULLABLE]:
+            report[c, VALIDITY] = place
+            place += _aligned((count + 7) >> 3)
+        report[c, NULLS] = 0
+        report[c, ODD] = 0
+        report[c, TEXT_SIZE] = 0
+
+
+@njit
+def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
+    """Texts of a fixed size, each up to its first NUL; flags those that are not empty.
+
+    Returns how many bytes they all took, and whether a byte stood there that cannot be copied.
+    """
+    odd = False
+    for i in range(np.uint64(len(positions))):
+        offsets[i] = used
+        before = used
+        for k in range(size):
+            byte = load_u8(buffer, positions[i] + k)
+            if byte == 0:
+                break
+            if byte < 128:
+                out[used] = byte
+                used += 1
+            elif widen:
+                out[used] = 0xC0 | (byte >> 6)
+                out[used + 1] = 0x80 | (byte & 0x3F)
+                used += 2
+            else:
+                odd = True
+                break
+        flags[i] = used > before
+    offsets[len(positions)] = used
+    return used, odd
+
+
+@njit
+def fill_columns(
+    buffer, positions, table, names, reach, out16, out32, out64, arena, report
+):  # fmt: skip
+    """Fill every column of a table of operations; all blocks must reach all of its fields.
+
+    The arena, seen through arrays of four types, holds all columns; the report says where.
+    ``reach`` is the offset of the last byte that is read of a block.
+    """
     count = len(positions)
+    _lay_out(table, count, report)
     flags = np.empty(RUN, np.uint8)
+    columns = max(len(table), 1)
     for first in range(0, count, RUN):
         run = positions[first : first + RUN]
+        following = positions[first + RUN : first + 2 * RUN]
         for c in range(len(table)):
+            _fetch(buffer, following[c * RUN // columns : (c + 1) * RUN // columns], reach)
             operation = table[c, OPERATION]
             offset = table[c, OFFSET]
             null = table[c, NULL]
             low = table[c, LOW]
             span = np.uint64(table[c, SPAN])
-            start = table[c, PLACE] + first
-            stop = start + len(run)
-            bits = table[c, VALIDITY]
+            place = report[c, PLACE]
+            bits = report[c, VALIDITY]
             wrong = False
             # Numbers of up to 32 bits are in range whatever they are.
             if operation == W64_I64:
-                wide = out64[start:stop]
+                start = (place >> 3) + first
+                wide = out64[start : start + len(run)]
                 _load_w64(buffer, run, offset, wide)
                 if bits >= 0:
                     wrong = _judge(wide, null, low, span, flags)
                 elif span != _ANY:
                     wrong = _out_of_range(wide, low, span)
             elif operation == U32_I64:
-                wide = out64[start:stop]
+                start = (place >> 3) + first
+                wide = out64[start : start + len(run)]
                 _load_u32(buffer, run, offset, wide)
                 if bits >= 0:
                     _flag(wide, null, flags)
             elif operation == ENUM8_I16:
-                short = out16[start:stop]
+                start = (place >> 1) + first
+                short = out16[start : start + len(run)]
                 _load_names(buffer, run, offset, names[table[c, NAMES]], short)
                 wrong = _judge_names(short, flags)
             elif operation == U8_I16:
-                short = out16[start:stop]
+                start = (place >> 1) + first
+                short = out16[start : start + len(run)]
                 _load_u8(buffer, run, offset, short)
                 if bits >= 0:
                     _flag(short, null, flags)
+            elif operation == TEXT:
+                start = (place >> 2) + first
+                used, wrong = _load_texts(
+                    buffer, run + offset, table[c, SIZE], table[c, NAMES] == 1,
+                    out32[start : start + len(run) + 1], report[c, TEXT_SIZE],
+                    arena[report[c, TEXT_PLACE] :], flags,
+                )  # fmt: skip
+                report[c, TEXT_SIZE] = used
             elif operation == U16_I32:
-                middle = out32[start:stop]
+                start = (place >> 2) + first
+                middle = out32[start : start + len(run)]
                 _load_u16(buffer, run, offset, middle)
                 if bits >= 0:
                     _flag(middle, null, flags)
             else:
-                middle = out32[start:stop]
+                start = (place >> 2) + first
+                middle = out32[start : start + len(run)]
                 _load_i32(buffer, run, offset, middle)
                 if bits >= 0:
                     wrong = _judge(middle, null, low, span, flags)
                 elif span != _ANY:
                     wrong = _out_of_range(middle, low, span)
             if bits >= 0:
-                null_counts[c] += _pack(flags, len(run), validity[bits + (first >> 3) :])
-            bad[c] |= wrong
+                report[c, NULLS] += _pack(flags, len(run), arena[bits + (first >> 3) :])
+            report[c, ODD] |= wrong
 
 
 # The walk over groups and data
@@ -315,6 +411,22 @@ def walk_parts(
             totals[node] += 1
             remaining[depth] -= 1
             position += length[depth]
+
+
+@njit
+def lay_out_parts(totals, parents, messages, bases, offset_bases):
+    """Give each group and piece of data its places among the entries and the list offsets.
+
+    Returns how many entries and how many list offsets there are in all.
+    """
+    entries = 0
+    offsets = 0
+    for node in range(len(totals)):
+        bases[node] = entries
+        entries += totals[node]
+        offset_bases[node] = offsets
+        offsets += 1 + (messages if parents[node] < 0 else totals[parents[node]])
+    return entries, offsets
 
 
 # Text

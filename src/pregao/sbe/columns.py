@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pregao.sbe import _kernels
 from pregao.sbe._block_columns import BlockColumns, list_of, text_of
-from pregao.sbe.arrow import block_schema, data_type
+from pregao.sbe.arrow import block_schema, data_type, group_type
 from pregao.sbe.model import Block, Data, Group, Message, Schema
 from pregao.sbe.values import python_encoding
 
@@ -58,10 +58,14 @@ class ColumnDecoder:
         self._nodes: list[_Node] = []
         self._code: list[list[int]] = []
         self._compile(message, -1)
-        self._fields = [
-            list(block_schema(node.part)) if isinstance(node.part, Group) else []
-            for node in self._nodes
+        self._struct = pa.struct(list(self.arrow_schema))
+        self._lists = [
+            group_type(node.part) if isinstance(node.part, Group) else None for node in self._nodes
         ]
+        self._plans = {-1: _plan(self._nodes, -1, message)}
+        for index, node in enumerate(self._nodes):
+            if isinstance(node.part, Group):
+                self._plans[index] = _plan(self._nodes, index, node.part)
         self._code_table = np.array(self._code, np.int64).reshape(-1, _kernels.CODE_WIDTH)
         self._parents = np.array([node.parent for node in self._nodes], np.int64)
 
@@ -162,71 +166,70 @@ class ColumnDecoder:
                 wrong = np.zeros(total, np.bool_)
                 shortest_entry = int(lengths.min(initial=1 << 62))
                 fields = node.columns.decode(buffer, starts, lengths, wrong, shortest_entry)
-                if wrong.any():
+                if np.count_nonzero(wrong):
                     self._blame(wrong, index, list_offsets, offset_bases, totals, bad)
                 owners = count if node.parent < 0 else totals[node.parent]
                 first = offset_bases[index]
                 offsets = list_offsets[first : first + owners + 1]
-                parts = self._parts(node.part, index, arrays, int(total))
-                arrays[index] = list_of(self._fields[index], offsets, fields + parts, int(total))
+                fields += self._parts(index, arrays, total)
+                arrays[index] = list_of(self._lists[index], offsets, fields, total)
         fields = self._root.decode(buffer, positions, block_lengths, bad, shortest)
-        if bad.any():
+        if np.count_nonzero(bad):
             return None
-        columns = fields + self._parts(self.message, -1, arrays, count)
-        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
+        fields += self._parts(-1, arrays, count)
+        whole = pa.StructArray.from_buffers(self._struct, count, [None], 0, 0, fields)
+        return pa.RecordBatch.from_struct_array(whole)
 
-    def _parts(self, block: Block, parent: int, arrays: dict[int, Any], count: int) -> list[Any]:
+    def _parts(self, parent: int, arrays: dict[int, Any], count: int) -> list[Any]:
         """The columns of a block's groups and data; of those unknown to the sender, empty ones."""
-        known = {
-            node.part.name: arrays[index]
-            for index, node in enumerate(self._nodes)
-            if node.parent == parent
-        }
         result = []
-        for group in block.groups:
-            array = known.get(group.name)
-            if array is None:
-                nothing = np.zeros(count + 1, np.int64)
-                array = list_of(list(block_schema(group)), nothing, None, 0)
-            result.append(array)
-        for data in block.data:
-            array = known.get(data.name)
-            result.append(pa.nulls(count, data_type(data)) if array is None else array)
+        for index, kind, is_list in self._plans[parent]:
+            if index is not None:
+                result.append(arrays[index])
+            elif is_list:
+                result.append(list_of(kind, np.zeros(count + 1, np.int32), None, 0))
+            else:
+                result.append(pa.nulls(count, kind))
         return result
 
     def _walk(
         self, buffer: Bytes, starts: Numbers, ends: Numbers, bad: npt.NDArray[np.bool_]
-    ) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers, Numbers] | None:
+    ) -> tuple[Numbers, Numbers, npt.NDArray[np.int32], list[int], list[int], list[int]] | None:
+        """Where the entries of groups and the pieces of data stand; None where some are bad."""
         nodes = len(self._nodes)
-        totals = np.zeros(nodes, np.int64)
-        zeros = np.zeros(nodes, np.int64)
+        totals, bases, offset_bases = np.zeros((3, nodes), np.int64)
         nothing = np.zeros(1, np.int64)
         _kernels.walk_parts(
             buffer, starts, ends, self._code_table, self._parents, self._big_endian,
-            zeros, zeros, totals, bad, nothing, nothing, nothing, False,
+            bases, offset_bases, totals, bad, nothing, nothing, np.zeros(1, np.int32), False,
         )  # fmt: skip
-        if bad.any():
+        if np.count_nonzero(bad):
             return None
-        owners = np.where(self._parents < 0, len(starts), totals[self._parents])
-        bases = np.concatenate(([0], np.cumsum(totals)[:-1]))
-        offset_bases = np.concatenate(([0], np.cumsum(owners + 1)[:-1]))
-        entry_positions = np.empty(totals.sum(), np.int64)
-        entry_lengths = np.empty(totals.sum(), np.int64)
-        list_offsets = np.zeros((owners + 1).sum(), np.int64)
-        again = np.zeros(nodes, np.int64)
+        entries, offsets = _kernels.lay_out_parts(
+            totals, self._parents, len(starts), bases, offset_bases
+        )
+        entry_positions, entry_lengths = np.empty((2, entries), np.int64)
+        list_offsets = np.zeros(offsets, np.int32)
         _kernels.walk_parts(
             buffer, starts, ends, self._code_table, self._parents, self._big_endian,
-            bases, offset_bases, again, bad, entry_positions, entry_lengths, list_offsets, True,
+            bases, offset_bases, totals, bad, entry_positions, entry_lengths, list_offsets, True,
         )  # fmt: skip
-        return entry_positions, entry_lengths, list_offsets, bases, offset_bases, totals
+        return (
+            entry_positions,
+            entry_lengths,
+            list_offsets,
+            bases.tolist(),
+            offset_bases.tolist(),
+            totals.tolist(),
+        )
 
     def _blame(
         self,
         wrong: npt.NDArray[np.bool_],
         index: int,
-        list_offsets: Numbers,
-        offset_bases: Numbers,
-        totals: Numbers,
+        list_offsets: npt.NDArray[np.int32],
+        offset_bases: list[int],
+        totals: list[int],
         bad: npt.NDArray[np.bool_],
     ) -> None:
         """Mark the messages that own wrong entries of a group."""
@@ -242,6 +245,13 @@ class ColumnDecoder:
             wrong = np.zeros(owners, np.bool_)
             wrong[guilty] = True
             index = parent
+
+
+def _plan(nodes: list[_Node], parent: int, block: Block) -> list[tuple[int | None, Any, bool]]:
+    """The groups and data of a block: which node each is, if the sender knows it, and its type."""
+    known = {node.part.name: i for i, node in enumerate(nodes) if node.parent == parent}
+    lists = [(known.get(group.name), group_type(group), True) for group in block.groups]
+    return lists + [(known.get(data.name), data_type(data), False) for data in block.data]
 
 
 def _data_array(data: Data, buffer: Bytes, starts: Numbers, lengths: Numbers) -> Any:

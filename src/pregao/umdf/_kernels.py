@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit
+from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit, prefetch
 from pregao.umdf.layout import (
     BLOCK_LENGTH_AT,
     CHANNEL_AT,
@@ -33,6 +33,7 @@ LONG_LENGTH = 7
 
 _TIME_LIMIT = np.uint64(1 << 63)
 _SLOTS = 4096
+_AHEAD = np.uint64(16)
 
 
 @njit
@@ -45,9 +46,13 @@ def walk_packets(
     ``kinds`` holds schema id, template id and version as one number. Returns the messages' count.
     """
     total = np.uint64(0)
+    last = np.uint64(max(len(offsets), 1) - 1)
     for p in range(np.uint64(len(offsets))):
         start = offsets[p]
         end = start + lengths[p]
+        ahead = offsets[min(p + _AHEAD, last)]
+        prefetch(buffer, ahead)
+        prefetch(buffer, ahead + 64)
         counts[p] = 0
         faults[p] = SOUND
         fault_positions[p] = start

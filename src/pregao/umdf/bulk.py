@@ -185,7 +185,7 @@ class BulkDecoder:
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = Registry.bundled() if registry is None else registry
         self._packets = PacketDecoder(self.registry)
-        self._decoders: dict[tuple[int, int, int], ColumnDecoder] = {}
+        self._decoders: dict[tuple[int, int, int], tuple[Schema, ColumnDecoder]] = {}
 
     def schema(self, schema_id: int, version: int) -> Schema:
         """The schema of messages of that id and version; DecodeError if there is none."""
@@ -200,19 +200,22 @@ class BulkDecoder:
 
     def decode_kind(self, walked: Walked, kind: Kind) -> Iterator[Batch | Unknown | Reject]:
         """The messages of one kind."""
-        try:
-            schema = self.schema(kind.schema_id, kind.version)
-        except DecodeError as error:
-            for row in kind.rows.tolist():
-                yield self._reject(walked, row, error.reason)
-            return
-        message = schema.by_id.get(kind.template_id)
-        if message is None:
-            yield Unknown(schema, kind.template_id, kind.version, kind.rows)
-            return
-        decoder = self._decoder(schema, message, kind)
+        found = self._decoders.get((kind.schema_id, kind.template_id, kind.version))
+        if found is None:
+            try:
+                schema = self.schema(kind.schema_id, kind.version)
+            except DecodeError as error:
+                for row in kind.rows.tolist():
+                    yield self._reject(walked, row, error.reason)
+                return
+            message = schema.by_id.get(kind.template_id)
+            if message is None:
+                yield Unknown(schema, kind.template_id, kind.version, kind.rows)
+                return
+            found = self._decoder(schema, message, kind)
+        schema, decoder = found
         rows = kind.rows
-        body, end, length = (np.empty(len(rows), np.int64) for _ in range(3))
+        body, end, length = np.empty((3, len(rows)), np.int64)
         _kernels.gather_messages(
             rows, walked.body, walked.end, walked.block_length, body, end, length
         )
@@ -221,16 +224,15 @@ class BulkDecoder:
             yield self._reject(walked, row, self._reason(walked, row))
         kept = rows if result.kept is None else rows[result.kept]
         if len(kept):
-            yield Batch(schema, message, kind.version, kept, result.batch)
+            yield Batch(schema, decoder.message, kind.version, kept, result.batch)
 
-    def _decoder(self, schema: Schema, message: Message, kind: Kind) -> ColumnDecoder:
-        key = (kind.schema_id, kind.template_id, kind.version)
-        decoder = self._decoders.get(key)
-        if decoder is None:
-            decoder = ColumnDecoder(schema, message, kind.version)
-            if len(self._decoders) < 1024:  # the version comes from the wire
-                self._decoders[key] = decoder
-        return decoder
+    def _decoder(
+        self, schema: Schema, message: Message, kind: Kind
+    ) -> tuple[Schema, ColumnDecoder]:
+        found = schema, ColumnDecoder(schema, message, kind.version)
+        if len(self._decoders) < 1024:  # the version comes from the wire
+            self._decoders[kind.schema_id, kind.template_id, kind.version] = found
+        return found
 
     def faults(self, walked: Walked) -> Iterator[Reject]:
         """The packets whose walk broke, with the reason that the packet decoder gives."""
