@@ -84,22 +84,31 @@ load_u64 = _loader(8, types.uint64)
 load_i64 = _loader(8, types.int64)
 
 
-@intrinsic
-def prefetch(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
-    """Ask for the cache line at a place of a byte array; any place will do, also one outside."""
-    if not (isinstance(array, types.Array) and array.dtype == types.uint8):
-        return None
-    signature = types.void(array, types.intp)
+def _prefetcher(writing: int) -> Any:
+    @intrinsic
+    def fetch(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
+        if not (isinstance(array, types.Array) and array.dtype == types.uint8):
+            return None
+        signature = types.void(array, types.intp)
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.gep(buffer.data, [arguments[1]])
-        number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-        name = "llvm.prefetch.p0" if address.type.is_opaque else "llvm.prefetch.p0i8"
-        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-        # Read, to be used again soon, data.
-        builder.call(function, [address, number(0), number(3), number(1)])
-        return context.get_dummy_value()
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
+            address = builder.gep(buffer.data, [arguments[1]])
+            number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+            kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+            name = "llvm.prefetch.p0" if address.type.is_opaque else "llvm.prefetch.p0i8"
+            known = builder.module.globals.get(name)
+            function = ir.Function(builder.module, kind, name) if known is None else known
+            # To be used again soon; data, not code.
+            builder.call(function, [address, number(writing), number(3), number(1)])
+            return context.get_dummy_value()
 
-    return signature, codegen
+        return signature, codegen
+
+    return fetch
+
+
+# Ask for the cache line at a place of a byte array, to read or to write it soon. Any place will
+# do, also one outside.
+prefetch = _prefetcher(0)
+prefetch_to_write = _prefetcher(1)

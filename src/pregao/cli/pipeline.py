@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import PacketBlock
-from pregao.capture.bulk import BLOCK_BYTES
 from pregao.cli.arguments import umdf_schemas
 from pregao.cli.captures import STANDARD_INPUT, Captures, ReadAccount, numbered
 from pregao.cli.outputs import Output, Versions
@@ -35,6 +34,8 @@ from pregao.umdf.survey import (
     walk_faults,
 )
 
+_FILE_BLOCK = 1 << 24
+"""Block size where everything is read before anything is seen: rare templates cost less so."""
 _LIVE_BLOCK = 1 << 16
 _SHOWN_BLOCK = 1 << 20
 """Block sizes where messages should appear soon: from a pipe, and from a file."""
@@ -182,7 +183,7 @@ class Pipeline:
     def run(self, captures: Captures, output: Output, progress: Progress) -> Decoded:
         """Read the captures once, to their end or to the limit."""
         account = self.account
-        size = BLOCK_BYTES
+        size = _FILE_BLOCK
         if not self._learned:
             size = _LIVE_BLOCK if STANDARD_INPUT in captures.names else _SHOWN_BLOCK
         with closing(captures.read(account.reading, progress, size)) as blocks:

@@ -12,7 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from pregao._njit import load_i32, load_i64, load_u8, load_u16, load_u32, load_u64, njit, prefetch
+from pregao._njit import (
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u16,
+    load_u32,
+    load_u64,
+    njit,
+    prefetch,
+    prefetch_to_write,
+)
 
 # Operations: what is loaded and what is stored.
 U8_I16 = 0
@@ -35,7 +45,7 @@ REPORT_WIDTH = 6
 
 ALIGNMENT = 64
 
-RUN = 128
+RUN = 256
 """How many messages are read field by field before the next ones; a multiple of 8."""
 
 _ANY = np.uint64((1 << 64) - 1)
@@ -312,6 +322,10 @@ def fill_columns(
                     wrong = _judge(middle, null, low, span, flags)
                 elif span != _ANY:
                     wrong = _out_of_range(middle, low, span)
+            width = table[c, SIZE]
+            begin = place + (first + RUN) * width
+            for at in range(begin, begin + RUN * width, ALIGNMENT):
+                prefetch_to_write(arena, at)
             if bits >= 0:
                 report[c, NULLS] += _pack(flags, len(run), arena[bits + (first >> 3) :])
             report[c, ODD] |= wrong

@@ -33,18 +33,44 @@ LONG_LENGTH = 7
 
 _TIME_LIMIT = np.uint64(1 << 63)
 _SLOTS = 4096
+_SPREAD = 2654435761
 _AHEAD = np.uint64(16)
+
+
+@njit
+def _other_label(slots, known, tallies, kind, slot, found):
+    """The label of a kind that is not in its first slot: in a later one, or new."""
+    if found < 0:
+        return np.int32(0), found
+    while slots[slot] != 0 and known[slots[slot]] != kind:
+        slot = (slot + 1) & (_SLOTS - 1)
+    label = slots[slot]
+    if label == 0:
+        if found == len(known) - 1:  # noise
+            return np.int32(0), -1
+        found += 1
+        label = np.int32(found)
+        slots[slot] = label
+        known[label] = kind
+        tallies[label] = 0
+    return label, found
 
 
 @njit
 def walk_packets(
     buffer, offsets, lengths, channels, versions, numbers, times, counts, faults, fault_positions,
-    packet_of, index_of, bodies, ends, blocks, kinds,
+    packet_of, index_of, bodies, ends, blocks, kinds, labels, known, tallies,
 ):  # fmt: skip
     """Walk packets; give each one's header and fault, and each message's place and headers.
 
-    ``kinds`` holds schema id, template id and version as one number. Returns the messages' count.
+    ``kinds`` holds schema id, template id and version as one number; ``labels`` the number of that
+    kind, from 1 on, and ``known`` and ``tallies`` what the kinds are and how many messages each
+    has. Returns how many messages and kinds there are; -1 kinds are too many.
     """
+    slots = np.zeros(_SLOTS, np.int32)
+    known[0] = -1
+    tallies[0] = 0
+    found = 0
     total = np.uint64(0)
     last = np.uint64(max(len(offsets), 1) - 1)
     for p in range(np.uint64(len(offsets))):
@@ -97,48 +123,25 @@ def walk_packets(
             bodies[total] = position + SMALLEST_MESSAGE
             ends[total] = position + length
             blocks[total] = load_u16(buffer, position + BLOCK_LENGTH_AT)
-            kinds[total] = (
+            kind = (
                 (np.int64(load_u16(buffer, position + SCHEMA_ID_AT)) << 32)
                 | (np.int64(load_u16(buffer, position + TEMPLATE_ID_AT)) << 16)
                 | np.int64(load_u16(buffer, position + VERSION_AT))
             )
+            kinds[total] = kind
+            # Most often it is in the first slot, and no branch here depends on which kind it is.
+            slot = (kind * _SPREAD >> 8) & (_SLOTS - 1)
+            label = slots[slot]
+            if known[label] != kind:
+                label, found = _other_label(slots, known, tallies, kind, slot, found)
+            labels[total] = label
+            tallies[label] += 1
             total += np.uint64(1)
             index += 1
             position += length
         counts[p] = index
         fault_positions[p] = position
-    return np.int64(total)
-
-
-@njit
-def count_kinds(kinds, labels, known, tallies):
-    """Give every message the number of its kind, first seen first; returns how many there are.
-
-    ``known`` and ``tallies`` bound how many kinds can be told apart; -1 says they were too many.
-    """
-    slots = np.full(_SLOTS, -1, np.int32)
-    found = 0
-    last = np.int64(-1)
-    label = -1
-    for m in range(np.uint64(len(kinds))):
-        kind = kinds[m]
-        if kind != last:
-            last = kind
-            slot = ((kind * 2654435761) >> 8) & (_SLOTS - 1)
-            while slots[slot] >= 0 and known[slots[slot]] != kind:
-                slot = (slot + 1) & (_SLOTS - 1)
-            label = slots[slot]
-            if label < 0:
-                if found == len(known):
-                    return -1
-                label = found
-                slots[slot] = label
-                known[label] = kind
-                tallies[label] = 0
-                found += 1
-        labels[m] = label
-        tallies[label] += 1
-    return found
+    return np.int64(total), found
 
 
 @njit

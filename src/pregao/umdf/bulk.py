@@ -55,6 +55,13 @@ class Walked:
     end: Numbers
     block_length: Numbers
     kind: Numbers
+    """Schema id, template id and version as one number."""
+    label: npt.NDArray[np.int32]
+    """Which of the known kinds the message is, from 1 on."""
+    known: Numbers
+    tally: Numbers
+    found: int
+    """How many kinds there are; -1 if they were too many to be told apart here."""
 
     def __len__(self) -> int:
         """How many messages there are."""
@@ -62,15 +69,14 @@ class Walked:
 
     def kinds(self) -> list[Kind]:
         """The messages by schema id, template and version."""
-        labels = np.empty(len(self), np.int32)
-        known = np.empty(_MAX_KINDS, np.int64)
-        tallies = np.empty(_MAX_KINDS, np.int64)
-        found = _kernels.count_kinds(self.kind, labels, known, tallies)
-        if found < 0:  # headers full of noise: slower, but right
+        labels, known, tallies = self.label, self.known, self.tally
+        if self.found < 0:  # headers full of noise: slower, but right
             known, inverse, tallies = np.unique(self.kind, return_inverse=True, return_counts=True)
-            labels, found = inverse.astype(np.int32).reshape(-1), len(known)
-        ends = np.cumsum(tallies[:found])
-        starts = ends - tallies[:found]
+            labels = inverse.astype(np.int32).reshape(-1)
+        else:
+            known, tallies = known[: self.found + 1], tallies[: self.found + 1]
+        ends = np.cumsum(tallies)
+        starts = ends - tallies
         order = np.empty(len(self), np.int64)
         _kernels.sort_by_label(labels, starts, order)
         return [
@@ -80,7 +86,8 @@ class Walked:
                 int(known[k]) & 0xFFFF,
                 order[starts[k] : ends[k]],
             )
-            for k in range(found)
+            for k in range(len(known))
+            if tallies[k]
         ]
 
 
@@ -90,6 +97,7 @@ class Walker:
     def __init__(self) -> None:
         self._packets: list[npt.NDArray[Any]] = []
         self._messages: list[npt.NDArray[Any]] = []
+        self._kinds = np.empty((2, _MAX_KINDS), np.int64)
 
     def walk(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
         """Walk the packets that stand at those offsets of a buffer."""
@@ -100,12 +108,17 @@ class Walker:
         if not self._messages or len(self._messages[0]) < room:
             self._messages = [np.empty(room, kind) for kind in _MESSAGE_ARRAYS]
         headers = [array[:packets] for array in self._packets]
-        total = _kernels.walk_packets(buffer, offset, length, *headers, *self._messages)
-        return Walked(buffer, offset, length, *headers, *[a[:total] for a in self._messages])
+        known, tally = self._kinds
+        total, found = _kernels.walk_packets(
+            buffer, offset, length, *headers, *self._messages, known, tally
+        )
+        messages = [array[:total] for array in self._messages]
+        rest: list[Any] = [*headers, *messages, known, tally, found]
+        return Walked(buffer, offset, length, *rest)
 
 
 _PACKET_ARRAYS = (np.uint8, np.uint16, np.uint32, np.int64, np.int32, np.uint8, np.int64)
-_MESSAGE_ARRAYS = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int64)
+_MESSAGE_ARRAYS = (np.int32, np.int32, np.int64, np.int64, np.int64, np.int64, np.int32)
 
 
 def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
