@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "market", "lake"]
+SECTIONS = ["decoding", "market", "lake", "books"]
 
 
 def main() -> None:
@@ -30,7 +30,12 @@ def main() -> None:
         "cores": os.cpu_count(),
     }
     results = Path(__file__).with_name("results.json")
-    text = json.dumps({"machine": machine, "rows": [row.json() for row in rows]}, indent=1)
+    told = [row.json() for row in rows]
+    if results.exists():  # what was not measured now stays as it was
+        before = json.loads(results.read_text())["rows"]
+        told += [row for row in before if row["section"] not in chosen]
+    told.sort(key=lambda row: SECTIONS.index(row["section"]))
+    text = json.dumps({"machine": machine, "rows": told}, indent=1, ensure_ascii=False)
     results.write_text(text + "\n")
     print(f"\nwritten to {results.name}")
 

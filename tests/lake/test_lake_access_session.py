@@ -146,7 +146,7 @@ def test_the_session_of_the_process_is_taken_and_its_settings_change(spark):
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.ui.enabled") == "false"
-    with pytest.raises(UsageError, match=r"Spark runs on local\[2\] in this process"):
+    with pytest.raises(UsageError, match=r"Spark runs on local\[2,4\] in this process"):
         spark_session("spark://127.0.0.1:1")
     with pytest.raises(UsageError, match=r"spark.driver.memory is fixed from its start on"):
         spark_session(conf={"spark.driver.memory": "9g"})

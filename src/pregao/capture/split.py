@@ -112,6 +112,17 @@ class BoundaryFinder:
         seconds, fraction, _, _ = self._header.record.unpack(head.tobytes())
         return int(seconds) * 1_000_000_000 + int(fraction) * self._header.time_unit_ns
 
+    def first_not_before(self, time_ns: int, begin: int, end: int) -> int | None:
+        """The first packet between a boundary and a place that is not before a time, if any is.
+
+        All bytes between them are read.
+        """
+        buffer = self._read(begin, end - begin + _RECORD)
+        found = _kernels.first_not_before(
+            buffer, end - begin, self._header.big_endian, self._header.time_unit_ns, time_ns
+        )
+        return None if found < 0 else begin + int(found)
+
     def _nearby(self, begin: int, offset: int) -> int | None:
         """The first boundary at or after ``offset``, if the bytes from ``begin`` on are proof."""
         finish = min(self.size, offset + 2 * self._longest + _RECORD)
@@ -173,7 +184,7 @@ class BoundaryFinder:
         """Follow the records from a known boundary."""
         at = known
         while at < offset:
-            buffer = self._read(at, _WALK_BYTES)
+            buffer = self._read(at, min(_WALK_BYTES, offset - at + self._longest + _RECORD))
             got = int(
                 _kernels.next_boundary(
                     buffer,
@@ -194,9 +205,11 @@ class BoundaryFinder:
         return at
 
     def _read(self, position: int, count: int) -> NDArray[np.uint8]:
-        data = self._source.read_at(position, max(0, min(count, self.size - position)))
-        self.bytes_read += len(data)
-        return np.frombuffer(data, np.uint8)
+        data = np.empty(max(0, min(count, self.size - position)), np.uint8)
+        self._source.seek(position)
+        got = self._source.readinto(data.data)
+        self.bytes_read += got
+        return data[:got]
 
 
 @contextmanager

@@ -235,6 +235,7 @@ def show(report: Report, lake: str) -> None:
     table.add_row("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})")
     table.add_row("bytes read", f"{report.bytes_read:,}")
     table.add_row("files written", f"{report.files:,} ({report.bytes_written:,} bytes)")
+    table.add_row("largest worker", f"{report.worker_memory / 1e6:,.0f} MB")
     table.add_row("seconds", f"{report.seconds:.1f}")
     table.add_row("messages per second", f"{told['messages_per_second'] or 0:,}")
     console.print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit
+from pregao._njit import load_i64, load_u8, load_u16, load_u32, load_u64, njit
 from pregao.umdf.layout import (
     CHANNEL_AT,
     PACKET_HEADER_SIZE,
@@ -128,24 +128,19 @@ def number_events(
 
 @njit
 def gather_message_keys(
-    rows, packet_of, index_of, events, packets, channels, versions, numbers, sendings, times,
-    differences, roles, captures, channel, version, number, index, event, sending, time,
-    difference, role, capture,
+    rows, packet_of, index_of, events, packets, numbers, sendings, times,
+    packet, number, index, event, sending, time,
 ):  # fmt: skip
     """The key columns of messages; ``packets`` tells which packet each walked one is."""
     for r in range(np.uint64(len(rows))):
         m = np.uint64(rows[r])
         p = np.uint64(packets[np.uint64(packet_of[m])])
-        channel[r] = channels[p]
-        version[r] = versions[p]
+        packet[r] = p
         number[r] = numbers[p]
         index[r] = index_of[m]
         event[r] = events[m]
         sending[r] = sendings[p]
         time[r] = times[p]
-        difference[r] = differences[p]
-        role[r] = roles[p]
-        capture[r] = captures[p]
 
 
 @njit
@@ -186,7 +181,18 @@ def sort_by_rank(labels, ranks, starts, order):
 
 
 @njit
+def gather_field(buffer, rows, bodies, blocks, at, values):
+    """The 64-bit numbers at an offset of the messages' blocks; False if one does not reach it."""
+    for r in range(np.uint64(len(rows))):
+        m = np.uint64(rows[r])
+        if blocks[m] < at + 8:
+            return False
+        values[r] = load_i64(buffer, bodies[m] + at)
+    return True
+
+
+@njit
 def gather_i64(buffer, positions, values):
     """The 64-bit numbers at the positions."""
     for m in range(np.uint64(len(positions))):
-        values[m] = np.int64(load_u64(buffer, positions[m]))
+        values[m] = load_i64(buffer, positions[m])

@@ -29,10 +29,11 @@ from pregao.lake.window import (
     Packets,
     Role,
     days_of,
+    distinct,
     joined_runs,
     packed,
     packets_of,
-    runs_of,
+    runs_and_starts,
     settle,
 )
 from pregao.sbe.model import Message
@@ -233,17 +234,24 @@ class WindowDecoder:
     ) -> None:
         days = days_of(packets)[chosen]
         roles = packets.role[chosen]
+        one_role, one_day, all_emitted = _same(roles), _same(days), emit.all()
         for kind in kinds:
             rows = kind.rows
-            tally = np.bincount(roles[walked.packet[rows]])
-            for role in np.flatnonzero(tally).tolist():
-                result.evidence[role, kind.template_id] += int(tally[role])
-            if not emit.all():
+            if one_role:
+                result.evidence[int(roles[0]), kind.template_id] += len(rows)
+            else:
+                tally = np.bincount(roles[walked.packet[rows]])
+                for role in np.flatnonzero(tally).tolist():
+                    result.evidence[role, kind.template_id] += int(tally[role])
+            if not all_emitted:
                 rows = rows[emit[walked.packet[rows]]]
             if not len(rows):
                 continue
             result.sums.walked_messages += len(rows)
-            for day, part in _by_day(days[walked.packet[rows]], rows):
+            parts = [(int(days[0]), rows)]
+            if not one_day:
+                parts = _by_day(days[walked.packet[rows]], rows)
+            for day, part in parts:
                 chosen_kind = Kind(kind.schema_id, kind.template_id, kind.version, part)
                 self._kind(result, walked, chosen_kind, packets, chosen, events, day)
 
@@ -293,38 +301,44 @@ class WindowDecoder:
         at = next((reading.offset for reading in fields if reading.name == "securityID"), None)
         if at is None or len(kind.rows) < 2:
             return kind.rows
-        if int(walked.block_length[kind.rows].min()) < at + 8:
-            return kind.rows
         values = np.empty(len(kind.rows), np.int64)
-        _kernels.gather_i64(walked.buffer, walked.body[kind.rows] + at, values)
-        return kind.rows[order_by_value(values)]
+        whole = _kernels.gather_field(
+            walked.buffer, kind.rows, walked.body, walked.block_length, at, values
+        )
+        return kind.rows[order_by_value(values)] if whole else kind.rows
 
     def _keys(
         self, walked: Walked, rows: Numbers, packets: Packets, chosen: Numbers, events: Numbers
     ) -> list[Any]:
-        count = len(rows)
-        channel = np.empty(count, np.int16)
-        version, index = np.empty(count, np.int32), np.empty(count, np.int32)
-        number, event, sending = (np.empty(count, np.int64) for _ in range(3))
-        time, difference = np.empty(count, np.int64), np.empty(count, np.int64)
-        role, capture = np.empty(count, np.int32), np.empty(count, np.int32)
+        count = len(rows)  # a batch is never empty
+        index, packet = np.empty((2, count), np.int32)
+        number, event, sending, time = np.empty((4, count), np.int64)
         _kernels.gather_message_keys(
-            rows, walked.packet, walked.index_in_packet, events, chosen, packets.channel,
-            packets.version, packets.number, packets.sending_time_ns, packets.time_ns,
-            packets.difference_ns, packets.role, packets.capture, channel, version, number,
-            index, event, sending, time, difference, role, capture,
+            rows, walked.packet, walked.index_in_packet, events, chosen, packets.number,
+            packets.sending_time_ns, packets.time_ns, packet, number, index, event, sending, time,
         )  # fmt: skip
+
+        def of_packets(values: npt.NDArray[Any], *, same: bool) -> npt.NDArray[Any]:
+            return np.full(count, values[packet[0]], values.dtype) if same else values[packet]
+
+        same = packets.same
+        role = of_packets(packets.role, same=same.role)
+        capture = of_packets(packets.capture, same=same.capture)
+        difference = pa.nulls(count, pa.int64())
+        if not same.difference or packets.difference_ns[packet[0]] >= 0:
+            values = packets.difference_ns[packet]
+            difference = _null_where(values, values < 0)
         return [
-            pa.array(channel),
+            pa.array(of_packets(packets.channel, same=same.channel)),
             pa.DictionaryArray.from_arrays(pa.array(role), self._stream_names),
-            pa.array(version),
+            pa.array(of_packets(packets.version, same=same.version)),
             _null_where(number, number == 0),
             pa.array(index),
             _null_where(event, event < 0),
             pa.array(sending),
             pa.array(time),
             pa.DictionaryArray.from_arrays(pa.array(role), self._feed_names),
-            _null_where(difference, difference < 0),
+            difference,
             pa.DictionaryArray.from_arrays(pa.array(capture), self._captures),
         ]
 
@@ -394,7 +408,7 @@ class WindowDecoder:
         owned = packets.owned
         days = days_of(packets)
         for day, found in _by_day(days[owned], np.flatnonzero(owned)):
-            rows = found[np.lexsort((packets.number[found], packets.channel[found]))]
+            rows = _by_number(packets, found)
             headless = packets.channel[rows] < 0
             table = pa.table(
                 {
@@ -441,18 +455,15 @@ class WindowDecoder:
             | packets.channel[rows].astype(np.int64) << 16
             | packets.version[rows]
         )
-        for value in np.unique(label).tolist():
+        for value in distinct(label):
             same = rows[label == value]
             role = self.roles[value >> 24 & 0xFFFF]
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
-            runs = runs_of(packets.number[same])
-            coverage[key] = joined_runs(coverage.get(key, []), runs)
+            runs = runs_and_starts(packets.number[same])
+            coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
             # When the first packet of each run came: it is what stands behind a hole.
-            begin = same[np.isin(packets.number[same], [first for first, _ in runs])]
-            times = zip(
-                packets.number[begin].tolist(), packets.time_ns[begin].tolist(), strict=True
-            )
-            first_seen(starts, key, times)
+            times = packets.time_ns[same]
+            first_seen(starts, key, ((first, int(times[at])) for first, _, at in runs))
 
     def _account(
         self,
@@ -483,9 +494,24 @@ def _message_rows(table: TemplateTable, batch: Batch, keys: list[Any]) -> Any:
 def _by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
     if not len(days):
         return []
-    if days[0] == days[-1] and (days == days[0]).all():
+    if days[0] == days[-1] and _same(days):
         return [(int(days[0]), rows)]
-    return [(day, rows[days == day]) for day in np.unique(days).tolist()]
+    return [(day, rows[days == day]) for day in distinct(days)]
+
+
+def _same(values: npt.NDArray[Any]) -> bool:
+    """Are there values, all of them equal?"""
+    return len(values) > 0 and bool((values == values[0]).all())
+
+
+def _by_number(packets: Packets, rows: Numbers) -> Numbers | slice:
+    """Packets by channel and sequence number; those that are so already, as a slice."""
+    numbers, channels = packets.number[rows], packets.channel[rows]
+    if (channels == channels[0]).all() and (np.diff(numbers) >= 0).all():
+        if int(rows[-1]) - int(rows[0]) + 1 == len(rows):
+            return slice(int(rows[0]), int(rows[-1]) + 1)
+        return rows
+    return rows[np.lexsort((numbers, channels))]
 
 
 def _null_where(values: npt.NDArray[Any], null: npt.NDArray[np.bool_]) -> Any:

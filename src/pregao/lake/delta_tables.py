@@ -6,6 +6,7 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pregao.lake.unit import NewFile, TableSpec
 
 _ATTEMPTS = 60
 _LONGEST_WAIT_S = 0.5
+_AT_ONCE = 4
 LEASE_MS = 30_000
 """For how long one who announced a table's creation is waited for."""
 
@@ -179,9 +181,10 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
     missing = [(place, spec) for place, spec in specs if load(place) is None]
     while missing:
         mine = _announce(register, [spec.name for _, spec in missing])
-        for place, spec in missing:
-            if spec.name in mine:
-                create(place, spec)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            made = [pool.submit(create, *item) for item in missing if item[1].name in mine]
+            for each in made:
+                each.result()
         missing = [
             (place, spec)
             for place, spec in missing

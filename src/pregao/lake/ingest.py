@@ -7,7 +7,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pregao import __version__
@@ -39,7 +40,14 @@ from pregao.lake.schemas import (
 )
 from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
 from pregao.lake.surveys import Survey, survey
-from pregao.lake.tasks import HASH_BLOCK, Manifest, Task, merge_staged, run_task
+from pregao.lake.tasks import (
+    HASH_BLOCK,
+    Manifest,
+    Task,
+    block_hashes,
+    merge_staged,
+    run_task,
+)
 from pregao.lake.window import Role
 from pregao.umdf.streams import Stream, StreamEvidence
 
@@ -76,7 +84,12 @@ def run_here(tasks: list[Task], progress: Progress) -> list[Manifest]:
 
 def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
     """Merge small tables in this process."""
-    return [merge_staged(lake, table, day, paths) for (table, day), paths in groups.items()]
+    with ThreadPoolExecutor(8) as pool:  # where the lake is far away, the time goes into waiting
+        merging = [
+            pool.submit(merge_staged, lake, table, day, paths)
+            for (table, day), paths in groups.items()
+        ]
+        return [each.result() for each in merging]
 
 
 def bytes_of(task: Task, number: int) -> int:
@@ -118,6 +131,7 @@ def ingest(
 
 
 _ATTEMPTS = 8
+_FEW_ROWS = 500_000
 
 
 def table_specs() -> list[TableSpec]:
@@ -200,11 +214,15 @@ def take_in(
     check(report)
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
+    rows = 0
     for staged in (staged for manifest in manifests for staged in manifest.staged):
         groups.setdefault((staged.table, staged.day), []).append(staged.path)
+        rows += staged.rows
     if groups:
         progress.step("merging small tables")
-        files += merge(lake.location, dict(sorted(groups.items())))
+        # A few rows are merged here before tasks could be sent out.
+        merging = merge_here if rows < _FEW_ROWS else merge
+        files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
@@ -283,12 +301,7 @@ def _any_channels(surveys: list[Survey], destination: str) -> Counter[int]:
 
 def content_hash(location: Location, size: int) -> str:
     """The identity of a capture: a hash over the hashes of its blocks."""
-    digests = {}
-    with location.filesystem.open_input_file(location.path) as file:
-        for number in range(-(-size // HASH_BLOCK)):
-            length = min(HASH_BLOCK, size - number * HASH_BLOCK)
-            digests[number] = hashlib.sha256(file.read(length)).digest()
-    return _of_blocks(digests, size)
+    return _of_blocks(dict(block_hashes(location, size, 0, size)), size)
 
 
 def _of_blocks(digests: dict[int, bytes], size: int) -> str:
@@ -361,7 +374,7 @@ def _finish(
     unit = Unit(
         report.unit_id,
         tuple([capture.content_hash for capture in report.captures] + guards),
-        tuple(_new_file(lake, file) for file in files),
+        tuple(_new_files(lake, files)),
         tuple(rows),
     )
     progress.step("committing")
@@ -373,16 +386,12 @@ def _finish(
     return rows
 
 
-def _new_file(lake: Lake, file: Written) -> NewFile:
-    schema = lake.schema(file.table)
-    return NewFile(
-        file.table,
-        file.path,
-        file.size,
-        file.rows,
-        ((DATE, iso(file.day)),),
-        stats_json(file.metadata, schema),
-    )
+def _new_files(lake: Lake, files: list[Written]) -> Iterator[NewFile]:
+    schemas = {name: lake.schema(name) for name in {file.table for file in files}}
+    for file in files:
+        stats = stats_json(file.metadata, schemas[file.table])
+        day = ((DATE, iso(file.day)),)
+        yield NewFile(file.table, file.path, file.size, file.rows, day, stats)
 
 
 def _remove_staging(lake: Lake, unit_id: str) -> None:

@@ -51,6 +51,8 @@ class Report:
     tasks: int = 0
     files: int = 0
     bytes_written: int = 0
+    worker_memory: int = 0
+    """The most bytes that a process that did tasks ever had in memory."""
     seconds: float = 0.0
     committed: bool = False
 
@@ -76,6 +78,7 @@ class Report:
             "tasks": self.tasks,
             "files": self.files,
             "bytes_written": self.bytes_written,
+            "worker_memory": self.worker_memory,
             "packets": {
                 "captured": sum(c.statistics.packets for c in self.captures),
                 "udp": sum(c.statistics.udp for c in self.captures),
@@ -130,6 +133,7 @@ def gather(report: Report, manifests: list[Manifest]) -> None:
     """Add up what the tasks counted."""
     for manifest in manifests:
         report.sums.add(manifest.sums)
+        report.worker_memory = max(report.worker_memory, manifest.memory)
         for capture, statistics in manifest.statistics.items():
             report.captures[capture].statistics.add(statistics)
         for capture, (first, last) in manifest.spans.items():

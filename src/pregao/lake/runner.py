@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import pickle
 import threading
-from collections.abc import Iterator
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
 
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
@@ -16,8 +17,8 @@ from pregao.lake.location import Location
 from pregao.lake.parquet import Written
 from pregao.lake.tasks import Manifest, Task, merge_staged, run_task
 
-_POLL_SECONDS = 0.2
-_SCHEMA = "number bigint, result binary, error string"
+_POLL_SECONDS = 0.05
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def on_spark(spark: Any) -> Runner:
@@ -62,34 +63,40 @@ def _size(task: Task) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
 
 
+@cache
+def settle_in() -> None:
+    """Make a worker ready for many tasks, behind its first one.
+
+    Spark's worker collects garbage behind every task, and would each time look at all modules:
+    what is loaded by now is set aside. And the memory that a task frees is kept for the next one,
+    instead of being given back and taken anew, page by page; it needs as much.
+    """
+    gc.collect()
+    gc.freeze()
+    with contextlib.suppress(OSError, AttributeError):  # only where the C library is GNU's
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
+        library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
 def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
     """Apply a function to every blob, one Spark task each; errors come back as one sentence."""
-    shared = spark.sparkContext.broadcast(blobs)
 
-    def each(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                result, error = b"", None
-                try:
-                    result = pickle.dumps(work(shared.value[number]))
-                except PregaoError as caught:
-                    error = str(caught)
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([number], pa.int64()),
-                        pa.array([result], pa.binary()),
-                        pa.array([error], pa.string()),
-                    ],
-                    names=["number", "result", "error"],
-                )
+    def each(blob: bytes) -> tuple[bytes, str | None]:
+        try:
+            return pickle.dumps(work(blob)), None
+        except PregaoError as caught:
+            return b"", str(caught)
+        finally:
+            settle_in()
 
-    frame = spark.range(0, len(blobs), 1, len(blobs)).mapInArrow(each, _SCHEMA)
-    rows: list[Any] = []
+    done = spark.sparkContext.parallelize(blobs, max(1, len(blobs))).map(each)
+    rows: list[tuple[bytes, str | None]] = []
     failed: list[BaseException] = []
 
     def collect() -> None:
         try:
-            rows.extend(frame.collect())
+            rows.extend(done.collect())
         except BaseException as caught:
             failed.append(caught)
 
@@ -98,10 +105,9 @@ def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
     while thread.is_alive():
         thread.join(_POLL_SECONDS)
         watch()
-    shared.unpersist()
     if failed:
         raise PregaoError(f"A Spark task failed: {sentence(failed[0])}") from failed[0]
-    for row in rows:
-        if row["error"] is not None:
-            raise PregaoError(row["error"])
-    return [pickle.loads(row["result"]) for row in rows]  # noqa: S301 - from our own tasks
+    for _, error in rows:
+        if error is not None:
+            raise PregaoError(error)
+    return [pickle.loads(result) for result, _ in rows]  # noqa: S301 - from our own tasks

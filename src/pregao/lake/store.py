@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from pregao.lake.unit import NewFile, Outcome, TableSpec, Unit
 
 __all__ = ["Lake", "NewFile", "Outcome", "TableSpec", "Unit", "stats_json"]
 
+_AT_ONCE = 4
 STAGING = "_staging"
 """Where tasks may leave what is not yet a file of a table."""
 
@@ -74,9 +76,10 @@ class Lake:
         intents.ensure(self.location)
         places = [(self.location.join(spec.name), spec) for spec in due]
         create_once(self.location.join(intents.NAME), places)
-        for place, spec in places:
-            add_missing_columns(place, spec)
-            self._ensured[spec.name] = spec.schema
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done in [pool.submit(add_missing_columns, *item) for item in places]:
+                done.result()
+        self._ensured |= {spec.name: spec.schema for spec in due}
 
     def table_names(self) -> list[str]:
         """The tables of the lake, by name."""

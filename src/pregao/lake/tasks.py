@@ -6,7 +6,8 @@ context: the other feed's copies of its packets, and where an event began.
 
 from __future__ import annotations
 
-import hashlib
+import resource
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
@@ -29,6 +31,7 @@ from pregao.lake.window import (
     Key,
     Role,
     chunk_of,
+    distinct,
     joined_runs,
     precedes,
 )
@@ -38,6 +41,7 @@ from pregao.umdf.survey.lines import Destination
 
 BLOCK_BYTES = 8 * 1024 * 1024
 HASH_BLOCK = 16 * 1024 * 1024
+_HASH_PIECE = 512 * 1024
 """Captures are hashed in blocks of this size, by whichever task has a block's first byte."""
 SMALL = 16_384
 """Tables with fewer rows than this are merged with those of other tasks before they are kept."""
@@ -107,6 +111,8 @@ class Manifest:
     """By capture: position and length of a record that is not whole."""
     evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Messages by destination and template."""
+    memory: int = 0
+    """The most bytes that the process of the task ever had in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,7 @@ class _Run:
         if self.task.starts is None:  # a range is known by its file and place
             for piece in pieces:
                 self.hash(piece)
+        self.manifest.memory = peak_memory()
         return self.manifest
 
     # Reading
@@ -219,11 +226,7 @@ class _Run:
         found = self.manifest.hashes.setdefault(piece.capture, {})
         end = self.task.sizes[piece.capture] if piece.end is None else piece.end
         start = 0 if piece.first else piece.start or 0
-        with location.filesystem.open_input_file(location.path) as file:
-            for number in range(-(-start // HASH_BLOCK), -(-end // HASH_BLOCK)):
-                file.seek(number * HASH_BLOCK)
-                length = min(HASH_BLOCK, self.task.sizes[piece.capture] - number * HASH_BLOCK)
-                found[number] = hashlib.sha256(file.read(length)).digest()
+        found.update(block_hashes(location, self.task.sizes[piece.capture], start, end))
 
     # Windows
 
@@ -286,7 +289,7 @@ class _Run:
         for chunk in chunks:
             late = (chunk.block.time_ns > cut) & incremental[chunk.role]
             late &= (chunk.channel >= 0) & (chunk.number > 0)
-            for channel in np.unique(chunk.channel[late]).tolist():
+            for channel in distinct(chunk.channel[late]):
                 rows = np.flatnonzero(late & (chunk.channel == channel))
                 known = found.get(channel) or low.get(channel)
                 base = known.version if known else int(chunk.version[rows[0]])
@@ -329,6 +332,28 @@ class _Run:
         ):
             writer.write_table(data.unify_dictionaries().combine_chunks())
         self.manifest.staged.append(Staged(table, day, path, data.num_rows))
+
+
+def block_hashes(
+    location: Location, size: int, start: int, end: int
+) -> Iterator[tuple[int, bytes]]:
+    """The hashes of a file's blocks that begin in a range, by their numbers."""
+    buffer = memoryview(bytearray(min(_HASH_PIECE, size)))
+    with location.filesystem.open_input_file(location.path) as file:
+        for number in range(-(-start // HASH_BLOCK), -(-end // HASH_BLOCK)):
+            digest = xxhash.xxh3_128()
+            left = min(HASH_BLOCK, size - number * HASH_BLOCK)
+            file.seek(number * HASH_BLOCK)
+            while left and (got := file.readinto(buffer[:left])):
+                digest.update(buffer[:got])
+                left -= got
+            yield number, digest.digest()
+
+
+def peak_memory() -> int:
+    """The most bytes that this process ever had in memory."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 _FOREVER = 1 << 62

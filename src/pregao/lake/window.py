@@ -25,6 +25,7 @@ Flags = npt.NDArray[np.bool_]
 
 STREAMS = tuple(Stream)
 INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
+_FEW = 16
 
 
 class Key(NamedTuple):
@@ -88,6 +89,17 @@ def chunk_of(block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owne
     return chunk
 
 
+@dataclass(frozen=True, slots=True)
+class Same:
+    """What is the same of all packets of a window; only that it is, not that it is not."""
+
+    role: bool
+    capture: bool
+    channel: bool
+    version: bool
+    difference: bool
+
+
 @dataclass(slots=True)
 class Packets:
     """The packets of a window as flat arrays, in the order of their capture times."""
@@ -118,9 +130,21 @@ class Packets:
     """It is an incremental packet with a key."""
     outside: Flags | None = None
     """It belongs to another unit, before or after this one; None if none does."""
+    days: Numbers | None = None
+    """What `days_of` gives, once it was asked."""
+
+    known_same: Same | None = None
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @property
+    def same(self) -> Same:
+        """What is the same of all packets; to be asked when they are settled."""
+        if self.known_same is None:
+            columns = (self.role, self.capture, self.channel, self.version, self.difference_ns)
+            self.known_same = Same(*(bool((column == column[:1]).all()) for column in columns))
+        return self.known_same
 
 
 def packets_of(chunks: list[Chunk]) -> Packets:
@@ -167,8 +191,10 @@ Coverage = dict[tuple[int, int, int], list[tuple[int, int]]]
 
 def days_of(packets: Packets) -> Numbers:
     """The day in São Paulo of each packet, by its sending time if it has one."""
-    sending = packets.sending_time_ns
-    return (np.where(sending > 0, sending, packets.time_ns) + SAO_PAULO_NS) // DAY
+    if packets.days is None:
+        sending = packets.sending_time_ns
+        packets.days = (np.where(sending > 0, sending, packets.time_ns) + SAO_PAULO_NS) // DAY
+    return packets.days
 
 
 def settle(
@@ -199,7 +225,7 @@ def settle(
     )
     packets.keyed = keyed
     accepted: list[Numbers] = []
-    for channel in np.unique(packets.channel[keyed]).tolist():
+    for channel in distinct(packets.channel[keyed]):
         rows = np.flatnonzero(keyed & (packets.channel == channel))
         limits = bounds.get(channel, Bounds())
         base = limits.low.version if limits.low else int(packets.version[rows[0]])
@@ -259,7 +285,7 @@ def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -
     if not covered:
         return result
     days = days_of(packets)[rows]
-    present = set(np.unique(days).tolist())
+    present = set(distinct(days))
     for (day, owner, version), runs in covered.items():
         if owner != channel or day not in present or not runs:
             continue
@@ -271,15 +297,31 @@ def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -
     return result
 
 
-def runs_of(numbers: Numbers) -> list[tuple[int, int]]:
-    """The runs of consecutive numbers, first and last of each."""
+def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:
+    """The runs of consecutive numbers: first, last, and where the first of them stands first."""
     if not len(numbers):
         return []
-    ordered = np.unique(numbers)
-    breaks = np.flatnonzero(np.diff(ordered) != 1)
-    firsts = ordered[np.concatenate(([0], breaks + 1))]
-    lasts = ordered[np.concatenate((breaks, [len(ordered) - 1]))]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    order = None
+    steps = np.diff(numbers)
+    if steps.min(initial=0) < 0:
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        steps = np.diff(numbers)
+    breaks = np.flatnonzero(steps > 1)
+    starts = np.concatenate(([0], breaks + 1))
+    stops = np.concatenate((breaks, [len(numbers) - 1]))
+    places = starts if order is None else order[starts]
+    found = zip(numbers[starts].tolist(), numbers[stops].tolist(), places.tolist(), strict=True)
+    return list(found)
+
+
+def distinct(values: npt.NDArray[Any]) -> list[int]:
+    """The values there are, sorted; made for few of them among many."""
+    found: list[int] = []
+    while len(values) and len(found) < _FEW:
+        found.append(int(values[0]))
+        values = values[values != values[0]]
+    return sorted({*found, *np.unique(values).tolist()})
 
 
 def joined_runs(*several: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -300,8 +342,13 @@ def packed(chunks: list[Chunk], packets: Packets, chosen: Numbers) -> tuple[Any,
     out = np.empty(int(lengths.sum()) + 64, np.uint8)
     out[-64:] = 0
     chunk_of_packet = packets.chunk[chosen]
+    in_order = bool((np.diff(chunk_of_packet) >= 0).all())
     for number, chunk in enumerate(chunks):
-        rows = np.flatnonzero(chunk_of_packet == number)
+        if in_order:
+            first, last = np.searchsorted(chunk_of_packet, (number, number + 1))
+            rows = np.arange(first, last)
+        else:
+            rows = np.flatnonzero(chunk_of_packet == number)
         if not len(rows):
             continue
         inner = packets.row[chosen[rows]]

@@ -1,0 +1,84 @@
+"""Simulated days to measure with: made once, kept where PREGAO_BENCH_DIR says."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pregao.capture import read_blocks
+from pregao.cli.simulate import simulate
+from pregao.umdf.layout import SENDING_TIME_AT, SEQUENCE_NUMBER_AT
+
+MESSAGES = int(os.environ.get("PREGAO_BENCH_MESSAGES", "10_000_000"))
+"""Of the simulated day; so many make an incremental capture of about 1 GB."""
+_RECORD_BYTES = 16
+_SECONDS = 8 * 3600
+
+
+def folder() -> Path:
+    """Where what takes long to make is kept."""
+    named = os.environ.get("PREGAO_BENCH_DIR")
+    found = Path(named) if named else Path(tempfile.gettempdir()) / "pregao-bench"
+    found.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def simulated_day() -> Path:
+    """The captures of a day of so many messages, with the truth about it."""
+    place = folder() / f"day-{MESSAGES}"
+    if not (place / "truth" / "summary.json").exists():
+        print(f"  simulating a day of {MESSAGES:,} messages into {place.name} …", flush=True)
+        simulate(out=place, messages=MESSAGES, duration=f"{_SECONDS}s", quiet=True, force=True)
+    return place
+
+
+def one_feed() -> Path:
+    """The largest incremental capture of the day."""
+    return max(simulated_day().glob("*_Incremental_A.pcap"), key=lambda path: path.stat().st_size)
+
+
+def repeated(capture: Path, times: int) -> Path:
+    """The same capture several times over, each with later times and numbers."""
+    place = folder() / f"{capture.stem}-{MESSAGES}-{times}.pcap"
+    if place.exists():
+        return place
+    making = place.with_suffix(".making")
+    with making.open("wb") as out:
+        out.write(capture.read_bytes()[:24])
+        last = 0
+        for turn in range(times):
+            highest = 0
+            for block in read_blocks(capture):
+                begin = int(block.position[0])
+                with capture.open("rb") as file:
+                    file.seek(begin)
+                    span = int(block.position[-1]) - begin
+                    data = np.frombuffer(bytearray(file.read(span + 65_536)), np.uint8)
+                records = block.position - begin
+                size = int(records[-1]) + _RECORD_BYTES + int(_word(data, records[-1:], 8)[0])
+                seconds = _word(data, records, 0) + turn * _SECONDS
+                _put(data, records, 0, seconds, 4)
+                # Ethernet, IPv4 and UDP headers stand between a record and its payload.
+                at = records + _RECORD_BYTES + 42
+                numbers = _word(data, at, SEQUENCE_NUMBER_AT)
+                highest = max(highest, int(numbers.max()))
+                _put(data, at, SEQUENCE_NUMBER_AT, np.where(numbers > 0, numbers + last, 0), 4)
+                times_ns = _word(data, at, SENDING_TIME_AT, 8) + turn * _SECONDS * 10**9
+                _put(data, at, SENDING_TIME_AT, times_ns, 8)
+                out.write(data[:size].tobytes())
+            last += highest
+    making.rename(place)
+    return place
+
+
+def _word(data: np.ndarray, records: np.ndarray, at: int, size: int = 4) -> np.ndarray:
+    raw = data[(records + at)[:, None] + np.arange(size)]
+    return np.ascontiguousarray(raw).view(f"<u{size}").reshape(-1).astype(np.int64)
+
+
+def _put(data: np.ndarray, records: np.ndarray, at: int, values: np.ndarray, size: int) -> None:
+    raw = values.astype(f"<u{size}").reshape(-1, 1).view(np.uint8)
+    data[(records + at)[:, None] + np.arange(size)] = raw
