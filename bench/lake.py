@@ -40,7 +40,7 @@ def run() -> Iterator[Row]:
         spark.range(1).count()
         yield Row(SECTION, "session start and first job", time.perf_counter() - start, "s")
         yield from ingests(spark, capture, folder)
-        yield from data_source(spark, capture, folder)
+        yield from data_source(spark, capture)
         yield from streaming(spark, capture, folder)
         spark.stop()
 
@@ -110,19 +110,20 @@ def part_of(capture: Path, folder: Path, share: int) -> Path:
 
 
 def spark_writer(spark: Any, capture: Path, folder: Path, ours: float) -> Iterator[Row]:
-    """The same decoding, template by template, handed to Spark's own Parquet writer."""
+    """The same decoding handed to Spark's own Parquet writer: order messages alone."""
     from pregao.lake.source import register
 
     register(spark)
     part = part_of(capture, folder, 8)
     out = folder / "spark-parquet"
-    report = take_in(spark, [part], folder)
-    start = time.perf_counter()
-    for template in report.sums.messages:
-        rows = spark.read.format("b3").option("template", template).load(str(part))
-        rows.write.mode("overwrite").parquet(str(out / template))
-    theirs = report.messages / (time.perf_counter() - start) / 1e6
-    yield Row(SECTION, "  the same rows through Spark's own writer", theirs, "M messages/s")
+    frame = spark.read.format("b3").option("template", "Order_MBO_50").load(str(part))
+    shortest = float("inf")
+    for _ in range(2):
+        start = time.perf_counter()
+        frame.write.mode("overwrite").parquet(str(out))
+        shortest = min(shortest, time.perf_counter() - start)
+    theirs = spark.read.parquet(str(out)).count() / shortest / 1e6
+    yield Row(SECTION, "  order messages through Spark's own writer", theirs, "M messages/s")
     yield Row(SECTION, "  ours / Spark's writer", ours / theirs, "ratio", "≥ 4")
 
 
@@ -153,10 +154,9 @@ def tshark(capture: Path, folder: Path, ours: float) -> Iterator[Row]:
     yield Row(SECTION, "  ours / tshark", ours / theirs, "ratio", "≥ 100")
 
 
-def data_source(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
+def data_source(spark: Any, capture: Path) -> Iterator[Row]:
     """The data source into a sink that takes everything and keeps nothing."""
-    part = part_of(capture, folder, 4)
-    frame = spark.read.format("b3").option("template", "Order_MBO_50").load(str(part))
+    frame = spark.read.format("b3").option("template", "Order_MBO_50").load(str(capture))
     count = frame.count()
     shortest = float("inf")
     for _ in range(3):

@@ -8,6 +8,7 @@ and noise have no key that could stand in two feeds: they belong to whoever read
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -335,11 +336,25 @@ def joined_runs(*several: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
+def _scratch(size: int) -> npt.NDArray[np.uint8]:
+    """So many bytes; to take them from the system anew each time costs more than to fill them."""
+    known: npt.NDArray[np.uint8] | None = getattr(_SCRATCH, "buffer", None)
+    if known is None or len(known) < size:
+        known = _SCRATCH.buffer = np.empty(size + size // 8, np.uint8)
+    return known[:size]
+
+
+_SCRATCH = threading.local()
+
+
 def packed(chunks: list[Chunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
-    """The payloads of the chosen packets, one behind the other, and where each begins."""
+    """The payloads of the chosen packets, one behind the other, and where each begins.
+
+    The memory they stand in is used again by the next window of the same thread.
+    """
     lengths = packets.length[chosen].astype(np.int64)
     places = np.cumsum(lengths) - lengths
-    out = np.empty(int(lengths.sum()) + 64, np.uint8)
+    out = _scratch(int(lengths.sum()) + 64)
     out[-64:] = 0
     chunk_of_packet = packets.chunk[chosen]
     in_order = bool((np.diff(chunk_of_packet) >= 0).all())
