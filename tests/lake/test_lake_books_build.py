@@ -16,8 +16,8 @@ from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.lake import commits
 from pregao.lake.books import build as build_module
-from pregao.lake.books.build import BookOptions, build_books, latest_build
-from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.books.catalogue import Catalogue, latest_build
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.books.tasks import LAST_SERIAL, BookTask, run_book_task
@@ -236,6 +236,7 @@ def test_a_sequence_in_windows_gives_the_same_as_in_one(lake):
 
 def test_instruments_with_very_many_messages_are_taken_in_windows(lake, monkeypatch):
     monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_WINDOW", 100)
+    monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_TASK", 100)
     monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
     tasks = plan_tasks(planned(lake), 1)
     windowed = [task for task in tasks if task.windows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pregao.clock import parse_ns
 from pregao.errors import SchemaError, UsageError
@@ -11,7 +12,9 @@ from pregao.sbe.model import Schema
 from pregao.sbe.xml import template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
-from pregao.umdf.survey import Destination
+
+if TYPE_CHECKING:
+    from pregao.umdf.survey import Destination
 
 
 def parts(values: Iterable[str] | None) -> list[str]:
@@ -45,6 +48,8 @@ def moment(text: str | None, option: str) -> int | None:
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
     """What destinations carry: ``233.252.14.1:30001=incremental``."""
+    from pregao.umdf.survey import Destination
+
     found: dict[Destination, Stream] = {}
     for part in parts(values):
         where, equals, what = part.partition("=")

@@ -10,6 +10,8 @@ import threading
 from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
 from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
@@ -64,31 +66,40 @@ def _size(task: Task) -> int:
 
 
 @cache
-def settle_in() -> None:
-    """Make a worker ready for many tasks, behind its first one.
+def take_memory() -> None:
+    """Let a worker keep the memory that a task frees for the next one, which needs as much.
 
-    Spark's worker collects garbage behind every task, and would each time look at all modules:
-    what is loaded by now is set aside. And the memory that a task frees is kept for the next one,
-    instead of being given back and taken anew, page by page; it needs as much.
+    Memory that is given back to the system is taken again page by page, which in large tasks
+    would take longer than to fill it.
     """
-    gc.collect()
-    gc.freeze()
+    pa.set_memory_pool(pa.system_memory_pool())
     with contextlib.suppress(OSError, AttributeError):  # only where the C library is GNU's
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
         library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
+@cache
+def spare_the_collector() -> None:
+    """Set aside what a worker has loaded by the end of its first task.
+
+    Spark's worker collects garbage behind every task, and would each time look at all modules.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
     """Apply a function to every blob, one Spark task each; errors come back as one sentence."""
 
     def each(blob: bytes) -> tuple[bytes, str | None]:
+        take_memory()
         try:
             return pickle.dumps(work(blob)), None
         except PregaoError as caught:
             return b"", str(caught)
         finally:
-            settle_in()
+            spare_the_collector()
 
     done = spark.sparkContext.parallelize(blobs, max(1, len(blobs))).map(each)
     rows: list[tuple[bytes, str | None]] = []

@@ -18,8 +18,7 @@ from typing import Any
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.lake import intents
-from pregao.lake.books.catalogue import Catalogue, read_small
+from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
@@ -173,28 +172,6 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
             )
             found |= {security for security, symbol in pairs if symbol in wanted}
     return tuple(sorted(found))
-
-
-def guard_prefix(day: date, channel: int) -> str:
-    """What the names of a channel's and day's builds begin with, before their numbers."""
-    return f"books {day.isoformat()} {channel} "
-
-
-def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
-    """How many builds there were of a channel's day, and the unit of the last one."""
-    prefix = guard_prefix(day, channel)
-    found = {
-        int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
-        for row in read_small(lake, intents.NAME, ["capture_id", "unit_id"])
-        if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
-    }
-    return len(found), found[max(found)] if found else None
-
-
-def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
-    """Was the last build of a channel's day made of all that is there now?"""
-    _, unit = latest_build(catalogue.lake, day, channel)
-    return unit is not None and catalogue.inputs(day, channel).fingerprint() == unit.split("-")[-2]
 
 
 def fingerprint(

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.lake import intents
 from pregao.lake.books.columns import integers, taken
 from pregao.lake.books.inputs import (
     CHANNEL_RESET,
@@ -175,3 +176,25 @@ class Catalogue:
 
     def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
         return self._logs[template].of([day]) if template in self._logs else []
+
+
+def guard_prefix(day: date, channel: int) -> str:
+    """What the names of a channel's and day's builds begin with, before their numbers."""
+    return f"books {day.isoformat()} {channel} "
+
+
+def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
+    """How many builds there were of a channel's day, and the unit of the last one."""
+    prefix = guard_prefix(day, channel)
+    found = {
+        int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
+        for row in read_small(lake, intents.NAME, ["capture_id", "unit_id"])
+        if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
+    }
+    return len(found), found[max(found)] if found else None
+
+
+def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
+    """Was the last build of a channel's day made of all that is there now?"""
+    _, unit = latest_build(catalogue.lake, day, channel)
+    return unit is not None and catalogue.inputs(day, channel).fingerprint() == unit.split("-")[-2]

@@ -70,8 +70,16 @@ class Others:
         return (taken(rows, own), owner[own]) if len(own) else None
 
 
-def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None = None) -> Others:
-    """Read them, of all instruments or some; of the snapshot stream, each row once, in order."""
+def read_others(
+    reader: Reader,
+    part: Part,
+    securities: tuple[int, ...] | None = None,
+    serials: tuple[int, int, int] | None = None,
+) -> Others:
+    """Read them, of all instruments or some; of the snapshot stream, each row once, in order.
+
+    With ``serials`` (see `Reader.read`) only what is incremental is read, and only there.
+    """
     known = reader.inputs.tables
     names = {template: table.name.removeprefix("umdf_") for template, table in known.items()}
     others = Others({}, {}, names)
@@ -82,7 +90,7 @@ def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None =
             columns += [name for name in known[template].columns if name not in _NOT_READ]
         elif template in (TRADE, FORWARD_TRADE):
             columns += _TRADE_COLUMNS
-        tables = reader.read(template, list(dict.fromkeys(columns)), part)
+        tables = reader.read(template, list(dict.fromkeys(columns)), part, serials)
         if not tables:
             continue
         rows = pa.concat_tables(tables).unify_dictionaries()
@@ -96,7 +104,7 @@ def read_others(reader: Reader, part: Part, securities: tuple[int, ...] | None =
         if told.num_rows:
             others.incremental[template] = told
         looped = of_stream(rows, Stream.SNAPSHOT)
-        if looped.num_rows:
+        if looped.num_rows and serials is None:
             others.snapshot[template] = taken(looped, LoopRows.of(looped).order())
     return others
 

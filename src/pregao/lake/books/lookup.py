@@ -18,8 +18,7 @@ from pregao.book.rows import NULL, Kind, UpdateRows
 from pregao.clock import DAY
 from pregao.errors import UsageError
 from pregao.lake.books.auditing import no_book
-from pregao.lake.books.build import is_current
-from pregao.lake.books.catalogue import Catalogue, files_of
+from pregao.lake.books.catalogue import Catalogue, files_of, is_current
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import Numbers, integers
 from pregao.lake.books.figures import (
@@ -303,10 +302,12 @@ class _Span:
         self.start = start
         self.reader = Reader(day.lake, day.inputs)
         self.part = Part(instrument.security_id, instrument.security_id)
-        self.others = read_others(self.reader, self.part)
         self.after = -1 if start is None else self._place(start)
         last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
         self.serials = (day.base, max(self.after, 0) >> INDEX_BITS, last)
+        # A checkpoint tells the figures up to there.
+        since = None if start is None else self.serials
+        self.others = read_others(self.reader, self.part, serials=since)
 
     def _place(self, checkpoint: _Checkpoint) -> int:
         values = checkpoint.values
@@ -346,6 +347,8 @@ class _Span:
     def snapshots(self) -> Snapshots | None:
         """The instrument's snapshots of the day."""
         day = self.day
+        if self.start is not None:
+            self.others = read_others(self.reader, self.part)
         return read_snapshots(
             self.reader, self.part, day.base, list(day.spans), self.others.loop_rows(),
             day.by_position,

@@ -29,10 +29,12 @@ from pregao.lake.store import Lake
 from pregao.lake.window import joined_runs
 from pregao.umdf.sequencing import version_distance
 
-ROWS_PER_WINDOW = 1_500_000
+ROWS_PER_TASK = 2_000_000
 """So many messages are held in memory at once, at a few hundred bytes each."""
+ROWS_PER_WINDOW = 1_000_000
+"""The same where one instrument alone has more, and is replayed window by window."""
 SMALLEST_TASK = 50_000
-ORDERS_PER_MESSAGE = 20
+ORDERS_PER_MESSAGE = 5
 """About so many orders are in a message of a snapshot."""
 
 LONGEST_CAPTURE_DAYS = 8
@@ -157,7 +159,7 @@ def plan_tasks(day: BookDay, parallelism: int) -> list[BookTask]:
     if day.securities is not None:
         rows = Counter({own: rows[own] for own in day.securities if own in rows})
     total = rows.total()
-    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_WINDOW)), SMALLEST_TASK)
+    share = max(total / max(parallelism * 2, -(-total // ROWS_PER_TASK)), SMALLEST_TASK)
     tasks: list[BookTask] = []
     held: list[int] = []
 
@@ -165,7 +167,7 @@ def plan_tasks(day: BookDay, parallelism: int) -> list[BookTask]:
         if held:
             part = Part(held[0], held[-1])
             windows: tuple[tuple[int, int], ...] = ()
-            if len(held) == 1 and rows[held[0]] > 2 * ROWS_PER_WINDOW:
+            if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
                 windows = windows_of(reader, day.base, held[0])
             tasks.append(BookTask(len(tasks), day, part, windows))
             held.clear()

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, Kind
+from pregao.lake.books import _kernels
 from pregao.lake.books.columns import Codes, Flags, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
     SNAPSHOT_HEADER,
@@ -59,6 +60,11 @@ class LoopRows:
     def of(rows: Any) -> LoopRows:
         """From the columns of a table."""
         return LoopRows(*(integers(rows.column(name), 0) for name in (*_PLACE, _TIMES[0])))
+
+    def taken(self, chosen: Numbers) -> LoopRows:
+        """Some of the rows."""
+        columns = (self.security, self.version, self.number, self.index, self.sending)
+        return LoopRows(*(column[chosen] for column in columns))
 
     def order(self) -> Numbers:
         """The indexes that put rows in the order in which each instrument's came, each once.
@@ -257,36 +263,45 @@ def _entries(
     if not tables:
         return BookColumns.empty(0, Kind.SNAPSHOT_ORDER), np.empty(0, np.int64)
     rows = pa.concat_tables(tables)
-    rows = taken(rows, LoopRows.of(rows).order())
+    places = LoopRows.of(rows)
+    order = places.order()
     lists = rows.column("no_md_entries").combine_chunks()
-    counts = np.diff(integers(lists.offsets))
+    offsets = integers(lists.offsets)
+    starts, counts = offsets[:-1][order] - offsets[0], np.diff(offsets)[order]
     struct = lists.flatten()
-    owner = np.repeat(owners(loop, LoopRows.of(rows)), counts)
+    owner = np.repeat(owners(loop, places.taken(order)), counts)
     members = {name: struct.field(name) for name in (field.name for field in struct.type)}
     side = codes(members["md_entry_type"], SIDES, 255)
     bits = integers(members["match_event_indicator"], 0)
     entries = BookColumns(
-        np.full(len(owner), Kind.SNAPSHOT_ORDER, np.uint8),
+        np.full(len(side), Kind.SNAPSHOT_ORDER, np.uint8),
         side,
         ((bits & IMPLIED_BIT) != 0).astype(np.uint8),
         integers(members["secondary_order_id"]),
         integers(members["md_entry_px"]),
         integers(members["md_entry_size"]),
-        np.broadcast_to(np.int64(NULL), len(owner)),
+        np.broadcast_to(np.int64(NULL), len(side)),
         integers(members["md_entry_position_no"]),
         integers(members["entering_firm"]),
         integers(members["md_insert_timestamp_ns"]),
     )
+    # Where each order stands, message by message as they are in order now.
+    at = np.empty(len(owner), np.int64)
+    _kernels.spread_ranges(starts, counts, at)
     # An order whose header, or whose side, is not known makes its snapshot incomplete.
-    kept = np.flatnonzero((owner >= 0) & (side < 2))
-    owner = owner[kept]
-    return _in_queue_order(entries.taken(kept), owner, by_position)
+    kept = np.flatnonzero((owner >= 0) & (side[at] < 2))
+    return _in_queue_order(entries.taken(at[kept]), owner[kept], by_position)
 
 
 def _in_queue_order(
     entries: BookColumns, owner: Numbers, by_position: bool
 ) -> tuple[BookColumns, Numbers]:
-    """Sort the orders of each snapshot as a book keeps them."""
+    """Sort the orders of each snapshot as a book keeps them, which is how most of them come."""
+    rank = entries.position if by_position else np.empty(0, np.int64)
+    if _kernels.in_queue_order(
+        owner, entries.side, rank, entries.price, entries.flags, entries.order_id
+    ):
+        return entries, owner
     if by_position:
         keys: tuple[Any, ...] = (entries.position, entries.side, owner)
     else:
