@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from pregao import __version__
@@ -115,18 +115,25 @@ def ingest(
     began = time.perf_counter()
     lake = Lake(lake_location)
     entries = find_captures(captures)
-    if lake.exists():
-        progress.step("finishing what an earlier run left")
-        lake.roll_forward()
-    lake.ensure_tables(table_specs())
-    settle_instruments(lake)
     locations = [entry.location for entry in entries]
-    for _ in range(_ATTEMPTS):
-        report = _attempt(lake, locations, options, run, merge, progress)
-        report.seconds = time.perf_counter() - began
-        if report.committed or not report.captures:
-            return report
-        progress.step("another ingest was faster; planning anew")
+    with ThreadPoolExecutor(1) as pool:
+        making: Future[None] | None = None
+        if lake.exists():
+            progress.step("finishing what an earlier run left")
+            lake.roll_forward()
+            lake.ensure_tables(table_specs())
+            settle_instruments(lake)
+        else:
+            # There is nothing to be known yet: the tables are made while the captures are read.
+            lake.begin()
+            making = pool.submit(lake.ensure_tables, table_specs())
+        for _ in range(_ATTEMPTS):
+            report = _attempt(lake, locations, options, run, merge, progress, making)
+            making = None
+            report.seconds = time.perf_counter() - began
+            if report.committed or not report.captures:
+                return report
+            progress.step("another ingest was faster; planning anew")
     raise PregaoError(f"{lake.location}: other ingests kept taking the same captures; try again.")
 
 
@@ -164,10 +171,11 @@ def _attempt(
     run: Runner,
     merge: Merger,
     progress: Progress,
+    making: Future[None] | None,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
-    known = read_known(lake)
-    taken = lake.known_captures()
+    known = read_known(lake) if making is None else Known()
+    taken = lake.known_captures() if making is None else {}
     progress.step("looking into the captures")
     surveys = []
     for location in locations:
@@ -180,7 +188,17 @@ def _attempt(
     if not surveys:
         return report
     _first_of_each(surveys, report)
-    take_in(lake, surveys, known, options, report, run=run, merge=merge, progress=progress)
+    take_in(
+        lake,
+        surveys,
+        known,
+        options,
+        report,
+        run=run,
+        merge=merge,
+        progress=progress,
+        making=making,
+    )
     return report
 
 
@@ -195,11 +213,13 @@ def take_in(
     merge: Merger,
     progress: Progress,
     continued: bool = False,
+    making: Future[None] | None = None,
 ) -> None:
     """Decode what was surveyed and commit it as one unit; the report tells whether it was.
 
     Surveys that own nothing, which are there as context, stand behind the others. ``continued``
-    tells that the sequences go on from what was taken in before.
+    tells that the sequences go on from what was taken in before, and ``making`` that the tables
+    are still being made.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     report.captures = [
@@ -224,6 +244,8 @@ def take_in(
         merging = merge_here if rows < _FEW_ROWS else merge
         files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
+    if making is not None:
+        making.result()
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
 

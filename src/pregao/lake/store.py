@@ -48,6 +48,10 @@ class Lake:
         """Was anything ever taken in here?"""
         return self.location.join(intents.NAME, "_delta_log").exists()
 
+    def begin(self) -> None:
+        """Make the place of the lake, or say why that cannot be."""
+        intents.ensure(self.location)
+
     def require(self) -> None:
         """Raise an error that a user understands, if there is no lake here."""
         if not self.exists():
