@@ -20,6 +20,7 @@ from pregao.lake.session import (
     retrying,
     spark_defaults,
     spark_session,
+    without_noise,
 )
 
 
@@ -64,6 +65,23 @@ def test_a_java_that_is_missing_or_too_old_is_said_with_what_to_do(tmp_path, mon
         find_java({"JAVA_HOME": str(old), "PATH": str(tmp_path)})
     with pytest.raises(UsageError, match=r"JAVA_HOME \(.*java\) does not run"):
         find_java({"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(tmp_path)})
+
+
+def test_what_nobody_can_do_anything_about_is_left_out():
+    broken = [
+        b"Traceback (most recent call last):\n",
+        b'  File "/x/pyspark/daemon.py", line 264, in manager\n',
+        b"BrokenPipeError: [Errno 32] Broken pipe\n",
+    ]
+    ours = [
+        b"Traceback (most recent call last):\n",
+        b'  File "/x/mine.py", line 1, in work\n',
+        b"BrokenPipeError: [Errno 32] Broken pipe\n",
+    ]
+    start = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
+    said = [start, *broken, b"one\n", *ours, *broken, b"two\n", *ours[:2]]
+    expected = [line.decode() for line in [b"one\n", *ours, b"two\n", *ours[:2]]]
+    assert list(without_noise(said)) == expected
 
 
 @pytest.mark.parametrize(

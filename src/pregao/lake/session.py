@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 # Java says this once at every start, and nobody can do anything about it.
-_NOISE = b"Using incubator modules"
+_NOISE = "Using incubator modules"
 # The last lines that Java wrote to its standard error.
 _SAID: deque[str] = deque(maxlen=20)
 _GIGABYTE = 1 << 30
@@ -140,14 +140,34 @@ def _pump(reading: int, started: threading.Event) -> None:
     What it says before that is noise, or the reason why it does not start: that is told otherwise.
     """
     with open(reading, "rb") as lines:
-        for line in lines:
-            if _NOISE not in line:
-                if words := line.decode(errors="replace").strip():
-                    _SAID.append(words)
-                if started.is_set():
-                    with contextlib.suppress(OSError, ValueError):
-                        sys.stderr.write(line.decode(errors="replace"))
-                        sys.stderr.flush()
+        for line in without_noise(lines):
+            if words := line.strip():
+                _SAID.append(words)
+            if started.is_set():
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+
+
+def without_noise(lines: Iterable[bytes]) -> Iterator[str]:
+    """The lines without what Java says at every start, and what Spark says where it ends early.
+
+    When enough rows are there (``show``, ``limit``), Spark closes the pipe to its Python workers,
+    each of which then prints how it could not write any more.
+    """
+    trace: list[str] = []
+    for raw in lines:
+        line = raw.decode(errors="replace")
+        if trace or line.startswith("Traceback (most recent call last)"):
+            trace.append(line)
+            if len(trace) > 1 and not line.startswith(" "):
+                daemon = all("daemon.py" in one for one in trace if one.lstrip().startswith("File"))
+                if not (daemon and line.startswith("BrokenPipeError")):
+                    yield from trace
+                trace = []
+        elif _NOISE not in line:
+            yield line
+    yield from trace
 
 
 def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
