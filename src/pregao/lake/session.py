@@ -191,8 +191,9 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     if master.startswith("local"):
         settings["spark.driver.memory"] = f"{driver_gigabytes(machine_memory())}g"
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * _cores()))
-        # A task that talks to its Python worker over TCP waits for some 40 ms, again and again.
-        settings["spark.python.unix.domain.socket.enabled"] = "true"
+        if sys.platform == "linux":  # elsewhere the temporary folder's name may be too long for it
+            # A task that talks to its worker over TCP waits for some 40 ms, again and again.
+            settings["spark.python.unix.domain.socket.enabled"] = "true"
     if _stays_here(master):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
