@@ -96,13 +96,14 @@ def pack_payloads(buffer, offsets, lengths, places, out):
 
 @njit
 def number_events(
-    buffer, bodies, blocks, packet_of, index_of, flag_at, first, last, keys, versions, numbers,
-    events,
+    buffer, bodies, blocks, packet_of, index_of, flag_of, flag_at, first, last, keys, versions,
+    numbers, events,
 ):  # fmt: skip
     """Give a channel's messages, which stand in sequence order, the number of their event.
 
     An event's number is made of the place of its first message. It begins anew behind a message
-    with EndOfEvent, and behind a hole in the sequence, of which the end cannot be known.
+    with EndOfEvent, and behind a hole in the sequence, of which the end cannot be known. Where
+    the flags of message ``m`` stand in its block is ``flag_at[flag_of[m]]``.
     """
     event = np.int64(0)
     begins = True
@@ -117,7 +118,7 @@ def number_events(
                 + np.int64(index_of[m])
             )
         events[m] = event
-        at = flag_at[m]
+        at = flag_at[flag_of[m]]
         if at == FLAG_NEVER:
             begins = False
         elif at == FLAG_ABSENT or at >= blocks[m]:

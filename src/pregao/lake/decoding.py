@@ -39,7 +39,16 @@ from pregao.lake.window import (
 from pregao.sbe.model import Message
 from pregao.sbe.values import readings
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+from pregao.umdf.bulk import (
+    Batch,
+    BulkDecoder,
+    Kind,
+    Reject,
+    Unknown,
+    Walked,
+    Walker,
+    kind_of,
+)
 from pregao.umdf.streams import DEFINITIONS
 from pregao.umdf.tables import TemplateTable
 
@@ -203,9 +212,17 @@ class WindowDecoder:
         events = np.full(len(walked), -1, np.int64)
         if not accepted:
             return events
-        flag_at = np.empty(len(walked), np.int32)
-        for kind in kinds:
-            flag_at[kind.rows] = self._flag_offset(kind)
+        flag_of, flag_at = walked.label, np.empty(len(walked.known), np.int32)
+        if walked.found >= 0:
+            for place in range(1, walked.found + 1):
+                flag_at[place] = self._flag_offset(kind_of(int(walked.known[place])))
+        else:  # headers full of noise
+            flag_of, flag_at = (
+                np.arange(len(walked), dtype=np.int32),
+                np.empty(len(walked), np.int32),
+            )
+            for kind in kinds:
+                flag_at[kind.rows] = self._flag_offset(kind)
         keys = packets.key[chosen]
         versions = packets.version[chosen]
         numbers = packets.number[chosen]
@@ -215,7 +232,8 @@ class WindowDecoder:
             first, last = np.searchsorted(walked.packet, [start, stop])
             _kernels.number_events(
                 walked.buffer, walked.body, walked.block_length, walked.packet,
-                walked.index_in_packet, flag_at, first, last, keys, versions, numbers, events,
+                walked.index_in_packet, flag_of, flag_at, first, last, keys, versions, numbers,
+                events,
             )  # fmt: skip
             start = stop
         return events
@@ -448,15 +466,17 @@ class WindowDecoder:
         rows = np.flatnonzero(which)
         if not len(rows):
             return
-        days = days_of(packets)[rows]
+        days, same_of_all = days_of(packets), packets.same
+        one = same_of_all.role and same_of_all.channel and same_of_all.version and _same(days)
+        labelled = rows[:1] if one else rows
         label = (
-            days << 40
-            | packets.role[rows].astype(np.int64) << 24
-            | packets.channel[rows].astype(np.int64) << 16
-            | packets.version[rows]
+            days[labelled] << 40
+            | packets.role[labelled].astype(np.int64) << 24
+            | packets.channel[labelled].astype(np.int64) << 16
+            | packets.version[labelled]
         )
         for value in distinct(label):
-            same = rows[label == value]
+            same = rows if one else rows[label == value]
             role = self.roles[value >> 24 & 0xFFFF]
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
             runs = runs_and_starts(packets.number[same])

@@ -232,19 +232,26 @@ def settle(
         base = limits.low.version if limits.low else int(packets.version[rows[0]])
         keys = np.empty(len(rows), np.int64)
         _kernels.serial_keys(packets.version[rows], packets.number[rows], base, keys)
-        if packets.outside is None:
-            order = np.argsort(keys, kind="stable")
-        else:
-            # What belongs to another unit never leads: a key with a packet in here is decoded
-            # here, unless it was before.
-            order = np.lexsort((packets.outside[rows], keys))
-        first = np.empty(len(rows), np.bool_)
-        leader = np.empty(len(rows), np.int64)
-        difference = np.empty(len(rows), np.int64)
-        _kernels.arbitrate(
-            keys, packets.time_ns[rows], feeds[packets.role[rows]], order, first, leader,
-            difference,
-        )  # fmt: skip
+        leader = np.arange(len(rows))
+        if packets.outside is not None or (np.diff(keys) <= 0).any():
+            if packets.outside is None:
+                order = np.argsort(keys, kind="stable")
+            else:
+                # What belongs to another unit never leads: a key with a packet in here is
+                # decoded here, unless it was before.
+                order = np.lexsort((packets.outside[rows], keys))
+            first = np.empty(len(rows), np.bool_)
+            difference = np.empty(len(rows), np.int64)
+            _kernels.arbitrate(
+                keys, packets.time_ns[rows], feeds[packets.role[rows]], order, first, leader,
+                difference,
+            )  # fmt: skip
+            packets.first[rows] = first
+            packets.difference_ns[rows] = difference
+            packets.leader[rows] = rows[leader]
+            accepted.append(rows[order[first[order]]])
+        else:  # one feed, nothing twice: each packet is the first of its key
+            accepted.append(rows)
         mine = np.ones(len(rows), np.bool_)
         if limits.low is not None:
             mine &= keys >= _serial(limits.low, base)
@@ -252,13 +259,9 @@ def settle(
             mine &= keys < _serial(limits.high, base)
         if packets.outside is not None:
             mine &= ~packets.outside[rows[leader]]
-        packets.first[rows] = first
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
         packets.key[rows] = keys
-        packets.difference_ns[rows] = difference
-        packets.leader[rows] = rows[leader]
-        accepted.append(rows[order[first[order]]])
     return accepted, np.flatnonzero(~keyed & packets.owned)
 
 

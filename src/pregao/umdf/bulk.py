@@ -21,6 +21,7 @@ Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 
 _MAX_KINDS = 2048
+_NO_ROWS: Numbers = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -31,6 +32,11 @@ class Kind:
     template_id: int
     version: int
     rows: Numbers
+
+
+def kind_of(number: int, rows: Numbers = _NO_ROWS) -> Kind:
+    """A kind from its schema id, template id and version as one number."""
+    return Kind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
 
 
 @dataclass(slots=True)
@@ -80,12 +86,7 @@ class Walked:
         order = np.empty(len(self), np.int64)
         _kernels.sort_by_label(labels, starts, order)
         return [
-            Kind(
-                int(known[k] >> 32),
-                int(known[k] >> 16) & 0xFFFF,
-                int(known[k]) & 0xFFFF,
-                order[starts[k] : ends[k]],
-            )
+            kind_of(int(known[k]), order[starts[k] : ends[k]])
             for k in range(len(known))
             if tallies[k]
         ]
