@@ -209,6 +209,20 @@ def test_export_leaves_no_file_behind_when_it_fails(tmp_path):
         run("export", "ticks", "--lake", lake(), "--at", "1779364800000000000", "-o", out)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("audit", "--symbol", "NOSUCH"), "book_audit has nothing of NOSUCH"),
+        (("audit", "--date", "1999-01-01"), "no books of 1999-01-01"),
+        (("export", "ticks", "--symbol", "NOSUCH", "-o", "-"), "ticks has nothing of NOSUCH"),
+        (("export", "book", "--symbol", "NOSUCH", "-o", "-"), "has nothing of NOSUCH"),
+    ],
+)
+def test_what_is_not_there_is_an_error_and_not_an_empty_answer(arguments, words):
+    with pytest.raises(UsageError, match=words):
+        run(*arguments, "--lake", lake())
+
+
 def test_audit_of_a_clean_day_is_content():
     result = run("audit", "--lake", lake())
     assert result.exit_code == 0

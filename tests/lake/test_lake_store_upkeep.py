@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import DAY, HOUR
+from pregao.errors import UsageError
 from pregao.lake import compact as compaction
 from pregao.lake.compact import compact, sort_columns
 from pregao.lake.store import STAGING, Lake, Unit
@@ -226,3 +227,8 @@ def test_files_are_sorted_as_ingests_sort_them(names, order):
 
 def test_a_limit_of_a_day_is_the_default():
     assert vacuum.__kwdefaults__["older_than_ns"] == DAY
+
+
+def test_tables_that_are_laid_out_for_lookups_are_not_merged(tmp_path):
+    with pytest.raises(UsageError, match="ticks has a layout of its own"):
+        compact(Lake(tmp_path), ["ticks"])

@@ -158,6 +158,22 @@ def test_again_adds_nothing(whole, tmp_path):
     assert_same(whole, tmp_path)
 
 
+def test_what_was_streamed_before_is_left_alone_by_an_ingest(whole, tmp_path):
+    folder = tmp_path / "files"
+    shutil.copytree(faulty_day(), folder)
+    streamed(tmp_path, tmp_path / "lake")
+    captures = sorted(folder.glob("*.pcap"))
+    report = ingest([str(path) for path in captures], str(tmp_path / "lake"))
+    assert sorted(report.skipped) == [path.name for path in captures]
+    assert set(report.skipped.values()) == {"by a stream"}
+    assert_same(whole, tmp_path / "lake")
+    content = captures[0].read_bytes()
+    captured = int.from_bytes(content[32:36], "little")
+    with captures[0].open("ab") as file:  # now there is a packet more than the stream saw
+        file.write(content[24 : 40 + captured])
+    assert captures[0].name not in ingest([str(captures[0])], str(tmp_path / "lake")).skipped
+
+
 def test_what_was_ingested_before_is_left_alone(whole, tmp_path):
     shutil.copytree(whole, tmp_path / "lake")
     assert streamed(faulty_day(), tmp_path / "lake") == []

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
+from pregao.errors import UsageError
 from pregao.lake import intents
 from pregao.lake.commits import unfinished
 from pregao.lake.delta_tables import add_action, arrow_schema, replace_files
@@ -35,6 +36,8 @@ BY_INSTRUMENT = (
     "index_in_packet",
 )
 BY_POSITION = ("capture_id", "position")
+OWN_LAYOUT = ("ticks", "book_checkpoints")
+"""Tables whose files are laid out for looking up a book; they are as large as they should be."""
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
@@ -65,8 +68,11 @@ def compact(lake: Lake, tables: Sequence[str] | None = None) -> list[Compacted]:
     which read them come to their end.
     """
     lake.roll_forward()
+    if own := [name for name in tables or () if name in OWN_LAYOUT]:
+        raise UsageError(f"{own[0]} has a layout of its own, which `pregao books` gives it.")
     done: list[Compacted] = []
-    for name in tables if tables is not None else lake.table_names():
+    names = [name for name in lake.table_names() if name not in OWN_LAYOUT]
+    for name in tables if tables is not None else names:
         place = lake.table_location(name)
         table = lake.delta(name)
         if table.metadata().partition_columns == ["date"]:

@@ -39,6 +39,7 @@ from pregao.lake.schemas import (
     message_table_name,
 )
 from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.streaming_files import streamed_file
 from pregao.lake.surveys import Survey, survey
 from pregao.lake.tasks import (
     HASH_BLOCK,
@@ -48,7 +49,7 @@ from pregao.lake.tasks import (
     merge_staged,
     run_task,
 )
-from pregao.lake.window import Role
+from pregao.lake.window import Role, joined_runs
 from pregao.umdf.streams import Stream, StreamEvidence
 
 Runner = Callable[[list[Task], "Progress"], list[Manifest]]
@@ -183,6 +184,8 @@ def _attempt(
         identity = known.fingerprints.get(found.fingerprint)
         if identity is not None and identity == content_hash(location, found.size):
             report.skipped[location.name] = taken.get(identity, "")
+        elif known.taken and _streamed(location, known):
+            report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
     if not surveys:
@@ -200,6 +203,23 @@ def _attempt(
         making=making,
     )
     return report
+
+
+def _streamed(location: Location, known: Known) -> bool:
+    """Did streams take in all packets of a capture?"""
+    entry = location.info()
+    found = None if entry is None else streamed_file(entry)
+    if found is None:
+        return False
+    file, begin, end = found
+    # A stream knows a file by its name below the folder that it followed.
+    runs = [
+        run
+        for name, ranges in known.taken.items()
+        if name == file or name.endswith(f"/{file}")
+        for run in ranges
+    ]
+    return any(first <= begin and last >= end - 1 for first, last in joined_runs(runs))
 
 
 def take_in(

@@ -179,6 +179,15 @@ class RollingFiles:
         return RollingFile(name, entry.location, head, entry.size, True, 0, entry.modified_ns)
 
 
+def streamed_file(entry: Entry) -> tuple[str, int, int] | None:
+    """A capture as streams know it: what identifies it, and from where to where it has packets."""
+    found = RollingFiles(entry.location, 0)._open(entry.location.name, entry, None)
+    if found is None:
+        return None
+    whole = Range(found.name, found.location, found.head, 0, 0, found.whole)
+    return whole.file, found.begin, found.end
+
+
 def _head(source: ByteSource, header: PcapHeader) -> str | None:
     """The hash of a pcap's header and first packet; None if that is not whole yet."""
     record = source.read_at(HEADER_BYTES, RECORD_HEADER_BYTES)

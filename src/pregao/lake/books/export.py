@@ -84,6 +84,10 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
             f"{lake.location} has no books yet: run `pregao books --lake {lake.location}` first."
         )
     files = files_of(lake, table, selection.dates or None)
+    days = {str(file["partition.date"]) for file in files}
+    if missing := [day for day in selection.dates if day.isoformat() not in days]:
+        raise UsageError(f"{lake.location} has no books of {missing[0].isoformat()}.")
+    seen: set[str] = set()
     for file in sorted(files, key=lambda one: (one["partition.date"], one["min.channel"] or 0,
                                                one["min.security_id"] or 0)):  # fmt: skip
         place = lake.table_location(table).join(file["path"])
@@ -96,7 +100,12 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
                         rows = rows.append_column(name, pa.nulls(rows.num_rows))
                 rows = selection.of(rows)
                 if rows.num_rows:
+                    if selection.symbols:
+                        seen.update(map(str, rows["symbol"].unique().to_pylist()))
+                        seen.update(map(str, rows["security_id"].unique().to_pylist()))
                     yield rows
+    if unknown := [name for name in selection.symbols if name not in seen]:
+        raise UsageError(f"{lake.location}: {table} has nothing of {', '.join(unknown)}.")
 
 
 def export_ticks(lake: Lake, selection: Selection, depth: int, sink: BinaryIO) -> int:
