@@ -159,7 +159,7 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
     frame = spark.read.format("b3").option("template", "Order_MBO_50").load(str(capture))
     count = frame.count()
     shortest = float("inf")
-    for _ in range(3):
+    for _ in range(_RUNS + 1):
         start = time.perf_counter()
         frame.write.format("noop").mode("overwrite").save()
         shortest = min(shortest, time.perf_counter() - start)
