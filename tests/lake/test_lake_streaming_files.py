@@ -207,10 +207,14 @@ def test_the_place_of_a_time_is_that_of_the_first_packet_not_before_it(
         OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened,
     ):
         patch.setattr("pregao.lake.places._WALK_BYTES", stretch)
+        patch.setattr("pregao.lake.places._BACK_BYTES", stretch)
+        patch.setattr("pregao.capture.split._FOLLOWED_BYTES", stretch)
         opened.know((times[0], places[0]), (times[-1] + 1, places[-1]))
         for time in (*(NOW + time for time in wanted), *times[:5]):
             before = sum(each < time for each in times)
             assert opened.at_time(time) == places[before]
+            assert opened.forward(time, places[0]) == places[before]
+            assert opened.back(time, places[-1]) == places[before]
 
 
 def test_what_is_read_around_a_range_reaches_over_the_span(tmp_path):

@@ -371,7 +371,10 @@ def next_boundary(
 
 @njit
 def first_not_before(buffer: Any, end: int, swapped: bool, time_unit_ns: int, time_ns: int) -> Any:
-    """Follow records from the first byte to one that is not before a time; -1 if there is none."""
+    """Follow records from the first byte to one that is not before a time.
+
+    If there is none, the complement of where that ended is given.
+    """
     at = np.int64(0)
     while at < end and at + 16 <= len(buffer):
         time = np.int64(word(buffer, at, swapped)) * 1_000_000_000
@@ -379,7 +382,7 @@ def first_not_before(buffer: Any, end: int, swapped: bool, time_unit_ns: int, ti
         if time >= time_ns:
             return at
         at += 16 + np.int64(word(buffer, at + 8, swapped))
-    return -1
+    return ~at
 
 
 @njit

@@ -27,6 +27,7 @@ from pregao.capture.source import ByteSource, Source, open_source
 from pregao.errors import UsageError
 
 _WALK_BYTES = 8 * 1024 * 1024
+_FOLLOWED_BYTES = 512 * 1024
 # How far before the wanted position to begin, in longest records: first try, second try.
 _REACHES = (4, 24)
 _RECORD = pcap.RECORD_HEADER_BYTES
@@ -113,15 +114,19 @@ class BoundaryFinder:
         return int(seconds) * 1_000_000_000 + int(fraction) * self._header.time_unit_ns
 
     def first_not_before(self, time_ns: int, begin: int, end: int) -> int | None:
-        """The first packet between a boundary and a place that is not before a time, if any is.
-
-        All bytes between them are read.
-        """
-        buffer = self._read(begin, end - begin + _RECORD)
-        found = _kernels.first_not_before(
-            buffer, end - begin, self._header.big_endian, self._header.time_unit_ns, time_ns
-        )
-        return None if found < 0 else begin + int(found)
+        """The first packet between a boundary and a place that is not before a time, if any is."""
+        while begin < end:
+            size = min(end - begin, _FOLLOWED_BYTES)
+            buffer = self._read(begin, size + _RECORD)
+            found = _kernels.first_not_before(
+                buffer, size, self._header.big_endian, self._header.time_unit_ns, time_ns
+            )
+            if found >= 0:
+                return begin + int(found)
+            if found == -1:  # a record that is not whole
+                break
+            begin += ~int(found)
+        return None
 
     def _nearby(self, begin: int, offset: int) -> int | None:
         """The first boundary at or after ``offset``, if the bytes from ``begin`` on are proof."""

@@ -13,7 +13,8 @@ from pregao.lake.location import Location
 CONTEXT_BYTES = 64 * 1024 * 1024
 """Around a range no more than this is read, however far apart the feeds' copies are."""
 _CONTEXT_STEP = 256 * 1024
-_WALK_BYTES = 1024 * 1024
+_WALK_BYTES = 4 * 1024 * 1024
+_BACK_BYTES = 512 * 1024
 """A stretch so short is walked packet by packet."""
 
 
@@ -61,6 +62,22 @@ class OpenPcap:
         self.know((time_ns, place))
         return place
 
+    def forward(self, time_ns: int, place: int) -> int:
+        """The same for a time soon after that of a packet whose place is known."""
+        found = self.finder.first_not_before(time_ns, place, self.finder.size)
+        return self.finder.size if found is None else found
+
+    def back(self, time_ns: int, place: int) -> int:
+        """The same for a time soon before that of a packet whose place is known."""
+        reach = _BACK_BYTES
+        while True:
+            begin = self.finder.first_boundary(max(HEADER_BYTES, place - reach))
+            time = self.finder.time_at(begin)
+            if begin <= HEADER_BYTES or (time is not None and time < time_ns):
+                found = self.finder.first_not_before(time_ns, begin, place)
+                return place if found is None else found
+            reach *= 4
+
     def _search(self, time_ns: int, low: tuple[int, int], high: tuple[int, int]) -> int:
         low_time, place = low
         high_time, result = high
@@ -69,8 +86,8 @@ class OpenPcap:
             if stop - place <= _WALK_BYTES:
                 break
             share = (time_ns - low_time) / max(1, high_time - low_time)
-            # Where packets come in bursts this leads astray, and halving is better.
-            margin = 1 / 256 if step < 3 else 1 / 2
+            # Where packets come in bursts this leads astray, and halving now and then helps.
+            margin = 1 / 2 if step % 3 == 2 else 1 / 32
             ahead = int((stop - place) * min(max(share, margin), 1 - margin))
             guess = place + max(1, ahead)  # or it would stay where it is
             found = self.finder.first_boundary(guess, place)

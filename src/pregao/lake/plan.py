@@ -348,8 +348,8 @@ def _cut_at(
         else:
             own = min(max(pcap.at_time(time), found.start), found.size)
             cut.places[index] = own
-            cut.before[index] = min(pcap.at_time(time - options.skew_ns), own)
-            cut.behind[index] = max(pcap.at_time(time + options.skew_ns), own)
+            cut.before[index] = min(pcap.back(time - options.skew_ns, own), own)
+            cut.behind[index] = min(max(pcap.forward(time + options.skew_ns, own), own), found.size)
     stream = {role.destination: role.stream for role in roles}
     wanted = {c for index in opened for c in incremental_channels(surveys[index], roles)}
     nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
