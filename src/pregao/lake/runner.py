@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import gc
 import pickle
 import threading
-from functools import cache
 from typing import Any
-
-import pyarrow as pa
 
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
@@ -18,9 +12,9 @@ from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
 from pregao.lake.location import Location
 from pregao.lake.parquet import Written
 from pregao.lake.tasks import Manifest, Task, merge_staged, run_task
+from pregao.lake.workers import spare_the_collector, take_memory
 
 _POLL_SECONDS = 0.05
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def on_spark(spark: Any) -> Runner:
@@ -63,30 +57,6 @@ def merge_on_spark(spark: Any) -> Merger:
 
 def _size(task: Task) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
-
-
-@cache
-def take_memory() -> None:
-    """Let a worker keep the memory that a task frees for the next one, which needs as much.
-
-    Memory that is given back to the system is taken again page by page, which in large tasks
-    would take longer than to fill it.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    with contextlib.suppress(OSError, AttributeError):  # only where the C library is GNU's
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
-        library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-@cache
-def spare_the_collector() -> None:
-    """Set aside what a worker has loaded by the end of its first task.
-
-    Spark's worker collects garbage behind every task, and would each time look at all modules.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:

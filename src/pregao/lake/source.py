@@ -35,6 +35,7 @@ from pregao.lake.source_plan import ranges_of, streams_of
 from pregao.lake.source_request import RANGES, Request, parse_request
 from pregao.lake.source_rows import CaptureRange, RangeReader, security_reading
 from pregao.lake.source_shapes import Shape, shape_of
+from pregao.lake.workers import spare_the_collector, take_memory
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -105,7 +106,11 @@ class B3Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a range."""
         assert isinstance(partition, RangePartition)
-        return RangeReader(self.request, partition.streams, self.conditions).read(partition.part)
+        take_memory()
+        yield from RangeReader(self.request, partition.streams, self.conditions).read(
+            partition.part
+        )
+        spare_the_collector()
 
 
 def planned_streams(
