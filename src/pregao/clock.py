@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+
+from pregao.errors import UsageError
 
 Clock = Callable[[], int]
 """Anything that gives the time in nanoseconds since 1970-01-01 UTC."""
@@ -15,6 +18,17 @@ MICROSECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
+_SPANS = {
+    "ns": 1,
+    "us": MICROSECOND,
+    "ms": MILLISECOND,
+    "s": SECOND,
+    "m": MINUTE,
+    "h": HOUR,
+    "d": DAY,
+}
 
 system_clock: Clock = time.time_ns
 
@@ -65,3 +79,11 @@ def parse_ns(text: str) -> int:
     # Whole seconds only: datetime's own arithmetic is exact there.
     whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (whole.days * 86_400 + whole.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
+
+
+def parse_span(text: str, option: str) -> int:
+    """A span of time that a user wrote, such as ``500ms`` or ``24h``, in nanoseconds."""
+    matched = _SPAN.fullmatch(text.strip().lower())
+    if matched is None:
+        raise UsageError(f"{option} takes a span such as 500ms, 10s, 5m, 24h or 7d, not {text!r}.")
+    return round(float(matched.group(1)) * _SPANS[matched.group(2)])

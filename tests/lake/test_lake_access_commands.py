@@ -11,7 +11,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pregao.cli.lake import age
 from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
 from pregao.cli.query_rows import json_text
@@ -199,11 +198,10 @@ def test_orphans_are_listed_and_removed(small_lake):
     assert not place.join("trades", orphan.path).exists()
 
 
-def test_ages_are_minutes_hours_and_days():
-    assert [age(text) // 10**9 for text in ("30m", "24h", "7d")] == [1800, 86400, 604800]
+def test_an_age_is_a_span(small_lake):
     for wrong in ("", "1", "-1h", "1w"):
-        with pytest.raises(UsageError, match="takes an age such as"):
-            age(wrong)
+        with pytest.raises(UsageError, match="--older-than takes a span such as"):
+            run("lake", "vacuum", "--lake", small_lake.location, "--older-than", wrong)
 
 
 def test_small_files_are_merged(small_lake):

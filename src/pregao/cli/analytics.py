@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ EPILOG = "\n\n".join(
 
 
 def analytics(
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    lake: options.Lake,
     date: Annotated[
         list[str] | None,
         typer.Option(metavar="DAY", help="Only this day, such as 2026-05-21; may be repeated."),
@@ -53,10 +54,8 @@ def analytics(
         str | None,
         typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
-    ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    conf: options.Conf = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Make tables of trades, bars, statistics, states, auctions, latencies and orders.
 

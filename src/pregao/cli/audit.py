@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from pregao.cli import options
+
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -21,18 +23,10 @@ EPILOG = "\n\n".join(
 
 
 def audit(
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
-    day: Annotated[
-        list[str] | None,
-        typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
-    ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
-    ] = None,
-    symbol: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
-    ] = None,
+    lake: options.Lake,
+    day: options.Days = None,
+    channel: options.Channels = None,
+    symbol: options.Symbols = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=0, help="How many differences are shown.")
     ] = 20,

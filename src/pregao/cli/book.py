@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pregao.cli import options
 from pregao.clock import format_ns
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def book(
     instrument: Annotated[
         str, typer.Argument(metavar="SYMBOL", help="Symbol or number of the instrument.")
     ],
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    lake: options.Lake,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="When; the end of the day by default.")
     ] = None,

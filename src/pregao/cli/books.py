@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from datetime import date
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pregao.clock import HOUR, MINUTE, SECOND
+from pregao.cli import options
+from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,18 +31,11 @@ EPILOG = "\n\n".join(
     )
 )
 
-_UNITS = {"s": SECOND, "m": MINUTE, "h": HOUR}
-
 
 def books(
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
-    day: Annotated[
-        list[str] | None,
-        typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
-    ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
-    ] = None,
+    lake: options.Lake,
+    day: options.Days = None,
+    channel: options.Channels = None,
     symbol: Annotated[
         list[str] | None,
         typer.Option(
@@ -55,20 +48,12 @@ def books(
         str,
         typer.Option(metavar="SPAN", help="How often full books are kept, such as 30s or 10m."),
     ] = "10m",
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
-            "or 'here' to do without Spark."
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
-    ] = None,
+    master: options.Master = None,
+    conf: options.Conf = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Rebuild the order books of a lake from its messages, and audit them.
 
@@ -85,7 +70,7 @@ def books(
         channels=tuple(sorted(channels or ())),
         symbols=tuple(arguments.parts(symbol)),
         depth=depth,
-        interval_ns=span_of(checkpoint_every, "--checkpoint-every"),
+        interval_ns=parse_span(checkpoint_every, "--checkpoint-every"),
     )
     options.check()
     done = build(lake, options, master, conf, quiet=quiet)
@@ -147,14 +132,6 @@ def days_of(values: Iterable[str] | None) -> list[date]:
         except ValueError:
             raise UsageError(f"--date takes a day such as 2026-05-21, not {part!r}.") from None
     return found
-
-
-def span_of(text: str, option: str) -> int:
-    """A span of time such as ``10m``, in nanoseconds."""
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)", text.strip().lower())
-    if matched is None:
-        raise UsageError(f"{option} takes a span such as 30s, 10m or 1h, not {text!r}.")
-    return round(float(matched.group(1)) * _UNITS[matched.group(2)])
 
 
 def show(reports: Iterable[DayReport]) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao.cli import options
+
 if TYPE_CHECKING:
     from pregao.cli.pipeline import Decoded
 
@@ -72,9 +74,7 @@ def decode(
             metavar="SYMBOL", help="Only these symbols, as definitions in the input tell them."
         ),
     ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
-    ] = None,
+    channel: options.Channels = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="Only packets captured at or after this time."),

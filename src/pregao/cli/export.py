@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,22 +38,14 @@ class What(StrEnum):
 
 def export(
     what: Annotated[What, typer.Argument(help="ticks, or book.")],
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    lake: options.Lake,
     output: Annotated[
         str,
         typer.Option("--output", "-o", metavar="FILE", help="The CSV file; - for standard output."),
     ],
-    day: Annotated[
-        list[str] | None,
-        typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
-    ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")
-    ] = None,
-    symbol: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
-    ] = None,
+    day: options.Days = None,
+    channel: options.Channels = None,
+    symbol: options.Symbols = None,
     depth: Annotated[int, typer.Option(min=1, max=100, help="Levels of ticks.")] = 10,
     at: Annotated[
         str | None,

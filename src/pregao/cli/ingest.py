@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pregao.cli import options
+from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,9 +27,6 @@ EPILOG = "\n\n".join(
     )
 )
 
-_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9}
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
 
 def ingest(
     captures: Annotated[
@@ -36,46 +35,25 @@ def ingest(
             metavar="CAPTURE…", help="Capture files, folders or patterns; s3:// and others too."
         ),
     ],
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")],
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
-            "or 'here' to do without Spark."
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
-    ] = None,
+    lake: options.NewLake,
+    master: options.Master = None,
+    conf: options.Conf = None,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write the report as JSON.")
     ] = None,
     skew: Annotated[
         str, typer.Option(help="How far apart the feeds may bring the same packet.")
     ] = "1s",
-    range_size: Annotated[
-        str, typer.Option("--range-size", help="About how much one task reads.")
-    ] = "64M",
-    channel: Annotated[
-        list[str] | None, typer.Option(help="Take in only these channels (comma list).")
-    ] = None,
-    stream: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
-    ] = None,
-    feed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
-    ] = None,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
-    ] = None,
+    range_size: options.RangeSize = "64M",
+    channel: options.TakenChannels = None,
+    stream: options.Streams = None,
+    feed: options.Feeds = None,
+    schema: options.Schemas = None,
     books: Annotated[
         bool,
         typer.Option("--books", help="Then rebuild the order books, as `pregao books` does."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Take captures into a lake of Delta tables, exactly once.
 
@@ -87,11 +65,12 @@ def ingest(
     from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
     from pregao.lake.plan import Options
+    from pregao.lake.source_request import parse_size
 
     channels = arguments.numbers(channel, "--channel", 255)
     options = Options(
-        target_bytes=size_of(range_size),
-        skew_ns=span_of(skew),
+        target_bytes=parse_size(range_size, "--range-size") or 1,
+        skew_ns=parse_span(skew, "--skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
         streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
@@ -118,22 +97,6 @@ def ingest(
         built = order_books.build(lake, master=master, spark=spark, quiet=quiet)
         if not quiet:
             order_books.show(built)
-
-
-def span_of(text: str) -> int:
-    """A span of time such as ``500ms``, in nanoseconds."""
-    matched = re.fullmatch(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m)", text.strip())
-    if matched is None:
-        raise UsageError(f"--skew takes a span such as 500ms, 2s or 1m, not {text!r}.")
-    return round(float(matched.group(1)) * _UNITS[matched.group(2)])
-
-
-def size_of(text: str) -> int:
-    """A size such as ``64M``, in bytes."""
-    matched = re.fullmatch(r"(\d+)([kmg]?)b?", text.strip().lower())
-    if matched is None or int(matched.group(1)) == 0:
-        raise UsageError(f"--range-size takes a size such as 64M or 1G, not {text!r}.")
-    return int(matched.group(1)) * _SIZES[matched.group(2)]
 
 
 def feeds_of(values: Iterable[str] | None) -> list[tuple[str, str]]:

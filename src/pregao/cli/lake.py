@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 import typer
 
+from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 app = typer.Typer(
@@ -17,8 +17,6 @@ app = typer.Typer(
 )
 
 LakeOption = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
-
-_SPANS = {"m": 60, "h": 3600, "d": 86400}
 
 
 @app.command()
@@ -118,7 +116,8 @@ def vacuum(
 
     place = Lake(lake)
     place.require()
-    gone = remove_orphans(place, older_than_ns=age(older_than), dry_run=dry_run)
+    limit = parse_span(older_than, "--older-than")
+    gone = remove_orphans(place, older_than_ns=limit, dry_run=dry_run)
     for entry in gone:
         typer.echo(entry.location.relative_to(place.location))
     did = "would be removed" if dry_run else "removed"
@@ -150,11 +149,3 @@ def compact(
         ],
         numbers="files rows before after",
     )
-
-
-def age(text: str) -> int:
-    """A span of time in nanoseconds: ``30m``, ``24h``, ``7d``."""
-    matched = re.fullmatch(r"(\d+)([mhd])", text.strip())
-    if matched is None:
-        raise UsageError(f"--older-than takes an age such as 30m, 24h or 7d, not {text!r}.")
-    return int(matched.group(1)) * _SPANS[matched.group(2)] * 1_000_000_000

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pregao.cli import options
+
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -18,7 +20,7 @@ EPILOG = "\n\n".join(
 
 def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="A query in Spark's SQL.")],
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")],
+    lake: options.Lake,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -34,9 +36,7 @@ def query(
         str | None,
         typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
     ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
-    ] = None,
+    conf: options.Conf = None,
 ) -> None:
     """Query the tables of a lake with SQL, and print or write the rows."""
     from pregao.cli import query_rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,25 +32,15 @@ def stream(
         str,
         typer.Option("--from", metavar="DIR", help="Folder (or pattern) of the capture files."),
     ],
-    lake: Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")],
+    lake: options.NewLake,
     once: Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")] = False,
     interval: Annotated[str, typer.Option(help="How often to look for more.")] = "5s",
-    master: Annotated[
-        str | None,
-        typer.Option(
-            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
-            "or 'here' to do without Spark."
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")
-    ] = None,
+    master: options.Master = None,
+    conf: options.Conf = None,
     batch_size: Annotated[
         str, typer.Option("--batch-size", help="About how much one batch takes at most.")
     ] = "512M",
-    range_size: Annotated[
-        str, typer.Option("--range-size", help="About how much one task reads.")
-    ] = "64M",
+    range_size: options.RangeSize = "64M",
     skew: Annotated[
         str,
         typer.Option(
@@ -67,26 +58,15 @@ def stream(
         str | None,
         typer.Option(metavar="DIR", help="Spark's checkpoint; by default in the lake."),
     ] = None,
-    channel: Annotated[
-        list[str] | None, typer.Option(help="Take in only these channels (comma list).")
-    ] = None,
-    stream: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
-    ] = None,
-    feed: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
-    ] = None,
-    schema: Annotated[
-        list[str] | None,
-        typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
-    ] = None,
+    channel: options.TakenChannels = None,
+    stream: options.Streams = None,
+    feed: options.Feeds = None,
+    schema: options.Schemas = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE", help="Append a line of JSON for every batch."),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Follow capture files that grow and roll, into the same tables as `pregao ingest`.
 
@@ -95,8 +75,9 @@ def stream(
     """
     from pregao.cli import arguments
     from pregao.cli.ingest import feeds_of
+    from pregao.clock import parse_span
     from pregao.lake.plan import Options
-    from pregao.lake.source_request import parse_size, parse_span
+    from pregao.lake.source_request import parse_size
     from pregao.lake.streaming import StreamIngest
     from pregao.lake.streaming_files import RollingFiles
     from pregao.lake.streaming_query import Pace, follow_here, follow_on_spark

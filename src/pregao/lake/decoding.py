@@ -94,8 +94,9 @@ class Sums:
 
 
 FeedCoverage = dict[tuple[int, int, int, str], list[tuple[int, int]]]
-RunStarts = dict[tuple[int, int, int, str], dict[int, int]]
 """By day, channel, sequence version and feed: the runs of numbers that were seen."""
+RunStarts = dict[tuple[int, int, int, str], dict[int, int]]
+"""By the same: when the first packets of runs were captured."""
 
 
 @dataclass(slots=True)
@@ -106,8 +107,8 @@ class Decoded:
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
-    starts: RunStarts = field(default_factory=dict)
     """What was seen of other units' packets."""
+    starts: RunStarts = field(default_factory=dict)
     evidence: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages by role and template: what shows which stream a destination carries."""
 

@@ -35,7 +35,7 @@ def on_spark(spark: Any) -> Runner:
         def watch() -> None:
             progress.advanced(done_bytes.value, done_messages.value)
 
-        results = _map(spark, [pickle.dumps(task) for task in tasks], work, watch)
+        results = map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch)
         return sorted(results, key=lambda manifest: manifest.task)
 
     return run
@@ -50,7 +50,7 @@ def merge_on_spark(spark: Any) -> Merger:
         def work(blob: bytes) -> Written:
             return merge_staged(*pickle.loads(blob))  # noqa: S301 - sent by our own driver
 
-        return _map(spark, items, work, lambda: None)
+        return map_on_spark(spark, items, work, lambda: None)
 
     return merge
 
@@ -59,7 +59,7 @@ def _size(task: Task) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
 
 
-def _map(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
+def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
     """Apply a function to every blob, one Spark task each; errors come back as one sentence."""
 
     def each(blob: bytes) -> tuple[bytes, str | None]:

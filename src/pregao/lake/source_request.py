@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND
+from pregao.clock import SECOND, parse_span
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.plan import TARGET_BYTES
 from pregao.sbe.model import Message, Schema
@@ -29,8 +29,6 @@ OPTIONS = (
     "rangeSize", "maxBytesPerBatch", "maxFilesPerBatch", "holdback", "quietPeriod",
 )  # fmt: skip
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m)")
-_SPANS = {"ns": 1, "us": MICROSECOND, "ms": MILLISECOND, "s": SECOND, "m": MINUTE}
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?")
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -144,14 +142,6 @@ def parse_size(text: str | None, option: str) -> int | None:
     if matched is None or int(matched.group(1)) == 0:
         raise UsageError(f"{option} takes a size such as 64m or 1g, not {text!r}.")
     return int(matched.group(1)) * _SIZES[matched.group(2)]
-
-
-def parse_span(text: str, option: str) -> int:
-    """A span of time such as ``500ms``, in nanoseconds."""
-    matched = _SPAN.fullmatch(text.strip().lower())
-    if matched is None:
-        raise UsageError(f"{option} takes a span such as 500ms, 5s or 1m, not {text!r}.")
-    return round(float(matched.group(1)) * _SPANS[matched.group(2)])
 
 
 @lru_cache(maxsize=8)

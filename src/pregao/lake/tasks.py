@@ -99,9 +99,8 @@ class Manifest:
     sums: Sums = field(default_factory=Sums)
     coverage: FeedCoverage = field(default_factory=dict)
     around: FeedCoverage = field(default_factory=dict)
-    starts: RunStarts = field(default_factory=dict)
-    """When the first packets of the runs were captured."""
     """What was seen of other units' packets, before and after."""
+    starts: RunStarts = field(default_factory=dict)
     statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By capture: the first and last capture time."""

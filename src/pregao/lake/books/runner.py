@@ -8,7 +8,7 @@ from typing import Any
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
 from pregao.lake.ingest import Progress
-from pregao.lake.runner import _map
+from pregao.lake.runner import map_on_spark
 
 
 def books_on_spark(spark: Any) -> BookRunner:
@@ -27,6 +27,6 @@ def books_on_spark(spark: Any) -> BookRunner:
         def watch() -> None:
             progress.advanced(done.value, messages.value)
 
-        return _map(spark, [pickle.dumps(task) for task in tasks], work, watch)
+        return map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch)
 
     return run

@@ -1,0 +1,44 @@
+"""Options that several commands have, each said once."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Lake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
+NewLake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
+        "or 'here' to do without Spark."
+    ),
+]
+Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Days = Annotated[
+    list[str] | None,
+    typer.Option("--date", metavar="DAY", help="Only these days, such as 2026-05-21."),
+]
+Channels = Annotated[list[str] | None, typer.Option(metavar="NUMBER", help="Only these channels.")]
+Symbols = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
+]
+TakenChannels = Annotated[
+    list[str] | None, typer.Option(help="Take in only these channels (comma list).")
+]
+Streams = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ADDRESS:PORT=STREAM", help="Say what a destination carries."),
+]
+Feeds = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ADDRESS:PORT=FEED", help="Say which feed a destination is."),
+]
+Schemas = Annotated[
+    list[str] | None,
+    typer.Option("--schema", metavar="FILE", help="Read messages with this schema."),
+]
+RangeSize = Annotated[str, typer.Option("--range-size", help="About how much one task reads.")]
