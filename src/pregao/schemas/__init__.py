@@ -5,6 +5,7 @@ from pregao.schemas.bundle import (
     PROTOCOLS,
     UMDF_SCHEMA_ID,
     bundled,
+    bundled_message_ids,
     bundled_versions,
 )
 from pregao.schemas.evolution import SchemaVersion, derive, known_versions
@@ -19,6 +20,7 @@ __all__ = [
     "Registry",
     "SchemaVersion",
     "bundled",
+    "bundled_message_ids",
     "bundled_versions",
     "derive",
     "known_versions",

@@ -43,6 +43,14 @@ def bundled_versions(protocol: str) -> tuple[SchemaVersion, ...]:
         return _versions(protocol)
 
 
+@cache
+def bundled_message_ids(protocol: str) -> dict[str, int]:
+    """The ids of all messages of a protocol by name, those of older versions too."""
+    with _lock:
+        messages = [child for child in _tree(protocol).children if child.tag == "message"]
+    return {each.attributes["name"]: int(each.attributes["id"]) for each in messages}
+
+
 def bundled_name(protocol: str) -> str:
     """The bundled file of a protocol, as error messages call it."""
     return f"{protocol}/{protocol}.xml"

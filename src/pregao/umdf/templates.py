@@ -1,0 +1,90 @@
+"""Template ids and flag bits of Binary UMDF by name, as the bundled schema states them.
+
+Nobody else writes such a number: who needs one takes it from here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.errors import SchemaError
+from pregao.sbe.model import SetType
+from pregao.schemas import bundled, bundled_message_ids
+
+_IDS = bundled_message_ids("umdf")
+
+
+def template_id(name: str) -> int:
+    """The id of the template of that name, in whichever version has it (``Order_MBO_50``)."""
+    found = _IDS.get(name)
+    if found is None:
+        raise SchemaError(f"no bundled UMDF schema has a message {name}")
+    return found
+
+
+SEQUENCE_RESET: Final = template_id("SequenceReset_1")
+SEQUENCE: Final = template_id("Sequence_2")
+SECURITY_STATUS: Final = template_id("SecurityStatus_3")
+NEWS: Final = template_id("News_5")
+EMPTY_BOOK: Final = template_id("EmptyBook_9")
+SECURITY_GROUP_PHASE: Final = template_id("SecurityGroupPhase_10")
+CHANNEL_RESET: Final = template_id("ChannelReset_11")
+OPENING_PRICE: Final = template_id("OpeningPrice_15")
+THEORETICAL_OPENING_PRICE: Final = template_id("TheoreticalOpeningPrice_16")
+CLOSING_PRICE: Final = template_id("ClosingPrice_17")
+AUCTION_IMBALANCE: Final = template_id("AuctionImbalance_19")
+QUANTITY_BAND: Final = template_id("QuantityBand_21")
+HIGH_PRICE: Final = template_id("HighPrice_24")
+LOW_PRICE: Final = template_id("LowPrice_25")
+LAST_TRADE_PRICE: Final = template_id("LastTradePrice_27")
+SETTLEMENT_PRICE: Final = template_id("SettlementPrice_28")
+OPEN_INTEREST: Final = template_id("OpenInterest_29")
+SNAPSHOT_HEADER: Final = template_id("SnapshotFullRefresh_Header_30")
+ORDER: Final = template_id("Order_MBO_50")
+DELETE_ORDER: Final = template_id("DeleteOrder_MBO_51")
+MASS_DELETE_ORDERS: Final = template_id("MassDeleteOrders_MBO_52")
+TRADE: Final = template_id("Trade_53")
+FORWARD_TRADE: Final = template_id("ForwardTrade_54")
+EXECUTION_SUMMARY: Final = template_id("ExecutionSummary_55")
+EXECUTION_STATISTICS: Final = template_id("ExecutionStatistics_56")
+TRADE_BUST: Final = template_id("TradeBust_57")
+SNAPSHOT_ORDERS: Final = template_id("SnapshotFullRefresh_Orders_MBO_71")
+
+SECURITY_DEFINITIONS: Final = frozenset(
+    {template_id("SecurityDefinition_4"), template_id("SecurityDefinition_12")}
+)
+"""The instrument definition, as versions below 10 and from 8 on send it."""
+PRICE_BANDS: Final = frozenset({template_id("PriceBand_20"), template_id("PriceBand_22")})
+"""The price band, likewise."""
+
+
+def _choice(set_name: str, name: str) -> tuple[int, int]:
+    """The bit of a choice of a set, as a mask, and the first version that has it."""
+    found = bundled("umdf").types.get(set_name)
+    for choice in found.choices if isinstance(found, SetType) else ():
+        if choice.name == name:
+            return 1 << choice.bit, choice.since_version
+    raise SchemaError(f"the bundled UMDF schema has no {set_name}.{name}")
+
+
+END_OF_EVENT: Final = _choice("MatchEventIndicator", "EndOfEvent")[0]
+"""The message is the last one of its event."""
+RECOVERY: Final = _choice("MatchEventIndicator", "RecoveryMsg")[0]
+"""The message was sent to rebuild a book, not because something happened now."""
+IMPLIED, IMPLIED_SINCE = _choice("MatchEventIndicator", "Implied")
+"""The message is about an implied order; the bit had another meaning in earlier versions."""
+OUT_OF_SEQUENCE: Final = _choice("TradeCondition", "OutOfSequence")[0]
+"""The trade does not set the last price."""
+
+
+def implied_mask(version: int) -> int:
+    """The bit that marks implied orders in messages of a schema version; 0 where none does."""
+    return IMPLIED if version >= IMPLIED_SINCE else 0
+
+
+def implied_masks(versions: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """`implied_mask` of a column of versions."""
+    return np.where(versions >= IMPLIED_SINCE, np.int64(IMPLIED), np.int64(0))
