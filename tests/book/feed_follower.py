@@ -33,6 +33,7 @@ from pregao.umdf.recovery import CHANNEL_RESET, EMPTY_BOOK, Joined, Joining, inc
 from pregao.umdf.sequencing import Place
 
 IMPLIED, RECOVERY = 1 << 4, 1 << 5
+SIDES = {"BID": Side.BID, "OFFER": Side.ASK}
 RESET, HEARTBEAT, HEADER, PHASE, ORDERS = 1, 2, 30, 10, 71
 _DECODER = PacketDecoder()
 
@@ -47,7 +48,7 @@ def update_of(message):
     key = MessageKey(*message.place, message.index_in_packet)
     if message.template_id not in (50, 51, 52):
         return None
-    side = Side[values["mDEntryType"]]
+    side = SIDES[values["mDEntryType"]]
     rpt_seq = values["rptSeq"]
     position = values.get("mDEntryPositionNo")
     if message.template_id == 52:
@@ -84,7 +85,7 @@ def snapshot_updates(snapshot, place):
         for entry in decoded.values["noMDEntries"]:
             position = entry.get("mDEntryPositionNo")
             yield SnapshotOrder(
-                key, Side[entry["mDEntryType"]], entry["secondaryOrderID"],
+                key, SIDES[entry["mDEntryType"]], entry["secondaryOrderID"],
                 mantissa(entry["mDEntryPx"]), entry["mDEntrySize"], position,
                 entry["enteringFirm"], entry["mDInsertTimestamp"],
                 bool((entry.get("matchEventIndicator") or 0) & IMPLIED) and position is None,

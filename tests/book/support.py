@@ -23,7 +23,7 @@ from pregao.book.updates import (
     TopRemoved,
 )
 
-BID, OFFER = Side.BID, Side.OFFER
+BID, ASK = Side.BID, Side.ASK
 
 
 def key(number, index=0, version=1):
@@ -64,14 +64,14 @@ class Feed:
     def gap(self):
         return Interrupted(self.key(), "packet 7 is missing")
 
-    def snapshot(self, *orders, bids=None, offers=None, last_rpt_seq=None):
+    def snapshot(self, *orders, bids=None, asks=None, last_rpt_seq=None):
         """Begin, orders as (side, id, price, size) or SnapshotOrder, end."""
         made = [
             order if isinstance(order, SnapshotOrder) else SnapshotOrder(self.key(), *order)
             for order in orders
         ]
         return [
-            SnapshotBegun(self.key(), bids, offers, last_rpt_seq),
+            SnapshotBegun(self.key(), bids, asks, last_rpt_seq),
             *made,
             SnapshotEnded(self.key()),
         ]
@@ -79,7 +79,7 @@ class Feed:
 
 def fill(book, feed, rows):
     """Enter orders given as (side, id, price, size), each at the end of its side."""
-    places = {BID: 0, OFFER: 0}
+    places = {BID: 0, ASK: 0}
     for side, order_id, price, size in rows:
         places[side] += 1
         fault = book.apply(feed.new(side, order_id, price, size, position=places[side]))
@@ -235,7 +235,7 @@ class Story:
         ]  # fmt: skip
 
     def _snapshot(self, odd, pick, told):
-        orders = self.book.orders(BID) + self.book.orders(OFFER)
+        orders = self.book.orders(BID) + self.book.orders(ASK)
         made = [
             SnapshotOrder(
                 self.feed.key(), order.side, order.order_id, order.price, order.size,
@@ -244,9 +244,9 @@ class Story:
             for order in orders[pick % 3 :]
         ]  # fmt: skip
         bids = sum(order.side is BID for order in made) + (odd == "size")
-        offers = sum(order.side is OFFER for order in made)
+        asks = sum(order.side is ASK for order in made)
         parts = self.feed.snapshot(
-            *made, bids=bids if told else None, offers=offers if told or pick % 2 else None
+            *made, bids=bids if told else None, asks=asks if told or pick % 2 else None
         )
         if odd == "cut":
             parts.insert(len(parts) // 2, self.feed.thru(BID))

@@ -8,7 +8,7 @@ from pregao.book.audit import compare_books, compare_side
 from pregao.book.replay import Replay
 from pregao.book.rows import rows_of
 from pregao.book.views import Order
-from tests.book.support import BID, OFFER, Feed, Story, long_script
+from tests.book.support import ASK, BID, Feed, Story, long_script
 
 ORDERS = [Order(n, BID, 1000 - n, 10 * n) for n in range(1, 6)]
 
@@ -74,7 +74,7 @@ def test_a_planted_fault_is_found_and_a_clean_book_is_not_blamed(seed, fault):
     else:
         rebuilt.implied[at] ^= 1
     found = compare_books(rebuilt, again)
-    assert {difference.side for difference in found} == {(BID, OFFER)[rebuilt.side[at]]}
+    assert {difference.side for difference in found} == {(BID, ASK)[rebuilt.side[at]]}
     assert len(found) == (2 if fault == 2 else 1)
 
 

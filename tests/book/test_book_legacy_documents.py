@@ -19,16 +19,16 @@ from pregao.book.updates import (
     TopRemoved,
 )
 from pregao.book.views import Level
-from tests.book.support import BID, OFFER, Feed, fill, key
+from tests.book.support import ASK, BID, Feed, fill, key
 
 ORDER_DEPTH = [
     (BID, None, 1058, 5000),
     (BID, None, 1058, 4000),
     (BID, None, 1057, 3000),
     (BID, None, 1054, 4000),
-    (OFFER, None, 1103, 7000),
-    (OFFER, None, 1103, 2000),
-    (OFFER, None, 1105, 1000),
+    (ASK, None, 1103, 7000),
+    (ASK, None, 1103, 2000),
+    (ASK, None, 1105, 1000),
 ]
 OFFERS_SHOWN = [(7000, 1103), (2000, 1103), (1000, 1105)]
 
@@ -75,7 +75,7 @@ def test_9_a_delete_at_7_shifts_the_others_up():
 def test_9_1_order_depth_book():
     book, _ = order_depth_book()
     assert rows(book, BID) == [(5000, 1058), (4000, 1058), (3000, 1057), (4000, 1054)]
-    assert rows(book, OFFER) == OFFERS_SHOWN
+    assert rows(book, ASK) == OFFERS_SHOWN
     assert replayed() == rows(book, BID)
 
 
@@ -90,7 +90,7 @@ def test_9_1_1_a_change_stays_in_place():
 def test_9_2_the_price_depth_book_is_the_order_depth_book_added_up():
     book, _ = order_depth_book()
     assert book.levels(BID) == [Level(1058, 9000, 2), Level(1057, 3000, 1), Level(1054, 4000, 1)]
-    assert book.levels(OFFER) == [Level(1103, 9000, 2), Level(1105, 1000, 1)]
+    assert book.levels(ASK) == [Level(1103, 9000, 2), Level(1105, 1000, 1)]
 
 
 FIVE_ROWS = [
@@ -139,10 +139,10 @@ def test_9_2_2_a_change_of_a_level_keeps_its_price():
 def test_9_3_top_of_the_book():
     book = PriceDepthBook(1)
     assert book.apply(LevelOverlaid(key(1), BID, 1058, 9000, 2)) is None
-    assert book.apply(LevelOverlaid(key(2), OFFER, 1103, 9000, 2)) is None
+    assert book.apply(LevelOverlaid(key(2), ASK, 1103, 9000, 2)) is None
     assert book.apply(LevelOverlaid(key(3), BID, 1060, 1000, 1)) is None
     assert book.best_bid == Level(1060, 1000, 1)
-    assert book.best_offer == Level(1103, 9000, 2)
+    assert book.best_ask == Level(1103, 9000, 2)
     assert book.spread == 43
     assert book.apply(LevelAdded(key(4), BID, 1, 1061, 10, 1)) is None
     assert book.levels(BID) == [Level(1061, 10, 1)]
@@ -162,7 +162,7 @@ def test_9_4_delete_from():
     update = feed.from_(BID, 3)
     assert book.apply(update) is None
     assert rows(book, BID) == [(4000, 1054)]
-    assert rows(book, OFFER) == OFFERS_SHOWN
+    assert rows(book, ASK) == OFFERS_SHOWN
     assert replayed(update) == [(4000, 1054)]
 
 
@@ -177,7 +177,7 @@ def test_9_5_delete_thru():
     update = feed.thru(BID)
     assert book.apply(update) is None
     assert rows(book, BID) == []
-    assert rows(book, OFFER) == OFFERS_SHOWN
+    assert rows(book, ASK) == OFFERS_SHOWN
     assert replayed(update) == []
     assert book.apply(feed.thru(BID)) is None  # 15.3: may come for an empty book
 
@@ -196,9 +196,9 @@ def test_15_1_market_on_auction_and_on_close_orders_rest_at_the_top():
     offers = [(1500, None), (1000, None), (100, None), (3000, 2250), (2000, 2250)]
     offers += [(100, 2278), (17700, 2278), (200, 2289), (500, 2289)]
     fill(book, feed, [(BID, None, price, size) for size, price in bids])
-    fill(book, feed, [(OFFER, None, price, size) for size, price in offers])
+    fill(book, feed, [(ASK, None, price, size) for size, price in offers])
     assert book.levels(BID) == [Level(None, 23600, 4), Level(5000, 300, 1), Level(2320, 3400, 3)]
-    assert book.levels(OFFER) == [
+    assert book.levels(ASK) == [
         Level(None, 2600, 3),
         Level(2250, 5000, 2),
         Level(2278, 17800, 2),
@@ -212,8 +212,8 @@ def test_15_1_market_on_auction_and_on_close_orders_rest_at_the_top():
     [
         (LevelAdded(key(9), BID, 6, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
         (LevelAdded(key(9), BID, 0, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
-        (LevelAdded(key(9), OFFER, 2, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
-        (LevelChanged(key(9), OFFER, 1, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
+        (LevelAdded(key(9), ASK, 2, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
+        (LevelChanged(key(9), ASK, 1, 1040, 1, 1), FaultCode.POSITION_BEYOND_END),
         (LevelDeleted(key(9), BID, 6), FaultCode.POSITION_BEYOND_END),
         (TopRemoved(key(9), BID, 6), FaultCode.POSITION_BEYOND_END),
         (SnapshotEnded(key(9)), FaultCode.SNAPSHOT_NOT_BEGUN),
@@ -247,5 +247,5 @@ def test_a_snapshot_heals_a_price_depth_book():
 def test_a_price_depth_book_without_a_limit_keeps_every_level():
     book = PriceDepthBook(None)
     for place in range(1, 31):
-        assert book.apply(LevelAdded(key(place), OFFER, place, 1000 + place, 1, 1)) is None
-    assert len(book.levels(OFFER)) == 30
+        assert book.apply(LevelAdded(key(place), ASK, place, 1000 + place, 1, 1)) is None
+    assert len(book.levels(ASK)) == 30

@@ -1,8 +1,6 @@
 """The kernels replay any sequence of updates exactly as the book classes do."""
 
-import hashlib
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book import _kernels
 from pregao.book.faults import FaultCode, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
@@ -52,7 +49,7 @@ def expected(kind, rows, depth, check_sizes):
             faults.append((row, fault.code))
         last_row[instrument] = row
         book: Any = maker.book
-        books.append((book.state, book.orders(Side.BID), book.orders(Side.OFFER)))
+        books.append((book.state, book.orders(Side.BID), book.orders(Side.ASK)))
     for instrument, maker in makers.items():
         tick = maker.end_event()
         if tick:
@@ -79,8 +76,8 @@ def compare(replayed, twin, depth):
     ticks, faults, books = twin
     assert replayed.faults == faults
     assert [book.row for book in replayed.books] == list(range(len(books)))
-    for found, (state, bids, offers) in zip(replayed.books, books, strict=True):
-        assert (found.state, as_orders(found, 0), as_orders(found, 1)) == (state, bids, offers)
+    for found, (state, bids, asks) in zip(replayed.books, books, strict=True):
+        assert (found.state, as_orders(found, 0), as_orders(found, 1)) == (state, bids, asks)
         assert list(found.side) == sorted(found.side)
     if depth == 0:
         assert len(replayed.ticks) == 0
@@ -92,7 +89,7 @@ def compare(replayed, twin, depth):
         assert replayed.ticks.event[at] == tick.event
         assert replayed.ticks.state[at] == tick.state
         assert as_levels(replayed.ticks, at, 0) == tick.bids
-        assert as_levels(replayed.ticks, at, 1) == tick.offers
+        assert as_levels(replayed.ticks, at, 1) == tick.asks
         absent = replayed.ticks.orders[:, at] == 0
         assert (replayed.ticks.price[:, at][absent] == NULL).all()
         assert (replayed.ticks.size[:, at][absent] == 0).all()
@@ -258,11 +255,3 @@ def test_any_numbers_at_all_are_survived(data, kind):
     replayed = Replay(kind, 2, room=4).run(rows, dump_at=range(count))
     assert len(replayed.books) == count
     assert len(replayed.faults) <= count
-
-
-def test_the_cache_of_compiled_kernels_follows_their_parts():
-    folder = Path(_kernels.__file__).parent
-    digest = hashlib.sha256()
-    for name in ("_words", "_ladder_kernels", "_priority_kernels", "_position_kernels"):
-        digest.update((folder / f"{name}.py").read_bytes())
-    assert digest.hexdigest()[:12] == _kernels.PARTS

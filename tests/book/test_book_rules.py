@@ -9,18 +9,19 @@ from hypothesis import strategies as st
 from pregao.book.faults import FaultCode, Origin, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
+from pregao.book.queue_order import price_rank
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import rows_of
 from pregao.book.updates import SnapshotBegun, SnapshotEnded, SnapshotOrder
-from pregao.book.views import Level, QueuePosition, rank
-from tests.book.support import BID, OFFER, Feed, Story, fill, key, place, scripts, shown
+from pregao.book.views import Level, QueuePosition
+from tests.book.support import ASK, BID, Feed, Story, fill, key, place, scripts, shown
 
 STANDING = [
     (BID, 1, 1000, 10),
     (BID, 2, 1000, 20),
     (BID, 3, 990, 30),
-    (OFFER, 4, 1010, 40),
-    (OFFER, 5, 1020, 50),
+    (ASK, 4, 1010, 40),
+    (ASK, 5, 1020, 50),
 ]
 
 
@@ -34,9 +35,9 @@ PRIORITY_FAULTS = [
     (lambda feed: feed.change(BID, 9, 1000, 1), FaultCode.UNKNOWN_ORDER),
     (lambda feed: feed.delete(BID, 9), FaultCode.UNKNOWN_ORDER),
     (lambda feed: feed.new(BID, 1, 1000, 1), FaultCode.DUPLICATE_ORDER),
-    (lambda feed: feed.new(OFFER, 1, 1010, 1), FaultCode.DUPLICATE_ORDER),
-    (lambda feed: feed.delete(OFFER, 1), FaultCode.WRONG_SIDE),
-    (lambda feed: feed.change(OFFER, 1, 1010, 1), FaultCode.WRONG_SIDE),
+    (lambda feed: feed.new(ASK, 1, 1010, 1), FaultCode.DUPLICATE_ORDER),
+    (lambda feed: feed.delete(ASK, 1), FaultCode.WRONG_SIDE),
+    (lambda feed: feed.change(ASK, 1, 1010, 1), FaultCode.WRONG_SIDE),
     (lambda feed: feed.change(BID, 1, 1000, 5, previous_size=9), FaultCode.WRONG_PREVIOUS_SIZE),
     (lambda feed: feed.delete(BID, 1, 1000, 9), FaultCode.WRONG_PREVIOUS_SIZE),
     (lambda feed: feed.delete(BID, 1, 990, 10), FaultCode.WRONG_PRICE),
@@ -61,7 +62,7 @@ POSITION_FAULTS = [
     (lambda feed: feed.delete(BID, 3), FaultCode.POSITION_MISSING),
     (lambda feed: feed.delete(BID, 3, 990, 31, position=3), FaultCode.WRONG_PREVIOUS_SIZE),
     (lambda feed: feed.delete(BID, 3, 991, 30, position=3), FaultCode.WRONG_PRICE),
-    (lambda feed: feed.from_(OFFER, 3), FaultCode.POSITION_BEYOND_END),
+    (lambda feed: feed.from_(ASK, 3), FaultCode.POSITION_BEYOND_END),
     (lambda feed: feed.gap(), FaultCode.INTERRUPTED),
     (lambda feed: SnapshotEnded(feed.key()), FaultCode.SNAPSHOT_NOT_BEGUN),
 ]
@@ -74,7 +75,7 @@ POSITION_FAULTS = [
 )
 def test_what_does_not_fit_makes_the_book_stale_and_is_reported_with_its_key(cls, make, code):
     book, feed = standing(cls)
-    before = shown(book, BID), shown(book, OFFER)
+    before = shown(book, BID), shown(book, ASK)
     update = make(feed)
     fault = book.apply(update)
     assert fault is not None
@@ -82,9 +83,9 @@ def test_what_does_not_fit_makes_the_book_stale_and_is_reported_with_its_key(cls
     assert book.fault == fault
     assert book.state is State.STALE
     assert str(update.key.sequence_number) in book.reason
-    assert (shown(book, BID), shown(book, OFFER)) == before  # nothing of it was applied
+    assert (shown(book, BID), shown(book, ASK)) == before  # nothing of it was applied
     assert book.apply(feed.new(BID, 77, 1000, 5, position=1)) is None
-    assert (shown(book, BID), shown(book, OFFER)) == before  # it stands still
+    assert (shown(book, BID), shown(book, ASK)) == before  # it stands still
     assert book.skipped == 1
     assert book.apply(feed.gap()) is None  # one reason is enough
     assert book.fault == fault
@@ -101,7 +102,7 @@ def test_a_stale_book_comes_back(cls, kind, which):
     updates += {
         "empty": lambda: [feed.empty()],
         "reset": lambda: [feed.reset()],
-        "snapshot": lambda: feed.snapshot((BID, 8, 1000, 5), bids=1, offers=0, last_rpt_seq=12),
+        "snapshot": lambda: feed.snapshot((BID, 8, 1000, 5), bids=1, asks=0, last_rpt_seq=12),
     }[which]()
     updates.append(feed.new(BID, 50, 999, 7, position=2 if which == "snapshot" else 1))
     faults = [book.apply(update) for update in updates]
@@ -122,14 +123,14 @@ def test_a_stale_book_comes_back(cls, kind, which):
     assert replayed.ticks.state[0] == State.STALE
 
 
-@pytest.mark.parametrize(("bids", "offers"), [(2, None), (None, 0), (1, 2)])
+@pytest.mark.parametrize(("bids", "asks"), [(2, None), (None, 0), (1, 2)])
 @pytest.mark.parametrize(
     ("cls", "kind"),
     [(PriorityBook, BookKind.PRIORITY), (PositionBook, BookKind.POSITION)],
 )
-def test_a_snapshot_that_brings_other_counts_than_told_is_not_believed(cls, kind, bids, offers):
+def test_a_snapshot_that_brings_other_counts_than_told_is_not_believed(cls, kind, bids, asks):
     feed, book = Feed(), cls()
-    updates = feed.snapshot((BID, 1, 10, 1), (OFFER, 2, 11, 1), bids=bids, offers=offers)
+    updates = feed.snapshot((BID, 1, 10, 1), (ASK, 2, 11, 1), bids=bids, asks=asks)
     faults = [book.apply(update) for update in updates]
     assert [fault.code for fault in faults if fault] == [FaultCode.SNAPSHOT_INCOMPLETE]
     assert faults[-1].key == updates[-1].key
@@ -198,11 +199,11 @@ def test_queue_positions_count_places_and_sizes_ahead():
 def test_depth_size_spread_and_imbalance():
     book, feed = standing(PriorityBook)
     assert book.depth(BID) == [(1000, 30, 2), (990, 60, 3)]
-    assert book.depth(OFFER, 1) == [(1010, 40, 1)]
+    assert book.depth(ASK, 1) == [(1010, 40, 1)]
     assert book.size_to(BID, 1000) == 30
     assert book.size_to(BID, 1) == 60
-    assert book.size_to(OFFER, 1009) == 0
-    assert book.size_to(OFFER, 1015) == 40
+    assert book.size_to(ASK, 1009) == 0
+    assert book.size_to(ASK, 1015) == 40
     assert book.imbalance() == (60 - 90) / 150
     assert book.imbalance(1) == (30 - 40) / 70
     assert PriorityBook().imbalance() is None
@@ -211,7 +212,7 @@ def test_depth_size_spread_and_imbalance():
     assert (book.spread, book.crossed, book.locked) == (0, False, True)
     book.apply(feed.new(BID, 61, 1011, 1))
     assert (book.spread, book.crossed, book.locked) == (-1, True, False)
-    book.apply(feed.thru(OFFER))
+    book.apply(feed.thru(ASK))
     assert (book.spread, book.crossed, book.locked) == (None, False, False)
 
 
@@ -220,7 +221,7 @@ def test_depth_size_spread_and_imbalance():
 def test_levels_are_the_orders_added_up(script, by_position):
     story = Story(by_position)
     story.tell(script)
-    for side in (BID, OFFER):
+    for side in (BID, ASK):
         levels, orders = story.book.levels(side), story.book.orders(side)
         assert sum(level.orders for level in levels) == len(orders) == story.book.count(side)
         assert sum(level.size for level in levels) == sum(order.size for order in orders)
@@ -228,7 +229,7 @@ def test_levels_are_the_orders_added_up(script, by_position):
         assert [p for level in levels for p in [level.price] * level.orders] == flat
         assert all(a.price != b.price for a, b in pairwise(levels))
         if not by_position:
-            assert flat == sorted(flat, key=lambda price: rank(side, price))
+            assert flat == sorted(flat, key=lambda price: price_rank(side, price))
             places = [place(story.book, order.order_id) for order in orders]
             assert places == list(range(1, len(orders) + 1))
 

@@ -9,7 +9,7 @@ from pregao.book.levels import LevelsBook, TopOfBook
 from pregao.book.priority import PriorityBook
 from pregao.book.updates import OrderChanged, OrderDeleted
 from pregao.book.views import Level
-from tests.book.support import BID, OFFER, Feed, Story, fill, long_script
+from tests.book.support import ASK, BID, Feed, Story, fill, long_script
 
 
 def fully_told(updates):
@@ -40,7 +40,7 @@ def test_12_1_1_1_levels_can_be_kept_without_orders(seed, length):
         assert (levels.apply(update) is None) == (fault is None)
         top.apply(update)
         assert levels.state == top.state == book.state
-        for side in (BID, OFFER):
+        for side in (BID, ASK):
             assert levels.levels(side) == book.levels(side)
             assert levels.best_price(side) == book.best_price(side)
             assert top.best(side) == book.best(side)
@@ -72,7 +72,7 @@ def test_12_1_1_1_levels_can_be_kept_without_orders(seed, length):
 )
 def test_a_book_of_levels_that_cannot_follow_is_stale(cls, make, code):
     book, feed = cls(), Feed()
-    fill(book, feed, [(BID, 1, 1000, 10), (OFFER, 2, 1010, 20)])
+    fill(book, feed, [(BID, 1, 1000, 10), (ASK, 2, 1010, 20)])
     update = make(feed)
     fault = book.apply(update)
     assert fault is not None
@@ -85,20 +85,20 @@ def test_snapshots_count_orders_not_levels():
     for cls in (LevelsBook, TopOfBook):
         book, feed = cls(), Feed()
         for update in feed.snapshot(
-            (BID, 1, 1000, 10), (BID, 2, 1000, 5), (OFFER, 3, None, 7), bids=2, offers=1
+            (BID, 1, 1000, 10), (BID, 2, 1000, 5), (ASK, 3, None, 7), bids=2, asks=1
         ):
             assert book.apply(update) is None
         assert book.best_bid == Level(1000, 15, 2)
-        assert book.best_offer == Level(None, 7, 1)
+        assert book.best_ask == Level(None, 7, 1)
         assert book.state is State.VALID
 
 
 def test_a_lost_best_is_found_again():
     book, feed = TopOfBook(), Feed()
-    fill(book, feed, [(OFFER, n, 1000 + n, n) for n in range(1, 6)])
-    book.apply(feed.delete(OFFER, 1, 1001, 1))
-    book.apply(feed.new(OFFER, 9, 1004, 1))
-    assert book.best_offer == Level(1002, 2, 1)
-    book.apply(feed.thru(OFFER))
-    assert book.best_offer is None
-    assert book.best_price(OFFER) is None
+    fill(book, feed, [(ASK, n, 1000 + n, n) for n in range(1, 6)])
+    book.apply(feed.delete(ASK, 1, 1001, 1))
+    book.apply(feed.new(ASK, 9, 1004, 1))
+    assert book.best_ask == Level(1002, 2, 1)
+    book.apply(feed.thru(ASK))
+    assert book.best_ask is None
+    assert book.best_price(ASK) is None

@@ -9,7 +9,7 @@ from tempfile import mkdtemp
 import pytest
 
 from pregao.book.replay import Replay
-from pregao.book.rows import Kind
+from pregao.book.rows import UpdateKind
 from pregao.exchange.simulation_settings import SCHEMA_VERSIONS
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.runner import books_on_spark
@@ -152,13 +152,13 @@ def test_an_instrument_without_snapshots_whose_past_is_missing_is_never_known():
 
 
 def sizes_too_large(rows):
-    chosen = (rows.kind == Kind.ADD) & (rows.order_id % 50 == 0)
+    chosen = (rows.kind == UpdateKind.ADD) & (rows.order_id % 50 == 0)
     rows.size[chosen] += 100
 
 
 def deletions_forgotten(rows):
-    chosen = (rows.kind == Kind.DELETE) & (rows.order_id % 20 == 0)
-    rows.kind[chosen] = Kind.CHANGE
+    chosen = (rows.kind == UpdateKind.DELETE) & (rows.order_id % 20 == 0)
+    rows.kind[chosen] = UpdateKind.CHANGE
     rows.size[chosen] = rows.previous[chosen]
 
 
@@ -167,7 +167,7 @@ def firms_forgotten(rows):
 
 
 def priorities_mixed_up(rows):
-    chosen = rows.kind <= Kind.DELETE
+    chosen = rows.kind <= UpdateKind.DELETE
     rows.order_id[chosen] ^= 1 << 40 if len(rows) else 0
     rows.flags[chosen & (rows.order_id % 7 == 0)] |= 1
 

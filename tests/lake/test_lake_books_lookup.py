@@ -53,7 +53,7 @@ def orders(moment, side):
 
 def check(line, moment):
     assert orders(moment, Side.BID) == line["bids"], line["symbol"]
-    assert orders(moment, Side.OFFER) == line["asks"], line["symbol"]
+    assert orders(moment, Side.ASK) == line["asks"], line["symbol"]
 
 
 @pytest.mark.parametrize("version", [9, 16])

@@ -12,16 +12,16 @@ IMPLIED = rows.IMPLIED
 RECOVERY = rows.RECOVERY
 
 # What a row does.
-ADD = int(rows.Kind.ADD)
-CHANGE = int(rows.Kind.CHANGE)
-DELETE = int(rows.Kind.DELETE)
-CLEAR_SIDE = int(rows.Kind.CLEAR_SIDE)
-REMOVE_TOP = int(rows.Kind.REMOVE_TOP)
-EMPTY = int(rows.Kind.EMPTY)
-RESET = int(rows.Kind.RESET)
-SNAPSHOT_BEGIN = int(rows.Kind.SNAPSHOT_BEGIN)
-SNAPSHOT_ORDER = int(rows.Kind.SNAPSHOT_ORDER)
-SNAPSHOT_END = int(rows.Kind.SNAPSHOT_END)
+ADD = int(rows.UpdateKind.ADD)
+CHANGE = int(rows.UpdateKind.CHANGE)
+DELETE = int(rows.UpdateKind.DELETE)
+CLEAR_SIDE = int(rows.UpdateKind.CLEAR_SIDE)
+REMOVE_TOP = int(rows.UpdateKind.REMOVE_TOP)
+EMPTY = int(rows.UpdateKind.EMPTY)
+RESET = int(rows.UpdateKind.RESET)
+SNAPSHOT_BEGIN = int(rows.UpdateKind.SNAPSHOT_BEGIN)
+SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
+SNAPSHOT_END = int(rows.UpdateKind.SNAPSHOT_END)
 
 # What was wrong with it.
 UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)

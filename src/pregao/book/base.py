@@ -117,7 +117,7 @@ class Life(LevelView):
     def _begin_snapshot(self, update: SnapshotBegun) -> None:
         self._begin_anew(Origin.SNAPSHOT, update.key)
         self.last_rpt_seq = update.last_rpt_seq
-        self._expected = (update.bids, update.offers)
+        self._expected = (update.bids, update.asks)
 
     def _check_in_snapshot(self) -> None:
         if not self._snapshot:
@@ -126,7 +126,7 @@ class Life(LevelView):
     def _end_snapshot(self, update: SnapshotEnded) -> None:
         self._check_in_snapshot()
         for expected, found, name in zip(
-            self._expected, self._counts(), ("bids", "offers"), strict=True
+            self._expected, self._counts(), ("bids", "asks"), strict=True
         ):
             if expected is not None and expected != found:
                 misfit(

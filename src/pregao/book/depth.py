@@ -71,7 +71,7 @@ class PriceDepthBook(Life):
         return any(self._sides)
 
     def _counts(self) -> tuple[int, int]:
-        return len(self._sides[Side.BID]), len(self._sides[Side.OFFER])
+        return len(self._sides[Side.BID]), len(self._sides[Side.ASK])
 
     def _apply_part(self, update: LevelUpdate | SnapshotLevel | SnapshotEnded) -> None:
         if isinstance(update, SnapshotLevel):

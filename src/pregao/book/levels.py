@@ -11,10 +11,9 @@ from collections.abc import Iterator
 
 from pregao.book.base import Book, misfit
 from pregao.book.faults import FaultCode
+from pregao.book.queue_order import PriceRank, price_rank, ranked_price
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Level, rank
-
-_Rank = tuple[bool, int]
+from pregao.book.views import Level
 
 
 class TopOfBook(Book):
@@ -29,7 +28,7 @@ class TopOfBook(Book):
     def _wipe(self) -> None:
         # By price: the sum of the sizes, and how many orders.
         self._totals: tuple[dict[int | None, Level], dict[int | None, Level]] = ({}, {})
-        self._best: list[_Rank | None] = [None, None]
+        self._best: list[PriceRank | None] = [None, None]
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
         """The best level of a side, if there is one."""
@@ -38,9 +37,8 @@ class TopOfBook(Book):
             return
         best = self._best[side]
         if best is None:
-            best = self._best[side] = min(rank(side, price) for price in totals)
-        priced, value = best
-        yield totals[None if not priced else -value if side is Side.BID else value]
+            best = self._best[side] = min(price_rank(side, price) for price in totals)
+        yield totals[ranked_price(side, best)]
 
     def best_price(self, side: Side) -> int | None:
         """The best price that an order of the side names."""
@@ -53,19 +51,19 @@ class TopOfBook(Book):
         return any(self._totals)
 
     def _counts(self) -> tuple[int, int]:
-        bids, offers = (sum(lv.orders for lv in totals.values()) for totals in self._totals)
-        return bids, offers
+        bids, asks = (sum(lv.orders for lv in totals.values()) for totals in self._totals)
+        return bids, asks
 
     def _opened(self, side: Side, price: int | None) -> None:
         """A level of this price is there now."""
         best = self._best[side]
         if best is not None or len(self._totals[side]) == 1:
-            place = rank(side, price)
+            place = price_rank(side, price)
             self._best[side] = place if best is None else min(best, place)
 
     def _closed(self, side: Side, price: int | None) -> None:
         """A level of this price is gone."""
-        if self._best[side] == rank(side, price):
+        if self._best[side] == price_rank(side, price):
             self._best[side] = None
 
     def _level(self, update: OrderChanged | OrderDeleted, size: int | None) -> tuple[Level, int]:
@@ -127,24 +125,24 @@ class LevelsBook(TopOfBook):
 
     def _wipe(self) -> None:
         super()._wipe()
-        self._ladders: tuple[list[_Rank], list[_Rank]] = ([], [])
+        self._ladders: tuple[list[PriceRank], list[PriceRank]] = ([], [])
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
         """The levels of a side, best first."""
         totals = self._totals[side]
-        for priced, value in self._ladders[side]:
-            yield totals[None if not priced else -value if side is Side.BID else value]
+        for rank in self._ladders[side]:
+            yield totals[ranked_price(side, rank)]
 
     def best_price(self, side: Side) -> int | None:
         """The best price that an order of the side names."""
         return next((lv.price for lv in self.walk_levels(side) if lv.price is not None), None)
 
     def _opened(self, side: Side, price: int | None) -> None:
-        insort(self._ladders[side], rank(side, price))
+        insort(self._ladders[side], price_rank(side, price))
 
     def _closed(self, side: Side, price: int | None) -> None:
         ladder = self._ladders[side]
-        del ladder[bisect_left(ladder, rank(side, price))]
+        del ladder[bisect_left(ladder, price_rank(side, price))]
 
     def _clear(self, side: Side) -> None:
         super()._clear(side)

@@ -49,10 +49,10 @@ class OrderBook(Book):
         return None
 
     def _occupied(self) -> bool:
-        return self.count(Side.BID) > 0 or self.count(Side.OFFER) > 0
+        return self.count(Side.BID) > 0 or self.count(Side.ASK) > 0
 
     def _counts(self) -> tuple[int, int]:
-        return self.count(Side.BID), self.count(Side.OFFER)
+        return self.count(Side.BID), self.count(Side.ASK)
 
     def _check_top(self, side: Side, position: int) -> None:
         if not 1 <= position <= self.count(side):

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pregao.book.base import misfit
 from pregao.book.faults import FaultCode
 from pregao.book.orders import OrderBook, order_of
+from pregao.book.queue_order import PriceRank, price_rank, priority, ranked_price
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
-from pregao.book.views import Level, Order, rank
+from pregao.book.views import Level, Order
 
 
 class _Queue:
@@ -27,7 +28,7 @@ class _Queue:
 
 def _priority(order: Order) -> tuple[bool, int]:
     assert order.order_id is not None
-    return (order.implied, order.order_id)
+    return priority(order.order_id, order.implied)
 
 
 class PriorityBook(OrderBook):
@@ -42,7 +43,7 @@ class PriorityBook(OrderBook):
     def _wipe(self) -> None:
         self._orders: dict[int, Order] = {}
         self._queues: tuple[dict[int | None, _Queue], dict[int | None, _Queue]] = ({}, {})
-        self._ladders: tuple[list[tuple[bool, int]], list[tuple[bool, int]]] = ([], [])
+        self._ladders: tuple[list[PriceRank], list[PriceRank]] = ([], [])
         self._counts_by_side = [0, 0]
 
     def walk_levels(self, side: Side) -> Iterator[Level]:
@@ -65,16 +66,15 @@ class PriorityBook(OrderBook):
 
     def _walk(self, side: Side) -> Iterator[_Queue]:
         queues = self._queues[side]
-        for priced, value in self._ladders[side]:
-            price = None if not priced else -value if side is Side.BID else value
-            yield queues[price]
+        for rank in self._ladders[side]:
+            yield queues[ranked_price(side, rank)]
 
     def _insert(self, order: Order) -> None:
         assert order.order_id is not None
         queue = self._queues[order.side].get(order.price)
         if queue is None:
             queue = self._queues[order.side][order.price] = _Queue()
-            insort(self._ladders[order.side], rank(order.side, order.price))
+            insort(self._ladders[order.side], price_rank(order.side, order.price))
         insort(queue.orders, order, key=_priority)
         queue.size += order.size
         self._orders[order.order_id] = order
@@ -89,7 +89,7 @@ class PriorityBook(OrderBook):
         if not queue.orders:
             del queues[order.price]
             ladder = self._ladders[order.side]
-            del ladder[bisect_left(ladder, rank(order.side, order.price))]
+            del ladder[bisect_left(ladder, price_rank(order.side, order.price))]
         del self._orders[order.order_id]
         self._counts_by_side[order.side] -= 1
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pregao.book import _kernels
 from pregao.book import _words as w
 from pregao.book.faults import FaultCode, State
-from pregao.book.rows import Codes, Kind, Numbers, UpdateRows, none_if_null
+from pregao.book.rows import Codes, Numbers, UpdateKind, UpdateRows, none_if_null
 from pregao.book.updates import Side
 from pregao.book.views import Order
 from pregao.errors import UsageError
@@ -119,9 +119,9 @@ class FullBook:
         rows = UpdateRows.empty(len(self) + 2)
         rows.instrument[:] = instrument
         rows.event[:] = event
-        rows.kind[:] = Kind.SNAPSHOT_ORDER
-        rows.kind[0] = Kind.SNAPSHOT_BEGIN
-        rows.kind[-1] = Kind.SNAPSHOT_END
+        rows.kind[:] = UpdateKind.SNAPSHOT_ORDER
+        rows.kind[0] = UpdateKind.SNAPSHOT_BEGIN
+        rows.kind[-1] = UpdateKind.SNAPSHOT_END
         rows.side[1:-1] = self.side
         rows.flags[1:-1] = self.implied  # the flag's value is 1
         for name in ("order_id", "price", "size", "firm", "inserted"):

@@ -39,7 +39,7 @@ IMPLIED: Final[int] = 1
 RECOVERY: Final[int] = 2
 
 
-class Kind(IntEnum):
+class UpdateKind(IntEnum):
     """What a row does; the first five are the feed's own update actions."""
 
     ADD = 0
@@ -72,7 +72,7 @@ class UpdateRows:
     size: Numbers
     """Of SNAPSHOT_BEGIN: how many bids will follow, NULL if it is not told."""
     previous: Numbers
-    """The size before a CHANGE or DELETE, NULL if it is not told; so too the offers to follow."""
+    """The size before a CHANGE or DELETE, NULL if it is not told; so too the asks to follow."""
     position: Numbers
     """The place, from 1; of REMOVE_TOP the last one that goes."""
     firm: Numbers
@@ -97,7 +97,7 @@ class UpdateRows:
                     f"the column {column.name} of book updates must be {np.dtype(kind)} and as"
                     " long as the others"
                 )
-        if len(self) and (self.side.max() > max(Side) or self.kind.max() > max(Kind)):
+        if len(self) and (self.side.max() > max(Side) or self.kind.max() > max(UpdateKind)):
             raise UsageError("book updates have a side or a kind that does not exist")
 
     @staticmethod
@@ -120,7 +120,7 @@ def _null(value: int | None) -> int:
     return NULL if value is None else value
 
 
-def _order(kind: Kind, update: OrderAdded | OrderChanged | SnapshotOrder) -> dict[str, int]:
+def _order(kind: UpdateKind, update: OrderAdded | OrderChanged | SnapshotOrder) -> dict[str, int]:
     recovery = False if isinstance(update, SnapshotOrder) else update.recovery
     previous = update.previous_size if isinstance(update, OrderChanged) else None
     return {
@@ -141,14 +141,14 @@ def row_of(update: Update) -> dict[str, int]:
     """The columns of one update that have a value."""
     match update:
         case OrderAdded():
-            return _order(Kind.ADD, update)
+            return _order(UpdateKind.ADD, update)
         case OrderChanged():
-            return _order(Kind.CHANGE, update)
+            return _order(UpdateKind.CHANGE, update)
         case SnapshotOrder():
-            return _order(Kind.SNAPSHOT_ORDER, update)
+            return _order(UpdateKind.SNAPSHOT_ORDER, update)
         case OrderDeleted():
             return {
-                "kind": Kind.DELETE,
+                "kind": UpdateKind.DELETE,
                 "side": update.side,
                 "order_id": _null(update.order_id),
                 "price": _null(update.price),
@@ -156,23 +156,23 @@ def row_of(update: Update) -> dict[str, int]:
                 "position": _null(update.position),
             }
         case SideCleared():
-            return {"kind": Kind.CLEAR_SIDE, "side": update.side}
+            return {"kind": UpdateKind.CLEAR_SIDE, "side": update.side}
         case TopRemoved():
-            return {"kind": Kind.REMOVE_TOP, "side": update.side, "position": update.position}
+            return {"kind": UpdateKind.REMOVE_TOP, "side": update.side, "position": update.position}
         case SnapshotBegun():
             return {
-                "kind": Kind.SNAPSHOT_BEGIN,
+                "kind": UpdateKind.SNAPSHOT_BEGIN,
                 "size": _null(update.bids),
-                "previous": _null(update.offers),
+                "previous": _null(update.asks),
             }
         case SnapshotEnded():
-            return {"kind": Kind.SNAPSHOT_END}
+            return {"kind": UpdateKind.SNAPSHOT_END}
         case BookEmptied():
-            return {"kind": Kind.EMPTY}
+            return {"kind": UpdateKind.EMPTY}
         case ChannelReset():
-            return {"kind": Kind.RESET}
+            return {"kind": UpdateKind.RESET}
         case Interrupted():
-            return {"kind": Kind.INTERRUPT}
+            return {"kind": UpdateKind.INTERRUPT}
 
 
 def rows_of(updates: Iterable[tuple[int, int, Update]]) -> UpdateRows:

@@ -19,7 +19,7 @@ class Tick:
     """The event's last message about this book."""
     state: State
     bids: tuple[Level, ...]
-    offers: tuple[Level, ...]
+    asks: tuple[Level, ...]
 
 
 class TickMaker:
@@ -54,9 +54,9 @@ class TickMaker:
             return None
         state = self.book.state
         bids = tuple(self.book.levels(Side.BID, self.depth))
-        offers = tuple(self.book.levels(Side.OFFER, self.depth))
-        now = (state is State.STALE, bids, offers)
+        asks = tuple(self.book.levels(Side.ASK, self.depth))
+        now = (state is State.STALE, bids, asks)
         if now == self._last:
             return None
         self._last = now
-        return Tick(event, key, state, bids, offers)
+        return Tick(event, key, state, bids, asks)

@@ -14,12 +14,12 @@ class Side(IntEnum):
     """A side of a book."""
 
     BID = 0
-    OFFER = 1
+    ASK = 1
 
     @property
     def other(self) -> Side:
         """The side that this one trades against."""
-        return Side.OFFER if self is Side.BID else Side.BID
+        return Side.ASK if self is Side.BID else Side.BID
 
 
 class MessageKey(NamedTuple):
@@ -124,7 +124,7 @@ class SnapshotBegun:
     key: MessageKey
     bids: int | None = None
     """How many orders will follow, where the feed tells."""
-    offers: int | None = None
+    asks: int | None = None
     last_rpt_seq: int | None = None
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
+from pregao.book.queue_order import price_rank
 from pregao.book.updates import Side
 
 
@@ -41,13 +42,6 @@ class QueuePosition(NamedTuple):
     size_ahead_in_level: int
 
 
-def rank(side: Side, price: int | None) -> tuple[bool, int]:
-    """A sort key that puts the better price first: none at all, then the most aggressive."""
-    if price is None:
-        return (False, 0)
-    return (True, -price if side is Side.BID else price)
-
-
 class LevelView(ABC):
     """Questions that the price levels of a book answer."""
 
@@ -71,9 +65,9 @@ class LevelView(ABC):
         return self.best(Side.BID)
 
     @property
-    def best_offer(self) -> Level | None:
+    def best_ask(self) -> Level | None:
         """The best level to buy from."""
-        return self.best(Side.OFFER)
+        return self.best(Side.ASK)
 
     def best_price(self, side: Side) -> int | None:
         """The best price that an order of the side names."""
@@ -91,35 +85,35 @@ class LevelView(ABC):
 
     def size_to(self, side: Side, price: int) -> int:
         """How much of a side can be had at that price or better."""
-        limit = rank(side, price)
+        limit = price_rank(side, price)
         total = 0
         for level in self.walk_levels(side):
-            if rank(side, level.price) > limit:
+            if price_rank(side, level.price) > limit:
                 break
             total += level.size
         return total
 
     def imbalance(self, levels: int | None = None) -> float | None:
-        """From -1 (only offers) to 1 (only bids) by size over the best levels; None if empty."""
+        """From -1 (only asks) to 1 (only bids) by size over the best levels; None if empty."""
         bids = sum(level.size for level in self.levels(Side.BID, levels))
-        offers = sum(level.size for level in self.levels(Side.OFFER, levels))
-        if bids + offers == 0:
+        asks = sum(level.size for level in self.levels(Side.ASK, levels))
+        if bids + asks == 0:
             return None
-        return (bids - offers) / (bids + offers)
+        return (bids - asks) / (bids + asks)
 
     @property
     def spread(self) -> int | None:
-        """Best offered price less best bid price; negative in a crossed book."""
-        bid, offer = self.best_price(Side.BID), self.best_price(Side.OFFER)
-        return None if bid is None or offer is None else offer - bid
+        """Best asked price less best bid price; negative in a crossed book."""
+        bid, ask = self.best_price(Side.BID), self.best_price(Side.ASK)
+        return None if bid is None or ask is None else ask - bid
 
     @property
     def crossed(self) -> bool:
-        """Does a bid name a higher price than an offer, as in auctions?"""
+        """Does a bid name a higher price than an ask, as in auctions?"""
         spread = self.spread
         return spread is not None and spread < 0
 
     @property
     def locked(self) -> bool:
-        """Are the best bid and the best offer at the same price?"""
+        """Are the best bid and the best ask at the same price?"""
         return self.spread == 0

@@ -129,7 +129,7 @@ def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
             for level in levels[:depth]
         ]
     if with_orders:
-        for name, side in (("bid_orders", Side.BID), ("offer_orders", Side.OFFER)):
+        for name, side in (("bid_orders", Side.BID), ("offer_orders", Side.ASK)):
             data[name] = [_order(order) for order in moment.book.orders(side)]
     return data
 

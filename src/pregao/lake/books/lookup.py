@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pregao.book.faults import State
 from pregao.book.replay import BookKind, FullBook, Replay
-from pregao.book.rows import NULL, Kind, UpdateRows
+from pregao.book.rows import NULL, UpdateKind, UpdateRows
 from pregao.clock import DAY
 from pregao.errors import UsageError
 from pregao.lake.books.auditing import no_book
@@ -279,7 +279,7 @@ def _played(kind: BookKind, security: int, known: FullBook, updates: UpdateRows)
     if known.state is State.STALE:
         broken = UpdateRows.empty(1)
         broken.instrument[:], broken.event[:] = security, -1
-        broken.kind[:] = Kind.INTERRUPT
+        broken.kind[:] = UpdateKind.INTERRUPT
         replay.run(broken, finish=False)
     last = replay.done + len(updates) - 1
     return replay.run(updates, dump_at=[last]).books[-1]

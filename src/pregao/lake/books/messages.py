@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao.book.rows import IMPLIED, NULL, RECOVERY, Kind
+from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
 from pregao.lake.books.columns import Codes, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
     CHANNEL_RESET,
@@ -46,11 +46,11 @@ KEY = (
 )
 _TIMES = ("transact_time_ns", "md_entry_timestamp_ns")
 _ACTIONS = {
-    "NEW": int(Kind.ADD),
-    "CHANGE": int(Kind.CHANGE),
-    "DELETE": int(Kind.DELETE),
-    "DELETE_THRU": int(Kind.CLEAR_SIDE),
-    "DELETE_FROM": int(Kind.REMOVE_TOP),
+    "NEW": int(UpdateKind.ADD),
+    "CHANGE": int(UpdateKind.CHANGE),
+    "DELETE": int(UpdateKind.DELETE),
+    "DELETE_THRU": int(UpdateKind.CLEAR_SIDE),
+    "DELETE_FROM": int(UpdateKind.REMOVE_TOP),
 }
 SIDES = {"BID": 0, "OFFER": 1}
 _UNKNOWN = 255
@@ -118,7 +118,7 @@ class BookColumns:
         return len(self.kind)
 
     @staticmethod
-    def empty(count: int, kind: Kind) -> BookColumns:
+    def empty(count: int, kind: UpdateKind) -> BookColumns:
         """Rows of one kind without any values."""
         numbers = [np.full(count, NULL, np.int64) for _ in range(7)]
         return BookColumns(
@@ -206,7 +206,7 @@ def read_messages(
         count,
         np.concatenate(items) if items else np.empty(0, np.uint8),
         np.concatenate(times) if times else np.empty(0, np.int64),
-        BookColumns.joined(books) if books else BookColumns.empty(0, Kind.ADD),
+        BookColumns.joined(books) if books else BookColumns.empty(0, UpdateKind.ADD),
     )
 
 
@@ -283,15 +283,15 @@ _BOOK_FIELDS = {
 def _book_columns(template: int, rows: Any, implied: bool) -> BookColumns:
     count = rows.num_rows
     if template == EMPTY_BOOK:
-        return BookColumns.empty(count, Kind.EMPTY)
+        return BookColumns.empty(count, UpdateKind.EMPTY)
     none = np.broadcast_to(np.int64(NULL), count)
     position = integers(rows.column("md_entry_position_no"))
     side = codes(rows.column("md_entry_type"), SIDES, _UNKNOWN)
-    kind = np.full(count, Kind.DELETE, np.uint8)
+    kind = np.full(count, UpdateKind.DELETE, np.uint8)
     if template != DELETE:
         kind = codes(rows.column("md_update_action"), _ACTIONS, _UNKNOWN)
     # What is not understood breaks the book: it must not be passed over.
-    kind[(side == _UNKNOWN) | (kind == _UNKNOWN)] = Kind.INTERRUPT
+    kind[(side == _UNKNOWN) | (kind == _UNKNOWN)] = UpdateKind.INTERRUPT
     side[side == _UNKNOWN] = 0
     flags = np.zeros(count, np.uint8)
     if template == MASS_DELETE:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pregao.book.rows import Kind, UpdateRows
+from pregao.book.rows import UpdateKind, UpdateRows
 from pregao.lake.books.columns import Codes, Flags, Numbers
 from pregao.lake.books.messages import (
     BEHIND_PACKET,
@@ -131,7 +131,9 @@ def in_sequence(
     columns = messages.books
     time = messages.time
     if len(reset_rank):
-        columns = BookColumns.joined([columns, BookColumns.empty(len(reset_rank), Kind.RESET)])
+        columns = BookColumns.joined(
+            [columns, BookColumns.empty(len(reset_rank), UpdateKind.RESET)]
+        )
         time = np.concatenate([time, tiled(resets.time)])
     sequence = Sequence(
         securities,
@@ -195,9 +197,9 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
     extra: list[BookColumns] = []
     for at in special.tolist():
         if step[at] == Step.GAP:
-            extra.append(BookColumns.empty(1, Kind.INTERRUPT))
+            extra.append(BookColumns.empty(1, UpdateKind.INTERRUPT))
         elif step[at] == Step.RESTART:
-            extra.append(BookColumns.empty(1, Kind.EMPTY))
+            extra.append(BookColumns.empty(1, UpdateKind.EMPTY))
         else:
             assert snapshots is not None
             extra.append(snapshots.rows(int(sequence.snapshot[at])))

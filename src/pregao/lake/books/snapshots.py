@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.faults import State
+from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
-from pregao.book.rows import NULL, Kind
+from pregao.book.rows import NULL, UpdateKind
 from pregao.lake.books import _kernels
 from pregao.lake.books.columns import Codes, Flags, Numbers, codes, integers, taken
 from pregao.lake.books.inputs import (
@@ -142,8 +143,8 @@ class Snapshots:
     def rows(self, at: int) -> BookColumns:
         """A snapshot as updates of a book: it begins, its orders, it ends."""
         book = self.book(at)
-        rows = BookColumns.empty(len(book) + 2, Kind.SNAPSHOT_ORDER)
-        rows.kind[0], rows.kind[-1] = Kind.SNAPSHOT_BEGIN, Kind.SNAPSHOT_END
+        rows = BookColumns.empty(len(book) + 2, UpdateKind.SNAPSHOT_ORDER)
+        rows.kind[0], rows.kind[-1] = UpdateKind.SNAPSHOT_BEGIN, UpdateKind.SNAPSHOT_END
         rows.size[0], rows.previous[0] = self.bids[at], self.offers[at]
         rows.side[1:-1] = book.side
         rows.flags[1:-1] = book.implied  # the flag's value is 1
@@ -261,7 +262,7 @@ def _entries(
     columns = [*_PLACE, _TIMES[0], "no_md_entries"]
     tables = reader.read(SNAPSHOT_ORDERS, columns, part)
     if not tables:
-        return BookColumns.empty(0, Kind.SNAPSHOT_ORDER), np.empty(0, np.int64)
+        return BookColumns.empty(0, UpdateKind.SNAPSHOT_ORDER), np.empty(0, np.int64)
     rows = pa.concat_tables(tables)
     places = LoopRows.of(rows)
     order = places.order()
@@ -274,7 +275,7 @@ def _entries(
     side = codes(members["md_entry_type"], SIDES, 255)
     bits = integers(members["match_event_indicator"], 0)
     entries = BookColumns(
-        np.full(len(side), Kind.SNAPSHOT_ORDER, np.uint8),
+        np.full(len(side), UpdateKind.SNAPSHOT_ORDER, np.uint8),
         side,
         ((bits & IMPLIED_BIT) != 0).astype(np.uint8),
         integers(members["secondary_order_id"]),
@@ -297,17 +298,8 @@ def _in_queue_order(
     entries: BookColumns, owner: Numbers, by_position: bool
 ) -> tuple[BookColumns, Numbers]:
     """Sort the orders of each snapshot as a book keeps them, which is how most of them come."""
-    rank = entries.position if by_position else np.empty(0, np.int64)
-    if _kernels.in_queue_order(
-        owner, entries.side, rank, entries.price, entries.flags, entries.order_id
-    ):
-        return entries, owner
-    if by_position:
-        keys: tuple[Any, ...] = (entries.position, entries.side, owner)
-    else:
-        sign = np.where(entries.side == 0, -1, 1)
-        # Orders without a price come first; NULL is the lowest number on the other side as well.
-        price = np.where(entries.price == NULL, NULL, entries.price * sign)
-        keys = (entries.order_id, entries.flags, price, entries.side, owner)
-    order = np.lexsort(keys)
-    return entries.taken(order), owner[order]
+    order = queue_order(
+        owner, entries.side, entries.price, entries.flags, entries.order_id,
+        entries.position if by_position else None,
+    )  # fmt: skip
+    return (entries, owner) if order is None else (entries.taken(order), owner[order])
