@@ -122,7 +122,7 @@ def test_book_in_json_is_the_truth_at_every_moment():
         result = run("book", "PETR4", "--lake", lake(), "--at", line["time_ns"], "--json",
                      "--orders")  # fmt: skip
         data = json.loads(result.stdout)
-        for name, side in (("bid_orders", "bids"), ("offer_orders", "asks")):
+        for name, side in (("bid_orders", "bids"), ("ask_orders", "asks")):
             assert [
                 [o["price"], o["size"], o["order_id"], o["firm"], o["insert_time_ns"]]
                 for o in data[name]
@@ -236,9 +236,9 @@ def test_audit_of_a_clean_day_is_content():
 
 
 def test_audit_of_a_wrong_book_exits_with_1_and_tells_where(monkeypatch):
-    from pregao.lake.books import sequence
+    from pregao.feed import messages
 
-    sound = sequence.BookColumns.joined
+    sound = messages.BookColumns.joined
 
     def wrong(parts):
         joined = sound(parts)
@@ -246,7 +246,7 @@ def test_audit_of_a_wrong_book_exits_with_1_and_tells_where(monkeypatch):
         return joined
 
     place = lake()
-    monkeypatch.setattr(sequence.BookColumns, "joined", staticmethod(wrong))
+    monkeypatch.setattr(messages.BookColumns, "joined", staticmethod(wrong))
     run("books", "--lake", place, "--master", "here", "--depth", "4", "--quiet")
     monkeypatch.undo()
     try:

@@ -200,5 +200,5 @@ def compare_final(day: BookDay):
             stale.append(line["symbol"])
         else:
             assert checkpoint_orders(row["bids"]) == line["bids"], line["symbol"]
-            assert checkpoint_orders(row["offers"]) == line["asks"], line["symbol"]
+            assert checkpoint_orders(row["asks"]) == line["asks"], line["symbol"]
     return stale

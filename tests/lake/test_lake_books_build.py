@@ -14,13 +14,14 @@ import pytest
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.feed.day import LAST_SERIAL
 from pregao.lake import commits
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.catalogue import Catalogue, latest_build
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
-from pregao.lake.books.tasks import LAST_SERIAL, BookTask, run_book_task
+from pregao.lake.books.tasks import BookTask, BuildSettings, run_book_task
 from pregao.lake.compact import compact
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
@@ -189,7 +190,10 @@ def test_of_two_builds_at_once_with_other_settings_the_later_one_stays(lake, mon
 def planned(lake):
     catalogue = Catalogue(lake)
     (channel,) = catalogue.channels(DAY)
-    return plan_day(catalogue, DAY, channel, "unit", 10, 10 * MINUTE, None)
+    return plan_day(catalogue, DAY, channel)
+
+
+SETTINGS = BuildSettings("unit", 10, 10 * MINUTE)
 
 
 def rows_of(lake, manifests, table):
@@ -208,7 +212,7 @@ def test_how_instruments_are_shared_out_changes_nothing(lake, monkeypatch):
     lake.ensure_tables(build_module.specs(10))
     monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
     day = planned(lake)
-    few, many = plan_tasks(day, 1), plan_tasks(day, 8)
+    few, many = plan_tasks(day, SETTINGS, 1), plan_tasks(day, SETTINGS, 8)
     assert len(few) < len(many)
     parts = sorted((task.part.first, task.part.last) for task in many)
     assert all(a[1] < b[0] for a, b in pairwise(parts))
@@ -223,12 +227,14 @@ def test_a_sequence_in_windows_gives_the_same_as_in_one(lake):
     day = planned(lake)
     busiest = max(BookDay(folder(), lake, build_books(lake.location)).rows("books"),
                   key=lambda row: row["messages"])  # fmt: skip
-    part = type(plan_tasks(day, 1)[0].part)(busiest["security_id"], busiest["security_id"])
-    whole = run_book_task(BookTask(0, day, part))
+    part = type(plan_tasks(day, SETTINGS, 1)[0].part)(
+        busiest["security_id"], busiest["security_id"]
+    )
+    whole = run_book_task(BookTask(0, day, SETTINGS, part))
     last = busiest["origin_number"] + 5000
     cuts = sorted(set(np.linspace(1, last, 9).astype(int).tolist()))
     windows = tuple(zip([0, *(cut + 1 for cut in cuts)], [*cuts, LAST_SERIAL], strict=True))
-    cut = run_book_task(BookTask(0, day, part, windows))
+    cut = run_book_task(BookTask(0, day, SETTINGS, part, windows))
     for table in ("ticks", "book_audit", "gaps"):
         assert rows_of(lake, [whole], table) == rows_of(lake, [cut], table), table
     assert cut.counts["checkpoints"] >= whole.counts["checkpoints"]
@@ -238,7 +244,7 @@ def test_instruments_with_very_many_messages_are_taken_in_windows(lake, monkeypa
     monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_WINDOW", 100)
     monkeypatch.setattr("pregao.lake.books.plan.ROWS_PER_TASK", 100)
     monkeypatch.setattr("pregao.lake.books.plan.SMALLEST_TASK", 1)
-    tasks = plan_tasks(planned(lake), 1)
+    tasks = plan_tasks(planned(lake), SETTINGS, 1)
     windowed = [task for task in tasks if task.windows]
     assert windowed
     for task in windowed:

@@ -215,7 +215,7 @@ def test_books_have_the_articles_columns_then_side_position_price_and_size():
     finals = {line["symbol"]: line for line in clean.truth() if line["final"]}
     for symbol, line in finals.items():
         own = [row for row in rows if row["Symbol"] == symbol]
-        for name, side in (("BID", "bids"), ("OFFER", "asks")):
+        for name, side in (("BID", "bids"), ("ASK", "asks")):
             mine = [row for row in own if row["side"] == name]
             assert [int(row["position"]) for row in mine] == list(range(1, len(mine) + 1))
             assert [

@@ -10,19 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.book.rows import NULL
-from pregao.lake.books import _kernels
+from pregao.feed import _kernels
+from pregao.feed.places import BEHIND_PACKET, in_order, packet_of, place_of, ranked
+from pregao.feed.snapshots import LoopRows, owners
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.books.inputs import serial_of
-from pregao.lake.books.messages import (
-    BEHIND_PACKET,
-    in_order,
-    packet_of,
-    place_of,
-    ranked,
-)
 from pregao.lake.books.plan import first_version
-from pregao.lake.books.snapshots import LoopRows, owners
+from pregao.umdf.sequencing import serial_of
 
 MANY = settings(max_examples=150, deadline=None)
 
@@ -48,7 +42,7 @@ def test_the_last_row_before_a_place(rows, wanted):
 
 
 @st.composite
-def figures(draw):
+def statistics(draw):
     rows = []
     for rank, place in draw(places):
         kind = draw(st.integers(0, 4))
@@ -58,7 +52,7 @@ def figures(draw):
     return rows
 
 
-def plain_figures(rows, rank, place, event):
+def plain_statistics(rows, rank, place, event):
     last = number = volume = None
     for own, at, its_event, kind, value, order in rows:
         if own != rank or not (at <= place or its_event == event):
@@ -78,7 +72,7 @@ def plain_figures(rows, rank, place, event):
 
 
 @MANY
-@given(figures(), places, st.integers(0, 20))
+@given(statistics(), places, st.integers(0, 20))
 def test_last_price_and_volume_at_a_place(rows, wanted, cut):
     columns = [column([row[at] for row in rows]) for at in range(6)]
     columns[3] = columns[3].astype(np.uint8)
@@ -88,10 +82,10 @@ def test_last_price_and_volume_at_a_place(rows, wanted, cut):
     for part in (wanted[:cut], wanted[cut:]):  # what is known goes on from call to call
         rank, place = both(part)
         price, volume = np.empty(len(part), np.int64), np.empty(len(part), np.int64)
-        _kernels.figures_at(*columns, rank, place, place // 2, state, price, volume)
+        _kernels.statistics_at(*columns, rank, place, place // 2, state, price, volume)
         found += zip(price.tolist(), volume.tolist(), strict=True)
     for (rank, place), (price, volume) in zip(wanted, found, strict=True):
-        last, total = plain_figures(rows, rank, place, place // 2)
+        last, total = plain_statistics(rows, rank, place, place // 2)
         assert (price, volume) == (NULL if last is None else last, NULL if total is None else total)
 
 

@@ -123,13 +123,13 @@ def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
         "low_limit_price": price_text(moment.low_limit_price),
         "high_limit_price": price_text(moment.high_limit_price),
     }
-    for name, levels in zip(("bids", "offers"), levels_of(moment), strict=True):
+    for name, levels in zip(("bids", "asks"), levels_of(moment), strict=True):
         data[name] = [
             {"price": price_text(level.price), "size": level.size, "orders": level.orders}
             for level in levels[:depth]
         ]
     if with_orders:
-        for name, side in (("bid_orders", Side.BID), ("offer_orders", Side.ASK)):
+        for name, side in (("bid_orders", Side.BID), ("ask_orders", Side.ASK)):
             data[name] = [_order(order) for order in moment.book.orders(side)]
     return data
 
@@ -173,17 +173,17 @@ def _levels_table(moment: Moment, depth: int) -> Any:
     from rich.table import Table
 
     table = Table()
-    for heading in ("orders", "bid size", "bid", "offer", "offer size", "orders"):
+    for heading in ("orders", "bid size", "bid", "ask", "ask size", "orders"):
         table.add_column(heading, justify="right")
-    bids, offers = levels_of(moment)
-    for at in range(min(depth, max(len(bids), len(offers)))):
+    bids, asks = levels_of(moment)
+    for at in range(min(depth, max(len(bids), len(asks)))):
         row: list[str] = ["", "", "", "", "", ""]
         if at < len(bids):
             price = price_text(bids[at].price) or "none"
             row[:3] = [f"{bids[at].orders:,}", f"{bids[at].size:,}", price]
-        if at < len(offers):
-            price = price_text(offers[at].price) or "none"
-            row[3:] = [price, f"{offers[at].size:,}", f"{offers[at].orders:,}"]
+        if at < len(asks):
+            price = price_text(asks[at].price) or "none"
+            row[3:] = [price, f"{asks[at].size:,}", f"{asks[at].orders:,}"]
         table.add_row(*row)
     return table
 

@@ -22,14 +22,14 @@ from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
-from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
+from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
 from pregao.lake.ingest import Progress
 from pregao.lake.location import Location
 from pregao.lake.schemas import DATE
 from pregao.lake.store import Lake, NewFile, Unit, stats_json
 from pregao.lake.unit import Replaced
 
-FORMAT = 1
+FORMAT = 2
 """Rises when the same inputs give other tables: what was built before is then built again."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
 _ATTEMPTS = 8
@@ -202,10 +202,9 @@ def _build(
         unit_id = f"books-{day.isoformat()}-{channel}-{number}-{made_of}"
         report = DayReport(day, channel, unit_id)
         progress.step(f"planning {day.isoformat()}, channel {channel}")
-        planned = plan_day(
-            catalogue, day, channel, unit_id, options.depth, options.interval_ns, securities
-        )
-        tasks = plan_tasks(planned, options.parallelism or os.cpu_count() or 1)
+        settings = BuildSettings(unit_id, options.depth, options.interval_ns, securities)
+        planned = plan_day(catalogue, day, channel)
+        tasks = plan_tasks(planned, settings, options.parallelism or os.cpu_count() or 1)
         report.tasks = len(tasks)
         progress.started(len(tasks), len(tasks))
         manifests = run(tasks, progress)

@@ -14,14 +14,8 @@ import pyarrow.parquet as pq
 from pregao.lake import intents
 from pregao.lake.books.columns import integers, taken
 from pregao.lake.books.inputs import (
-    CHANNEL_RESET,
-    EMPTY_BOOK,
     EPOCH,
-    GROUP_PHASE,
     INSTRUMENTS,
-    ORDER,
-    SNAPSHOT_HEADER,
-    SNAPSHOT_ORDERS,
     InputFile,
     Inputs,
     Part,
@@ -31,11 +25,31 @@ from pregao.lake.books.inputs import (
 from pregao.lake.delta_tables import arrow_schema
 from pregao.lake.schemas import DATE
 from pregao.lake.store import Lake
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    EMPTY_BOOK,
+    NEWS,
+    ORDER,
+    SECURITY_DEFINITIONS,
+    SECURITY_GROUP_PHASE,
+    SEQUENCE,
+    SEQUENCE_RESET,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+)
 
-_OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
-                            SNAPSHOT_ORDERS})  # fmt: skip
+_OTHER_TABLES = frozenset(
+    {
+        INSTRUMENTS,
+        EMPTY_BOOK,
+        CHANNEL_RESET,
+        SECURITY_GROUP_PHASE,
+        SNAPSHOT_HEADER,
+        SNAPSHOT_ORDERS,
+    }
+)
 """What is read besides the messages that are counted by ``rptSeq``."""
-_NEVER_READ = frozenset({1, 2, 4, 5, 12})
+_NEVER_READ = SECURITY_DEFINITIONS | {SEQUENCE_RESET, SEQUENCE, NEWS}
 """Resets of streams, heartbeats, news and definitions tell nothing about books."""
 _MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 

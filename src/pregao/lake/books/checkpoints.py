@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
-from pregao.lake.books import _kernels
-from pregao.lake.books.columns import Codes, Numbers, booleans, integers, nulled, prices
+from pregao.feed.columns import Codes, Numbers
+from pregao.feed.statistics import last_before
+from pregao.lake.books.columns import booleans, integers, nulled, prices
 from pregao.lake.books.tables import ORDER, stored_type
 
 UPDATES = 50_000
@@ -46,9 +47,8 @@ def checkpoint_rows(
     reason[(number + updates_before) % UPDATES == 0] = BY_UPDATES
     bucket = sending // interval_ns
     reason[np.flatnonzero(bucket[1:] != bucket[:-1])] = INTERVAL
-    found = np.empty(len(change_rank), np.int64)
     # The book as it was when the phase changed: behind the last message before.
-    _kernels.last_before(rank, place, change_rank, change_place - 1, found)
+    found = last_before(rank, place, change_rank, change_place - 1)
     reason[found[found >= 0]] = PHASE
     reason[last] = END
     if not finish:
@@ -80,9 +80,9 @@ def order_lists(books: Several[FullBook], side: int) -> Any:
     return pa.ListArray.from_arrays(pa.array(offsets), struct, type=kind)
 
 
-def book_of(bids: Any, offers: Any, state: State) -> FullBook:
+def book_of(bids: Any, asks: Any, state: State) -> FullBook:
     """A book from the lists of a checkpoint, which are arrays of orders."""
-    sides = (bids, offers)
+    sides = (bids, asks)
     columns: dict[str, Any] = {
         name: np.concatenate([integers(side.field(member)) for side in sides])
         for name, member in (
@@ -94,5 +94,5 @@ def book_of(bids: Any, offers: Any, state: State) -> FullBook:
         )
     }
     implied = np.concatenate([booleans(side.field("implied")) for side in sides])
-    side = np.repeat(np.array([0, 1], np.uint8), [len(bids), len(offers)])
+    side = np.repeat(np.array([0, 1], np.uint8), [len(bids), len(asks)])
     return FullBook(-1, state, side, **columns, implied=implied.astype(np.uint8))

@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 from pregao.book.rows import NULL
 from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.feed.columns import Numbers
 from pregao.lake.books.catalogue import files_of
-from pregao.lake.books.columns import Numbers, integers, nulled, prices
+from pregao.lake.books.columns import integers, nulled, prices
 from pregao.lake.books.lookup import Moment
-from pregao.lake.books.tables import CHECKPOINTS
+from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake
 
-SIDES = ("BID", "OFFER")
+SIDES = ("BID", "ASK")
 _BOOK_HEAD = (
     "updateTime",
     "updateNano",
@@ -92,11 +93,19 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
                                                one["min.security_id"] or 0)):  # fmt: skip
         place = lake.table_location(table).join(file["path"])
         with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
-            there = [name for name in columns if name in opened.schema_arrow.names]
+            named = opened.schema_arrow.names
+            there = [name for name in columns if name in named]
+            asks = side_columns(named)[1]
+            if "asks" in columns and asks not in there:
+                there.append(asks)
             for group in range(opened.metadata.num_row_groups):
                 rows = opened.read_row_group(group, columns=there)
+                if asks != "asks" and asks in there:
+                    rows = rows.rename_columns({asks: "asks"})
                 for name in columns:
-                    if name not in there:  # fewer levels were asked for when it was built
+                    if (
+                        name not in rows.column_names
+                    ):  # fewer levels were asked for when it was built
                         rows = rows.append_column(name, pa.nulls(rows.num_rows))
                 rows = selection.of(rows)
                 if rows.num_rows:
@@ -149,7 +158,7 @@ def export_checkpoints(
 
 
 def _checkpoint_columns(rows: Any) -> list[Any]:
-    sides = [rows[name].combine_chunks() for name in ("bids", "offers")]
+    sides = [rows[name].combine_chunks() for name in ("bids", "asks")]
     counts = [np.diff(side.offsets.to_numpy()) for side in sides]
     owner = np.concatenate([np.repeat(np.arange(rows.num_rows), count) for count in counts])
     which = np.repeat([0, 1], [count.sum() for count in counts])
@@ -228,7 +237,7 @@ def _book_columns(
     firm: Any,
     instrument: list[Any],
     totals: list[Any],
-    figures: list[Any],
+    statistics: list[Any],
     side: Any,
     position: Numbers,
     price: Any,
@@ -237,7 +246,7 @@ def _book_columns(
     seconds, rest = np.divmod(when, SECOND)
     names = pa.DictionaryArray.from_arrays(pa.array(side.astype(np.int32)), pa.array(SIDES))
     return [
-        pa.array(seconds), pa.array(rest), order_id, firm, *instrument, *totals, *figures,
+        pa.array(seconds), pa.array(rest), order_id, firm, *instrument, *totals, *statistics,
         names, pa.array(position + 1), price, size,
     ]  # fmt: skip
 

@@ -77,7 +77,7 @@ class TableFile:
     def _leaves(self) -> list[str]:
         found = []
         for entry in self.schema:
-            if entry.name in ("bids", "offers") and entry.type.num_fields:
+            if entry.name in ("bids", "asks") and entry.type.num_fields:
                 members = entry.type.value_type
                 found += [f"{entry.name}.list.element.{member.name}" for member in members]
             else:

@@ -13,26 +13,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.books.columns import Numbers, integers, taken
+from pregao.feed.meaning import BOOK_TEMPLATES
+from pregao.lake.books.columns import integers, taken
 from pregao.lake.location import Location
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
+from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
+from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
 
 EPOCH = date(1970, 1, 1)
 
 INSTRUMENTS = 0
 """Stands among the templates for the table of the instruments."""
-ORDER, DELETE, MASS_DELETE, EMPTY_BOOK = 50, 51, 52, 9
-CHANNEL_RESET, GROUP_PHASE, SECURITY_STATUS = 11, 10, 3
-SNAPSHOT_HEADER, SNAPSHOT_ORDERS = 30, 71
-TRADE, FORWARD_TRADE, LAST_TRADE, EXECUTION_STATISTICS = 53, 54, 27, 56
-BOOK_TEMPLATES = (ORDER, DELETE, MASS_DELETE, EMPTY_BOOK)
-"""The messages about one instrument that change its book."""
-
-NUMBERS = 1 << 32
-"""So many numbers a sequence version has."""
 FIRST_SECURITY = 0
 LAST_SECURITY = (1 << 63) - 1
+
+Serials = tuple[int, int, int]
+"""The sequence version from which serials count, and the first and last that are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class Inputs:
 
     @property
     def statistics(self) -> tuple[int, ...]:
-        """Those of them that come in snapshots too: figures, bands and states."""
+        """Those of them that come in snapshots too: statistics, bands and states."""
         return tuple(one for one in self.counted if one not in ONLY_INCREMENTAL)
 
     def fingerprint(self) -> str:
@@ -121,12 +117,11 @@ class Reader:
         template: int,
         columns: Sequence[str],
         part: Part | None,
-        serials: tuple[int, int, int] | None = None,
+        serials: Serials | None = None,
     ) -> list[Any]:
         """The rows of a template as tables, one for each file that has some.
 
-        ``part`` None is for templates without an instrument. ``serials`` are the sequence
-        version from which serials count, and the first and last serial that are wanted.
+        ``part`` None is for templates without an instrument.
         """
         found = []
         for file in self.inputs.files.get(template, ()):
@@ -206,7 +201,7 @@ class Reader:
         file: InputFile,
         columns: Sequence[str],
         part: Part | None,
-        serials: tuple[int, int, int] | None,
+        serials: Serials | None,
     ) -> Any | None:
         filters = ["channel"] if part is None else ["channel", "security_id"]
         if serials is not None:
@@ -242,7 +237,7 @@ def _bounds(group: Any, at: int | None, low: int, high: int) -> tuple[int, int]:
 
 
 def _chosen(
-    metadata: Any, channel: int, part: Part | None, serials: tuple[int, int, int] | None
+    metadata: Any, channel: int, part: Part | None, serials: Serials | None
 ) -> tuple[list[int], bool]:
     """The row groups that may hold what is wanted, and whether they hold nothing else."""
     channel_at = _place_of(metadata, "channel")
@@ -281,9 +276,7 @@ def _chosen(
     return groups, whole
 
 
-def _filtered(
-    rows: Any, channel: int, part: Part | None, serials: tuple[int, int, int] | None
-) -> Any:
+def _filtered(rows: Any, channel: int, part: Part | None, serials: Serials | None) -> Any:
     wanted = integers(rows.column("channel")) == channel
     if part is not None:
         securities = integers(rows.column("security_id"))
@@ -300,13 +293,3 @@ def _filtered(
     if chosen[-1] - chosen[0] + 1 == len(chosen):  # files are sorted: mostly it is one run
         return rows.slice(int(chosen[0]), len(chosen))
     return taken(rows, chosen)
-
-
-def serial_of(versions: Numbers, numbers: Numbers, base: int) -> Numbers:
-    """Numbers that sort like the stream goes, counted from a sequence version."""
-    if len(versions) and versions.min() == versions.max():  # nearly always
-        return numbers + version_distance(base, int(versions[0])) * NUMBERS
-    ahead = (versions - base) % LAST_SEQUENCE_VERSION
-    ahead = np.where(ahead > LAST_SEQUENCE_VERSION // 2, ahead - LAST_SEQUENCE_VERSION, ahead)
-    serials: Numbers = ahead * NUMBERS + numbers
-    return serials

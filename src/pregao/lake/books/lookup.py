@@ -17,47 +17,36 @@ from pregao.book.replay import BookKind, FullBook, Replay
 from pregao.book.rows import NULL, UpdateKind, UpdateRows
 from pregao.clock import DAY
 from pregao.errors import UsageError
-from pregao.lake.books.auditing import no_book
-from pregao.lake.books.catalogue import Catalogue, files_of, is_current
-from pregao.lake.books.checkpoints import book_of
-from pregao.lake.books.columns import Numbers, integers
-from pregao.lake.books.figures import (
-    FigureReader,
-    Figures,
-    Limits,
-    figures_of,
-    read_others,
-    told_by_snapshots,
-)
-from pregao.lake.books.inputs import (
-    EPOCH,
-    INSTRUMENTS,
-    Part,
-    Reader,
-    serial_of,
-)
-from pregao.lake.books.messages import (
-    BEHIND_PACKET,
-    INDEX_BITS,
-    packet_of,
-    place_of,
-    read_messages,
-    read_resets,
-)
-from pregao.lake.books.plan import plan_day
-from pregao.lake.books.sequence import (
+from pregao.feed.audit import no_book
+from pregao.feed.columns import Numbers
+from pregao.feed.day import LAST_SERIAL
+from pregao.feed.places import BEHIND_PACKET, INDEX_BITS, packet_of, place_of
+from pregao.feed.sequence import (
     Sequence,
     follow_sequence,
     in_sequence,
     loaded_snapshots,
     rows_of,
 )
-from pregao.lake.books.snapshots import Snapshots, read_snapshots
-from pregao.lake.books.tables import CHECKPOINTS
-from pregao.lake.books.tasks import LAST_SERIAL, BookDay, absent_from_loop
+from pregao.feed.snapshots import Absences, Snapshots
+from pregao.feed.statistics import (
+    PriceLimits,
+    StatisticReader,
+    Statistics,
+    statistics_of,
+    told_by_snapshots,
+)
+from pregao.lake.books.catalogue import Catalogue, files_of, is_current
+from pregao.lake.books.checkpoints import book_of
+from pregao.lake.books.columns import integers
+from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.books.plan import plan_day
+from pregao.lake.books.tables import CHECKPOINTS, side_columns
+from pregao.lake.books.tasks import DayInputs
 from pregao.lake.schemas import SAO_PAULO_NS
 from pregao.lake.store import Lake
 from pregao.umdf.gap_columns import Counters, Step
+from pregao.umdf.sequencing import Place, serial_of
 
 _SCALARS = (
     "channel",
@@ -227,12 +216,11 @@ def _loaded(lake: Lake, checkpoint: _Checkpoint) -> FullBook:
     """The orders of a checkpoint."""
     place = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
     with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
-        rows = opened.read_row_group(
-            checkpoint.group, columns=["bids", "offers"], use_threads=False
-        )
-    sides = [rows.column(name).slice(checkpoint.row, 1) for name in ("bids", "offers")]
-    bids, offers = (side.combine_chunks().flatten() for side in sides)
-    return book_of(bids, offers, State[checkpoint.values["state"].upper()])
+        names = side_columns(opened.schema_arrow.names)
+        rows = opened.read_row_group(checkpoint.group, columns=list(names), use_threads=False)
+    sides = [rows.column(name).slice(checkpoint.row, 1) for name in names]
+    bids, asks = (side.combine_chunks().flatten() for side in sides)
+    return book_of(bids, asks, State[checkpoint.values["state"].upper()])
 
 
 def _replayed(
@@ -242,9 +230,9 @@ def _replayed(
     start: _Checkpoint | None,
     behind: _Checkpoint | None,
 ) -> Moment:
-    planned = plan_day(catalogue, instrument.date, instrument.channel, "", 1, 1, None)
+    planned = plan_day(catalogue, instrument.date, instrument.channel)
     span = _Span(planned, instrument, at_ns, start, behind)
-    counters = Counters.new(1, from_the_start=planned.from_the_start)
+    counters = Counters.new(1, from_the_start=planned.day.from_the_start)
     known = no_book()
     if start is not None:
         known = _loaded(catalogue.lake, start)
@@ -261,12 +249,11 @@ def _replayed(
         trial = counters
         followed = follow_sequence(sequence, trial)
     rows = rows_of(sequence, followed, snapshots)
-    kind = BookKind.POSITION if planned.by_position else BookKind.PRIORITY
-    book = _played(kind, instrument.security_id, known, rows.updates)
+    book = _played(planned.day.kind, instrument.security_id, known, rows.updates)
     current = is_current(catalogue, instrument.date, instrument.channel)
     told = sequence.snapshot[loaded_snapshots(followed)]
-    figures = span.figures(sequence, snapshots, told)
-    return span.moment(sequence, rows.item, int(trial.last[0]), book, figures, current)
+    statistics = span.statistics(sequence, snapshots, told)
+    return span.moment(sequence, rows.item, int(trial.last[0]), book, statistics, current)
 
 
 def _played(kind: BookKind, security: int, known: FullBook, updates: UpdateRows) -> FullBook:
@@ -290,33 +277,28 @@ class _Span:
 
     def __init__(
         self,
-        day: BookDay,
+        inputs: DayInputs,
         instrument: Instrument,
         at_ns: int | None,
         start: _Checkpoint | None,
         behind: _Checkpoint | None,
     ) -> None:
-        self.day = day
+        self.day = inputs.day
         self.instrument = instrument
         self.at_ns = at_ns
         self.start = start
-        self.reader = Reader(day.lake, day.inputs)
-        self.part = Part(instrument.security_id, instrument.security_id)
+        self.source = inputs.source(Part(instrument.security_id, instrument.security_id))
         self.after = -1 if start is None else self._place(start)
         last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
-        self.serials = (day.base, max(self.after, 0) >> INDEX_BITS, last)
-        # A checkpoint tells the figures up to there.
-        since = None if start is None else self.serials
-        self.others = read_others(self.reader, self.part, serials=since)
+        self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
+        # A checkpoint tells the statistics up to there.
+        self.others = self.source.others(None if start is None else self.serials)
 
     def _place(self, checkpoint: _Checkpoint) -> int:
         values = checkpoint.values
-        serial = serial_of(
-            np.array([values["sequence_version"]]),
-            np.array([values["sequence_number"]]),
-            self.day.base,
-        )
+        packet = Place(values["sequence_version"], values["sequence_number"])
         index = values["index_in_packet"]
+        serial = np.array([packet.serial(self.day.base)])
         return int(place_of(serial, BEHIND_PACKET if index is None else index)[0])
 
     def _until(self) -> int:
@@ -324,35 +306,29 @@ class _Span:
 
     def sequence(self, snapshots: Snapshots | None) -> Sequence:
         """The instrument's items, with snapshots if there are any."""
-        day = self.day
-        messages = read_messages(
-            self.reader, self.part, day.base, day.implied, self.others.incremental, self.serials
-        )
+        messages = self.source.messages(self.others, self.serials)
+        keys = messages.keys
         messages = messages.taken(
-            np.flatnonzero((messages.place > self.after) & (messages.sending <= self._until()))
+            np.flatnonzero((keys.place > self.after) & (keys.sending <= self._until()))
         )
-        resets = read_resets(self.reader, day.base, self.serials)
+        resets = self.source.resets(self.serials)
         resets = resets.taken(
             np.flatnonzero((resets.place > self.after) & (resets.sending <= self._until()))
         )
-        usable, absent = _none(), (_none(), _none())
+        usable, absent = _none(), Absences.none()
         if snapshots is not None:
-            counts = snapshots.complete & ~snapshots.void() & (snapshots.place > self.after)
+            counts = snapshots.usable() & (snapshots.place > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
         if self.start is None:
-            absent = absent_from_loop(day, snapshots, messages.security)
+            absent = Absences.of(self.day.loop, snapshots, messages.keys.security)
         also = np.array([self.instrument.security_id], np.int64)
         return in_sequence(messages, resets, snapshots, usable, absent, also)
 
     def snapshots(self) -> Snapshots | None:
         """The instrument's snapshots of the day."""
-        day = self.day
         if self.start is not None:
-            self.others = read_others(self.reader, self.part)
-        return read_snapshots(
-            self.reader, self.part, day.base, list(day.spans), self.others.loop_rows(),
-            day.by_position,
-        )  # fmt: skip
+            self.others = self.source.others()
+        return self.source.snapshots(self.others)
 
     def moment(
         self,
@@ -360,7 +336,7 @@ class _Span:
         items: Numbers,
         count: int,
         book: FullBook,
-        figures: tuple[int | None, ...],
+        statistics: tuple[int | None, ...],
         current: bool,
     ) -> Moment:
         """All that is known of the book at the moment."""
@@ -380,7 +356,7 @@ class _Span:
                 "event_time_ns": _known(time),
                 "sending_time_ns": int(sequence.sending[last]),
             }
-        price, volume, low, high = figures
+        price, volume, low, high = statistics
         return Moment(
             instrument=self.instrument,
             at_ns=self.at_ns,
@@ -395,7 +371,7 @@ class _Span:
             current=current,
         )
 
-    def figures(
+    def statistics(
         self, sequence: Sequence, snapshots: Snapshots | None, loaded: Numbers
     ) -> tuple[int | None, ...]:
         """Last price, volume and limits behind all items; some snapshots tell them too."""
@@ -407,13 +383,13 @@ class _Span:
         securities, base = sequence.securities, self.day.base
         end = sequence.place[-1:]
         rank = np.zeros(1, np.int64)
-        reader = FigureReader()
+        reader = StatisticReader()
         reader.know(0, known[0], known[1])
-        own = figures_of(self.others.incremental, securities, base)
+        own = statistics_of(self.others.incremental, securities, base)
         own += told_by_snapshots(self.others, snapshots, loaded, securities, base)
-        reader.load(Figures.joined(own).within(self.after + 1, int(end[0])))
+        reader.load(Statistics.joined(own).within(self.after + 1, int(end[0])))
         price, volume = reader.at(rank, end, sequence.event[-1:])
-        low, high = Limits(self.others, snapshots, loaded, securities, base).at(rank, end)
+        low, high = PriceLimits(self.others, snapshots, loaded, securities, base).at(rank, end)
         found = [_known(int(value[0])) for value in (price, volume, low, high)]
         limits = [a if a is not None else b for a, b in zip(found[2:], known[2:], strict=True)]
         return (found[0], found[1], *limits)

@@ -7,15 +7,22 @@ import pyarrow as pa
 
 from pregao.book.replay import FullBook, Ticks
 from pregao.book.rows import NULL
+from pregao.feed.columns import Codes, Numbers
+from pregao.feed.sequence import Rows, Sequence
+from pregao.feed.snapshots import Snapshots
+from pregao.feed.statistics import (
+    OtherMessages,
+    PhaseChanges,
+    PriceLimits,
+    StatisticReader,
+    Statistics,
+)
 from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, order_lists
-from pregao.lake.books.columns import Codes, Numbers, named, nulled, prices
-from pregao.lake.books.figures import Changes, FigureReader, Figures, Limits, Others
+from pregao.lake.books.columns import named, nulled, prices
 from pregao.lake.books.files import TableFile
-from pregao.lake.books.sequence import Rows, Sequence
-from pregao.lake.books.snapshots import Snapshots
-from pregao.lake.books.summary import Summary
+from pregao.lake.books.rows import BookCounts, as_table
 from pregao.lake.books.tables import CHECKPOINTS, ticks_spec
-from pregao.lake.books.ticks import STATES, TickBuffer, as_table, message_columns, tick_table
+from pregao.lake.books.ticks import STATES, TickBuffer, message_columns, tick_table
 from pregao.lake.location import Location
 from pregao.lake.parquet import ROW_GROUP, Written
 
@@ -33,11 +40,11 @@ class Output:
         base: int,
         depth: int,
         interval_ns: int,
+        securities: Numbers,
         symbols: list[str | None],
-        changes: Changes,
-        others: Others,
+        changes: PhaseChanges,
+        others: OtherMessages,
         snapshots: Snapshots | None,
-        summary: Summary,
     ) -> None:
         self.channel = channel
         self.base = base
@@ -47,11 +54,12 @@ class Output:
         self.changes = changes
         self.others = others
         self.snapshots = snapshots
-        self.summary = summary
+        self.securities = securities
+        self.counts = BookCounts(len(securities))
         self.ticks = TableFile(lake, ticks_spec(depth), day, depth)
         self.checkpoints = TableFile(lake, CHECKPOINTS, day)
         self._held = TickBuffer(ROW_GROUP, depth)
-        self._tick_figures, self._checkpoint_figures = FigureReader(), FigureReader()
+        self._tick_statistics, self._checkpoint_statistics = StatisticReader(), StatisticReader()
         self._before: tuple[Numbers, ...] | None = None
         """What is known of the last row of the window before."""
         self._updates = 0
@@ -66,15 +74,17 @@ class Output:
         sequence: Sequence,
         rows: Rows,
         counts: Numbers,
-        figures: Figures,
+        statistics: Statistics,
         loaded: Numbers,
         base_row: int,
         last: bool,
     ) -> None:
         """Make ready for the rows of a window; ``counts`` are the counters behind each item."""
-        self._tick_figures.load(figures)
-        self._checkpoint_figures.load(figures)
-        self._limits = Limits(self.others, self.snapshots, loaded, sequence.securities, self.base)
+        self._tick_statistics.load(statistics)
+        self._checkpoint_statistics.load(statistics)
+        self._limits = PriceLimits(
+            self.others, self.snapshots, loaded, sequence.securities, self.base
+        )
         item = rows.item
         rank, place, sending = sequence.rank[item], sequence.place[item], sequence.sending[item]
         book_row = sequence.book_row[item]
@@ -102,17 +112,22 @@ class Output:
         while begin < len(ticks):
             begin += self._held.fill(ticks, begin)
             if self._held.full:
-                self.write_ticks()
+                self._write_ticks()
 
-    def write_ticks(self) -> None:
+    def end_window(self, books: dict[int, FullBook]) -> None:
+        """Write the ticks that are held, and the checkpoints."""
+        self._write_ticks()
+        self._write_checkpoints(books)
+
+    def _write_ticks(self) -> None:
         """Write the ticks that are held."""
         ticks = self._held
         if not len(ticks):
             return
         at = ticks.row - self._base_row + 1
         rank, place, time, sending, capture = (column[at] for column in self._context)
-        price, volume = self._tick_figures.at(rank, place, ticks.event)
-        self.summary.ticks += np.bincount(rank, minlength=len(self.summary.ticks))
+        price, volume = self._tick_statistics.at(rank, place, ticks.event)
+        self.counts.ticks += np.bincount(rank, minlength=len(self.counts.ticks))
         rows = tick_table(
             self.ticks.schema, ticks, self.base, self.channel, self.symbols,
             rank, place, time, sending, capture, price, volume,
@@ -120,22 +135,22 @@ class Output:
         self.ticks.write(rows)
         ticks.clear()
 
-    def write_checkpoints(self, books: dict[int, FullBook]) -> None:
+    def _write_checkpoints(self, books: dict[int, FullBook]) -> None:
         """Write the checkpoints of the window; the books are given by row."""
         rows = self.checkpoint_rows
         if not len(rows):
             return
         rank, place, time, sending, capture = (column[rows + 1] for column in self._context)
         event = self._events[rows]
-        price, volume = self._checkpoint_figures.at(rank, place, event)
+        price, volume = self._checkpoint_statistics.at(rank, place, event)
         low, high = self._limits.at(rank, place)
         found = [books[row] for row in rows.tolist()]
         state = np.array([book.state for book in found], np.int64)
-        self.summary.state[rank] = state
-        self.summary.checkpoints += np.bincount(rank, minlength=len(self.summary.checkpoints))
+        self.counts.state[rank] = state
+        self.counts.checkpoints += np.bincount(rank, minlength=len(self.counts.checkpoints))
         columns = {
             "channel": pa.array(np.full(len(rows), self.channel, np.int16)),
-            "security_id": pa.array(self.summary.securities[rank]),
+            "security_id": pa.array(self.securities[rank]),
             "symbol": named(rank, self.symbols),
             **message_columns(place, time, sending, capture, self.base),
             "event": nulled(event, event < 0),
@@ -147,7 +162,7 @@ class Output:
             "low_limit_price": prices(low),
             "high_limit_price": prices(high),
             "bids": order_lists(found, 0),
-            "offers": order_lists(found, 1),
+            "asks": order_lists(found, 1),
         }
         orders = sum(len(book) for book in found)
         # Who looks one book up reads a row group: it must not hold thousands of deep books.

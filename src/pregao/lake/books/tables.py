@@ -6,6 +6,7 @@ prices then reads two columns of sixty, and they compress better.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ _MESSAGE = [
     _column("capture_time_ns", pa.int64(), "When the packet was captured first."),
 ]
 
-_FIGURES = [
+_STATISTICS = [
     _column("last_price", PRICE, "Price of the last trade of the session that sets it."),
     _column("trade_volume", pa.int64(), "Quantity traded in the session, as published."),
 ]
@@ -60,7 +61,7 @@ def level_columns(depth: int) -> list[str]:
 
 def _level_field(name: str) -> Any:
     side, part, level = name.split("_")
-    place = f"{'Bids' if side == 'bid' else 'Offers'}, level {level} from the best"
+    place = f"{'Bids' if side == 'bid' else 'Asks'}, level {level} from the best"
     if part == "price":
         return _column(name, PRICE, f"{place}: price; null for orders without one.")
     if part == "size":
@@ -76,7 +77,7 @@ def ticks_spec(depth: int = DEFAULT_DEPTH) -> TableSpec:
             _column("event", pa.int64(), "The event; null where a snapshot was loaded."),
             *_MESSAGE,
             _STATE,
-            *_FIGURES,
+            *_STATISTICS,
             *[_level_field(name) for name in level_columns(depth)],
             DATE_FIELD,
         ]
@@ -107,11 +108,11 @@ CHECKPOINTS = TableSpec(
             _column("reason", pa.string(), "interval, phase, updates, or end (of the data)."),
             _STATE,
             _column("rpt_seq", pa.int64(), "Counter of the instrument's last message."),
-            *_FIGURES,
+            *_STATISTICS,
             _column("low_limit_price", PRICE, "Lowest price that is let in, if it is told."),
             _column("high_limit_price", PRICE, "Highest price that is let in, if it is told."),
             _column("bids", pa.list_(pa.field("element", ORDER)), "Bids in queue order."),
-            _column("offers", pa.list_(pa.field("element", ORDER)), "Offers in queue order."),
+            _column("asks", pa.list_(pa.field("element", ORDER)), "Asks in queue order."),
             DATE_FIELD,
         ]
     ),
@@ -131,15 +132,15 @@ AUDIT = TableSpec(
             _column("sending_time_ns", pa.int64(), "Sending time of that packet."),
             _column("capture_time_ns", pa.int64(), "When that packet was captured."),
             _column("bids", pa.int64(), "Bids in the snapshot."),
-            _column("offers", pa.int64(), "Offers in the snapshot."),
-            _column("statistics", pa.int64(), "Figures in the snapshot."),
+            _column("asks", pa.int64(), "Asks in the snapshot."),
+            _column("statistics", pa.int64(), "Statistics in the snapshot."),
             _column(
                 "result",
                 pa.string(),
                 "equal; different; gap: messages were missing; start: the book begins with it; "
                 "incomplete: parts of it are missing; void: it only says that there is nothing.",
             ),
-            _column("differences", pa.int64(), "How many orders and figures differ."),
+            _column("differences", pa.int64(), "How many orders and statistics differ."),
             _column("detail", pa.string(), "The first differences, or why it was not compared."),
             DATE_FIELD,
         ]
@@ -176,6 +177,11 @@ GAPS_SPEC = TableSpec("gaps", GAPS, description="A hole in a sequence.")
 
 DERIVED = ("ticks", CHECKPOINTS.name, AUDIT.name, GAPS_SPEC.name, BOOKS.name)
 """The tables to which a build of books writes."""
+
+
+def side_columns(names: Collection[str]) -> tuple[str, str]:
+    """The columns of bids and asks among those of a file; lakes of 0.1 called asks offers."""
+    return ("bids", "asks" if "asks" in names else "offers")
 
 
 def specs(depth: int) -> list[TableSpec]:

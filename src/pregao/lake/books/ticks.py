@@ -10,9 +10,11 @@ import pyarrow as pa
 
 from pregao.book.faults import State
 from pregao.book.replay import Ticks
+from pregao.feed.columns import Codes, Flags, Numbers
+from pregao.feed.places import BEHIND_PACKET, packet_of
 from pregao.lake.books import _kernels
-from pregao.lake.books.columns import Codes, Flags, Numbers, named, nulled, prices
-from pregao.lake.books.messages import BEHIND_PACKET, packet_of
+from pregao.lake.books.columns import named, nulled, prices
+from pregao.lake.books.rows import as_table
 from pregao.lake.books.tables import SIDE_NAMES
 
 STATES: list[str | None] = [state.name.lower() for state in State]
@@ -138,16 +140,3 @@ def tick_table(
         **dict(ticks.levels()),
     }
     return as_table(schema, columns, len(ticks))
-
-
-def as_table(schema: Any, columns: dict[str, Any], rows: int) -> Any:
-    """Columns in the order of a schema, null where there is none; texts stay dictionaries."""
-    arrays = []
-    fields = []
-    for entry in schema:
-        array = columns.get(entry.name)
-        if array is None:
-            array = pa.nulls(rows, entry.type)
-        arrays.append(array)
-        fields.append(pa.field(entry.name, array.type))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

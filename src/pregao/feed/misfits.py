@@ -1,7 +1,7 @@
 """Books that did not fit one of their messages: where, why, and which snapshot heals them.
 
-The feed's counters say nothing about such faults: they come from damaged data, or from an error
-of ours. The book stands still from there on, and a later snapshot makes it sound again.
+The feed's counters say nothing about such misfits: they come from damaged data, or from an error
+of ours. The book does not change from there on, and a later snapshot makes it sound again.
 """
 
 from __future__ import annotations
@@ -13,40 +13,41 @@ import numpy as np
 from pregao.book.faults import FaultCode, State
 from pregao.book.replay import Replay
 from pregao.book.rows import UpdateRows
-from pregao.lake.books.messages import BookColumns
-from pregao.lake.books.sequence import Rows, Sequence, place_text, rows_of, steps_of
-from pregao.lake.books.snapshots import Snapshots
+from pregao.feed.messages import BookColumns
+from pregao.feed.places import place_text
+from pregao.feed.sequence import Rows, Sequence, rows_of, steps_of
+from pregao.feed.snapshots import Snapshots
 from pregao.umdf.gap_columns import HEALED, Followed, Step
 
 
-class BrokenError(Exception):
+class MisfitsFoundError(Exception):
     """A book did not fit its messages, in a run that is not made for it."""
 
 
 @dataclass(slots=True)
-class Faults:
+class Misfits:
     """What did not fit: by item the reason; and by snapshot item, why it had to heal the book."""
 
     found: dict[int, str] = field(default_factory=dict)
     healing: dict[int, str] = field(default_factory=dict)
 
 
-def faults_of(
+def misfits_of(
     replay: Replay, sequence: Sequence, followed: Followed, rows: Rows, base_row: int, base: int
 ) -> dict[int, str]:
-    """The faults of a replay that no gap explains, by item."""
+    """The misfits of a replay that no gap explains, by item."""
     step = steps_of(followed)
     found: dict[int, str] = {}
     for row, code in replay.faults:
         at = int(rows.item[row - base_row])
         if code is FaultCode.INTERRUPTED and step[at] == Step.GAP:
             continue
-        found.setdefault(at, fault_text(sequence, at, code, base))
+        found.setdefault(at, misfit_text(sequence, at, code, base))
     return found
 
 
-def fault_text(sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
-    """A sentence about a fault."""
+def misfit_text(sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
+    """A sentence about a misfit."""
     what = code.name.lower().replace("_", " ")
     row = int(sequence.book_row[at])
     number = int(sequence.columns.order_id[row]) if row >= 0 else -1
@@ -54,24 +55,24 @@ def fault_text(sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
     return f"{what}{whose} ({place_text(int(sequence.place[at]), base)})"
 
 
-def heal_faults(
+def heal_misfits(
     replay: Replay,
     sequence: Sequence,
     followed: Followed,
     snapshots: Snapshots | None,
     base: int,
-) -> Faults:
-    """Find the faults of a window before it is replayed, and let snapshots heal them.
+) -> Misfits:
+    """Find the misfits of a window before it is replayed, and let snapshots heal them.
 
     A snapshot that would be compared is loaded instead, if the book before it is broken: its step
     is changed.
     """
-    faults = Faults()
+    misfits = Misfits()
     rows = rows_of(sequence, followed, snapshots)
     trial = _trial(replay)
     base_row = trial.done
     trial.run(rows.updates, finish=False)
-    broken = faults_of(trial, sequence, followed, rows, base_row, base)
+    broken = misfits_of(trial, sequence, followed, rows, base_row, base)
     for rank in sorted({int(sequence.rank[at]) for at in broken}):
         own = _trial(replay)
         begin, end = int(sequence.starts[rank]), int(sequence.starts[rank + 1])
@@ -89,18 +90,18 @@ def heal_faults(
                     item = int(rows.item[int(rows.begins[at]) + row - before])
                     if code is FaultCode.INTERRUPTED and steps_of(followed)[item] == Step.GAP:
                         continue
-                    why = fault_text(sequence, item, code, base)
-                    faults.found.setdefault(item, why)
+                    why = misfit_text(sequence, item, code, base)
+                    misfits.found.setdefault(item, why)
                 stale = played.books[-1].state is State.STALE
             if stale and stop < end:
                 assert snapshots is not None
                 followed.steps[stop] = Step.LOADS | HEALED
-                faults.healing[stop] = why
+                misfits.healing[stop] = why
                 loaded = snapshots.rows(int(sequence.snapshot[stop]))
                 own.run(_updates(loaded, int(sequence.securities[rank])), finish=False)
                 stale = False
             at = stop
-    return faults
+    return misfits
 
 
 def _trial(replay: Replay) -> Replay:

@@ -7,17 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pregao.book.rows import UpdateKind, UpdateRows
-from pregao.lake.books.columns import Codes, Flags, Numbers
-from pregao.lake.books.messages import (
-    BEHIND_PACKET,
-    BookColumns,
-    Messages,
-    Resets,
-    in_order,
-    packet_of,
-    ranked,
-)
-from pregao.lake.books.snapshots import Snapshots
+from pregao.feed.columns import Codes, Flags, Numbers
+from pregao.feed.messages import BookColumns, Messages, Resets
+from pregao.feed.places import in_order, ranked
+from pregao.feed.snapshots import Absences, Snapshots
 from pregao.umdf.gap_columns import HEALED, Counters, Followed, Item, Step, follow
 
 _STEP = HEALED - 1
@@ -54,21 +47,22 @@ def in_sequence(
     resets: Resets,
     snapshots: Snapshots | None,
     usable: Numbers,
-    absent: tuple[Numbers, Numbers],
+    absent: Absences,
     also: Numbers,
 ) -> Sequence:
     """Put everything about the instruments in order.
 
-    ``usable`` names the snapshots that count; ``absent`` are instruments and places at which a
-    whole loop of snapshots was without them; ``also`` are instruments that are there in any case.
+    ``usable`` names the snapshots that count; ``also`` are instruments that are there in any
+    case.
     """
     none = np.empty(0, np.int64)
+    keys = messages.keys
     of_snapshots = none if snapshots is None else snapshots.security[usable]
-    securities, (rank, snapshot_rank, _) = ranked(messages.security, of_snapshots, also)
+    securities, (rank, snapshot_rank, _) = ranked(keys.security, of_snapshots, also)
     instruments, count, books = len(securities), len(messages), len(messages.books)
     reset_rank = np.repeat(np.arange(instruments), len(resets))
-    known = np.isin(absent[0], securities)
-    absent_rank = np.searchsorted(securities, absent[0][known])
+    known = np.isin(absent.security, securities)
+    absent_rank = np.searchsorted(securities, absent.security[known])
 
     def tiled(values: Numbers) -> Numbers:
         return np.tile(values, instruments)
@@ -81,26 +75,26 @@ def in_sequence(
     parts = {
         "rank": (rank, reset_rank, snapshot_rank, absent_rank),
         "place": (
-            messages.place,
+            keys.place,
             tiled(resets.place),
             of_snapshot(None if snapshots is None else snapshots.place),
-            absent[1][known],
+            absent.place[known],
         ),
-        "event": (messages.event, tiled(resets.event), unknown),
+        "event": (keys.event, tiled(resets.event), unknown),
         "sending": (
-            messages.sending,
+            keys.sending,
             tiled(resets.sending),
             of_snapshot(None if snapshots is None else snapshots.loop.sending),
             np.zeros(len(absent_rank), np.int64),
         ),
         "capture": (
-            messages.capture,
+            keys.capture,
             tiled(resets.capture),
             of_snapshot(None if snapshots is None else snapshots.capture),
             np.zeros(len(absent_rank), np.int64),
         ),
         "count": (
-            messages.count,
+            keys.count,
             np.zeros(len(reset_rank), np.int64),
             of_snapshot(None if snapshots is None else snapshots.count),
             np.zeros(len(absent_rank), np.int64),
@@ -248,17 +242,11 @@ def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> 
     return after
 
 
-def place_text(place: int, base: int) -> str:
-    """A message's place, as people read it."""
-    version, number = packet_of(np.array([place], np.int64), base)
-    index = place & BEHIND_PACKET
-    return f"message {index} of packet {int(number[0])}, sequence version {int(version[0])}"
+def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> Numbers:
+    """The snapshots with which books agree, but before which statistics may have been lost.
 
-
-def without_figures(sequence: Sequence, followed: Followed, whole: bool) -> Numbers:
-    """The snapshots with which books agree, but before which figures may have been lost.
-
-    A book is known again when it is emptied; figures that were lost before are not sent again.
+    A book is known again when it is emptied; statistics that were lost before are not
+    sent again.
     ``whole`` says that no packet of the channel is missing.
     """
     step = steps_of(followed)

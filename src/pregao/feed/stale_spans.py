@@ -1,17 +1,13 @@
-"""Gaps of instruments as rows: stale from where, why, and what healed them."""
+"""From where to where books were stale, why, and what healed them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from pregao.lake.books.messages import packet_of
-from pregao.lake.books.sequence import Sequence, healed, steps_of
-from pregao.lake.books.tables import GAPS_SPEC, stored
+from pregao.feed.sequence import Sequence, healed, steps_of
 from pregao.umdf.gap_columns import Followed, Item, Step
 
 _HEALERS = {
@@ -27,38 +23,53 @@ NO_PAST = (
 
 
 @dataclass(slots=True)
-class GapBook:
-    """The gaps found so far, and which instruments are in one now."""
+class StaleSpan:
+    """A book was not to be trusted from a place on."""
 
-    channel: int
-    base: int
-    unit_id: str
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    open: dict[int, dict[str, Any] | None] = field(default_factory=dict)
-    """By instrument: its row, or None if its past is not at hand."""
+    security_id: int
+    place: int
+    """Of the message that showed it."""
+    capture_time_ns: int
+    """When that one's packet was captured."""
+    reason: str
+    first_missing: int | None
+    """The first missing count of the instrument; None where nobody knows."""
+    last_missing: int | None
+    healed_by: str | None = None
+    healed_at: int | None = None
+    """The place as of which it was healed; None while it is not."""
+
+
+@dataclass(slots=True)
+class StaleSpans:
+    """The spans found so far, and which instruments are in one now."""
+
+    spans: list[StaleSpan] = field(default_factory=list)
+    open: dict[int, StaleSpan | None] = field(default_factory=dict)
+    """By instrument: its span, or None if its past is not at hand."""
     reasons: dict[int, str] = field(default_factory=dict)
 
     def find(
         self,
         sequence: Sequence,
         followed: Followed,
-        faults: Mapping[int, str],
+        misfits: Mapping[int, str],
         from_the_start: bool,
     ) -> None:
         """Go through the items that break or heal instruments, which are few.
 
-        ``faults`` are items that did not fit their book, and why.
+        ``misfits`` are items that did not fit their book, and why.
         """
         step, heals = steps_of(followed), healed(followed)
         telling = (step == Step.GAP) | (step == Step.DISAGREES) | heals
-        if faults or self.open:  # books that did not fit are healed without the counters' help
+        if misfits or self.open:  # books that did not fit are healed without the counters' help
             telling |= (step == Step.LOADS) | (step == Step.RESTART)
             telling |= (sequence.item == Item.EMPTIED) | (sequence.item == Item.RESET)
-        for at in sorted({*np.flatnonzero(telling).tolist(), *faults}):
+        for at in sorted({*np.flatnonzero(telling).tolist(), *misfits}):
             security = int(sequence.securities[sequence.rank[at]])
-            if at in faults:
+            if at in misfits:
                 if security not in self.open:
-                    self._open(sequence, at, security, faults[at], None, None)
+                    self._begin(sequence, at, security, misfits[at], None, None)
             elif step[at] == Step.GAP:
                 if not from_the_start and _is_first(sequence, at):
                     self.open[security] = None
@@ -67,9 +78,9 @@ class GapBook:
                     self._gap(sequence, followed, at, security)
             elif step[at] == Step.DISAGREES:
                 self._gap(sequence, followed, at, security)
-                self.heal(sequence, at, security)
+                self._heal(sequence, at, security)
             else:
-                self.heal(sequence, at, security)
+                self._heal(sequence, at, security)
 
     def _gap(self, sequence: Sequence, followed: Followed, at: int, security: int) -> None:
         before, count = int(followed.before[at]), int(sequence.count[at])
@@ -77,15 +88,14 @@ class GapBook:
             last, told = count, "up to the snapshot that shows it"
         else:
             last, told = count - 1, "before this one"
-        first = before + 1
         if count > before:
             reason = f"{last - before} messages of the instrument are missing {told}"
-            self._open(sequence, at, security, reason, first, last)
+            self._begin(sequence, at, security, reason, before + 1, last)
         else:
             reason = f"the counter of the instrument went from {before} back to {count}"
-            self._open(sequence, at, security, reason, None, None)
+            self._begin(sequence, at, security, reason, None, None)
 
-    def _open(
+    def _begin(
         self,
         sequence: Sequence,
         at: int,
@@ -94,41 +104,23 @@ class GapBook:
         first: int | None,
         last: int | None,
     ) -> None:
-        version, number = packet_of(sequence.place[at : at + 1], self.base)
-        row = {
-            "channel": self.channel,
-            "security_id": security,
-            "sequence_version": int(version[0]),
-            "feed": None,
-            "first_missing": first,
-            "last_missing": last,
-            "closed_by": None,
-            "capture_time_ns": int(sequence.capture[at]),
-            "unit_id": self.unit_id,
-            "sequence_number": int(number[0]),
-            "reason": reason,
-        }
-        self.rows.append(row)
-        self.open[security] = row
+        place, capture = int(sequence.place[at]), int(sequence.capture[at])
+        span = StaleSpan(security, place, capture, reason, first, last)
+        self.spans.append(span)
+        self.open[security] = span
         self.reasons[security] = reason
 
-    def heal(self, sequence: Sequence, at: int, security: int) -> None:
+    def _heal(self, sequence: Sequence, at: int, security: int) -> None:
         """Something made the instrument known again."""
-        row = self.open.pop(security, None)
+        span = self.open.pop(security, None)
         self.reasons.pop(security, None)
-        if row is not None:
-            version, number = packet_of(sequence.place[at : at + 1], self.base)
-            row["closed_by"] = _HEALERS[int(sequence.item[at])]
-            row["closed_sequence_version"] = int(version[0])
-            row["closed_sequence_number"] = int(number[0])
-
-    def table(self) -> Any:
-        """The rows as a table."""
-        return pa.Table.from_pylist(self.rows, schema=stored(GAPS_SPEC))
+        if span is not None:
+            span.healed_by = _HEALERS[int(sequence.item[at])]
+            span.healed_at = int(sequence.place[at])
 
 
 def _is_first(sequence: Sequence, at: int) -> bool:
-    """Did nothing come before that told how the instrument stands?"""
+    """Did nothing come before that told how the instrument is?"""
     own = slice(int(sequence.starts[sequence.rank[at]]), at)
     counted = sequence.count[own] > 0
     return not (counted.any() or np.isin(sequence.item[own], _KNOWN).any())

@@ -1,18 +1,15 @@
-"""The audit: every snapshot in the lake against the book that was rebuilt up to it."""
+"""The audit: every snapshot against the book that was rebuilt up to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pregao.book.audit import compare_books
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
-from pregao.lake.books.columns import Numbers, named, nulled
-from pregao.lake.books.snapshots import Snapshots
+from pregao.feed.snapshots import Snapshots
 
 SHOWN = 5
 """So many differences are told in full."""
@@ -54,14 +51,16 @@ class Audit:
         self.result[at] = result
         self.detail[at] = detail
 
-    def compare(self, at: int, rebuilt: FullBook, snapshot: FullBook, figures: list[str]) -> None:
-        """Compare a snapshot with the rebuilt book; ``figures`` are differences found already."""
+    def compare(
+        self, at: int, rebuilt: FullBook, snapshot: FullBook, statistics: list[str]
+    ) -> None:
+        """Compare a snapshot with the rebuilt book; differences of statistics are given."""
         found = []
         if not _same(rebuilt, snapshot):
             found = [str(difference) for difference in compare_books(rebuilt, snapshot)]
         if rebuilt.state is State.STALE:
             found.insert(0, "the book is stale")
-        self.differ(at, [*found, *figures])
+        self.differ(at, [*found, *statistics])
 
     def differ(self, at: int, found: list[str]) -> None:
         """Note the differences of a snapshot; there may be none."""
@@ -77,34 +76,3 @@ def _same(one: FullBook, other: FullBook) -> bool:
     return len(one) == len(other) and all(
         getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in _COLUMNS
     )
-
-
-def audit_columns(
-    snapshots: Snapshots,
-    audit: Audit,
-    chosen: Numbers,
-    channel: int,
-    rank: Numbers,
-    symbols: list[str | None],
-) -> dict[str, Any]:
-    """The columns of the table for the chosen snapshots."""
-    loop = snapshots.loop
-    result = np.array(audit.result, np.int64)[chosen]
-    return {
-        "channel": pa.array(np.full(len(chosen), channel, np.int16)),
-        "security_id": pa.array(snapshots.security[chosen]),
-        "symbol": named(rank, symbols),
-        "sequence_version": pa.array(snapshots.version[chosen].astype(np.int32)),
-        "sequence_number": pa.array(snapshots.number[chosen]),
-        "rpt_seq": nulled(snapshots.count[chosen], snapshots.count[chosen] == 0),
-        "loop_version": pa.array(loop.version[chosen].astype(np.int32)),
-        "loop_number": pa.array(loop.number[chosen]),
-        "sending_time_ns": pa.array(loop.sending[chosen]),
-        "capture_time_ns": nulled(snapshots.capture[chosen]),
-        "bids": pa.array(snapshots.bids[chosen]),
-        "offers": pa.array(snapshots.offers[chosen]),
-        "statistics": pa.array(snapshots.statistics[chosen]),
-        "result": named(result, RESULTS),
-        "differences": pa.array(np.array(audit.differences, np.int64)[chosen]),
-        "detail": pa.array([audit.detail[at] for at in chosen.tolist()], pa.string()),
-    }

@@ -1,0 +1,221 @@
+"""Which message is which book update: one table of meaning, for one message and for columns.
+
+`update_of` says it of a decoded message, `update_columns` of the columns of many; likewise for
+the orders of snapshots. What is not understood interrupts the book: it must not be passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from pregao.book.rows import IMPLIED, NULL, RECOVERY, UpdateKind
+from pregao.book.updates import (
+    BookEmptied,
+    Interrupted,
+    MessageKey,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    Side,
+    SideCleared,
+    SnapshotBegun,
+    SnapshotEnded,
+    SnapshotOrder,
+    TopRemoved,
+    Update,
+)
+from pregao.feed.columns import Codes, MessageColumns, Numbers
+from pregao.feed.messages import BookColumns
+from pregao.umdf import templates
+from pregao.umdf.loops import SnapshotHeader
+
+ACTIONS: Final[Mapping[str, UpdateKind]] = {
+    "NEW": UpdateKind.ADD,
+    "CHANGE": UpdateKind.CHANGE,
+    "DELETE": UpdateKind.DELETE,
+    "DELETE_THRU": UpdateKind.CLEAR_SIDE,
+    "DELETE_FROM": UpdateKind.REMOVE_TOP,
+}
+"""What ``mDUpdateAction`` does: DELETE_THRU clears a side, DELETE_FROM takes its top away."""
+SIDES: Final[Mapping[str, Side]] = {"BID": Side.BID, "OFFER": Side.ASK}
+"""The sides as ``mDEntryType`` names them."""
+BOOK_TEMPLATES: Final = (
+    templates.ORDER,
+    templates.DELETE_ORDER,
+    templates.MASS_DELETE_ORDERS,
+    templates.EMPTY_BOOK,
+)
+"""The messages about one instrument that change its book."""
+PRICE_SCALE: Final = 4
+"""Digits behind the point of a price: a book's prices are mantissas of that scale."""
+
+_UNKNOWN = 255
+
+ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
+    templates.ORDER: (
+        "match_event_indicator",
+        "md_update_action",
+        "md_entry_type",
+        "md_entry_px",
+        "md_entry_size",
+        "md_entry_prev_size",
+        "md_entry_position_no",
+        "entering_firm",
+        "md_insert_timestamp_ns",
+        "secondary_order_id",
+    ),
+    templates.DELETE_ORDER: (
+        "md_entry_type",
+        "md_entry_px",
+        "md_entry_size",
+        "md_entry_position_no",
+        "secondary_order_id",
+    ),
+    templates.MASS_DELETE_ORDERS: ("md_update_action", "md_entry_type", "md_entry_position_no"),
+    templates.EMPTY_BOOK: (),
+}
+"""The columns that tell what a message does to a book."""
+
+
+def mantissa(price: Any) -> int | None:
+    """A price as the book keeps it."""
+    return None if price is None else int(price.scaleb(PRICE_SCALE))
+
+
+def update_of(
+    key: MessageKey, template_id: int, schema_version: int, values: Mapping[str, Any]
+) -> Update | None:
+    """The book update of a decoded message; None if it changes no book of one instrument."""
+    if template_id == templates.EMPTY_BOOK:
+        return BookEmptied(key)
+    if template_id not in BOOK_TEMPLATES:
+        return None
+    side = SIDES.get(values["mDEntryType"])
+    kind: UpdateKind | None = UpdateKind.DELETE
+    if template_id != templates.DELETE_ORDER:
+        kind = ACTIONS.get(values["mDUpdateAction"])
+    if side is None or kind is None:
+        return Interrupted(key, "a message about orders has a side or action that is not known")
+    rpt_seq = values["rptSeq"]
+    position = values.get("mDEntryPositionNo")
+    match kind:
+        case UpdateKind.REMOVE_TOP:
+            return TopRemoved(key, side, position or 0, rpt_seq)
+        case UpdateKind.CLEAR_SIDE:
+            return SideCleared(key, side, rpt_seq)
+    if template_id == templates.MASS_DELETE_ORDERS:
+        return Interrupted(key, "a mass deletion with the action of a single order")
+    order_id, price = values["secondaryOrderID"], mantissa(values.get("mDEntryPx"))
+    size = values["mDEntrySize"]
+    if kind is UpdateKind.DELETE:
+        told = values.get("mDEntryPrevSize") if template_id == templates.ORDER else size
+        return OrderDeleted(key, side, order_id, price, told, position, rpt_seq)
+    flags = values["matchEventIndicator"]
+    about: dict[str, Any] = {
+        "position": position,
+        "firm": values["enteringFirm"],
+        "insert_time_ns": values["mDInsertTimestamp"],
+        "implied": bool(flags & templates.implied_mask(schema_version)),
+        "recovery": bool(flags & templates.RECOVERY),
+        "rpt_seq": rpt_seq,
+    }
+    if kind is UpdateKind.ADD:
+        return OrderAdded(key, side, order_id, price, size, **about)
+    previous = values.get("mDEntryPrevSize")
+    return OrderChanged(key, side, order_id, price, size, previous_size=previous, **about)
+
+
+def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> BookColumns:
+    """What messages of one template do to books; ``implied`` are the masks of implied orders.
+
+    (`templates.implied_masks` gives them from the messages' schema versions.)
+    """
+    count = len(rows)
+    if template_id == templates.EMPTY_BOOK:
+        return BookColumns.empty(count, UpdateKind.EMPTY)
+    none = np.broadcast_to(np.int64(NULL), count)
+    position = rows.numbers("md_entry_position_no")
+    side = rows.codes("md_entry_type", SIDES, _UNKNOWN)
+    kind = np.full(count, UpdateKind.DELETE, np.uint8)
+    if template_id != templates.DELETE_ORDER:
+        kind = rows.codes("md_update_action", ACTIONS, _UNKNOWN)
+    if template_id == templates.MASS_DELETE_ORDERS:
+        kind[kind <= UpdateKind.DELETE] = _UNKNOWN
+    kind[(side == _UNKNOWN) | (kind == _UNKNOWN)] = UpdateKind.INTERRUPT
+    side[side == _UNKNOWN] = 0
+    flags = np.zeros(count, np.uint8)
+    if template_id == templates.MASS_DELETE_ORDERS:
+        return BookColumns(kind, side, flags, none, none, none, none, position, none, none)
+    price = rows.numbers("md_entry_px")
+    size = rows.numbers("md_entry_size")
+    order_id = rows.numbers("secondary_order_id")
+    if template_id == templates.DELETE_ORDER:
+        return BookColumns(kind, side, flags, order_id, price, none, size, position, none, none)
+    bits = rows.numbers("match_event_indicator", 0)
+    flags = _flag(bits & templates.RECOVERY, RECOVERY) | _flag(bits & implied, IMPLIED)
+    return BookColumns(
+        kind,
+        side,
+        flags,
+        order_id,
+        price,
+        size,
+        rows.numbers("md_entry_prev_size"),
+        position,
+        rows.numbers("entering_firm"),
+        rows.numbers("md_insert_timestamp_ns"),
+    )
+
+
+def snapshot_updates(
+    key: MessageKey,
+    header: SnapshotHeader,
+    entries: Sequence[tuple[int, Mapping[str, Any]]],
+) -> Iterator[Update]:
+    """A snapshot as updates of a book: it begins, its orders in queue order, it ends.
+
+    Each entry comes with the schema version of its message.
+    """
+    yield SnapshotBegun(key, header.tot_num_bids, header.tot_num_offers, header.last_rpt_seq)
+    for version, entry in entries:
+        side = SIDES.get(entry["mDEntryType"])
+        if side is not None:  # the counts of the header show that one is missing
+            flags = entry.get("matchEventIndicator") or 0
+            yield SnapshotOrder(
+                key,
+                side,
+                entry["secondaryOrderID"],
+                mantissa(entry["mDEntryPx"]),
+                entry["mDEntrySize"],
+                entry.get("mDEntryPositionNo"),
+                entry["enteringFirm"],
+                entry["mDInsertTimestamp"],
+                bool(flags & templates.implied_mask(version)),
+            )
+    yield SnapshotEnded(key)
+
+
+def snapshot_columns(entries: MessageColumns, implied: Numbers) -> BookColumns:
+    """The orders of snapshots; an unknown side is 255."""
+    count = len(entries)
+    bits = entries.numbers("match_event_indicator", 0)
+    return BookColumns(
+        np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),
+        entries.codes("md_entry_type", SIDES, _UNKNOWN),
+        _flag(bits & implied, IMPLIED),
+        entries.numbers("secondary_order_id"),
+        entries.numbers("md_entry_px"),
+        entries.numbers("md_entry_size"),
+        np.broadcast_to(np.int64(NULL), count),
+        entries.numbers("md_entry_position_no"),
+        entries.numbers("entering_firm"),
+        entries.numbers("md_insert_timestamp_ns"),
+    )
+
+
+def _flag(bits: Numbers, flag: int) -> Codes:
+    flags: Codes = (bits != 0).astype(np.uint8) * np.uint8(flag)
+    return flags

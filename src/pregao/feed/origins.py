@@ -1,0 +1,55 @@
+"""What the book of each instrument goes back to, and how much came of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao.feed.columns import Numbers
+from pregao.feed.sequence import Rows, Sequence, steps_of
+from pregao.umdf.gap_columns import Followed, Item, Step
+
+START = "start of the sequence"
+_ORIGINS = {
+    int(Item.MESSAGE): START,
+    int(Item.EMPTIED): "EmptyBook",
+    int(Item.RESET): "ChannelReset",
+    int(Item.SNAPSHOT): "snapshot",
+    int(Item.ABSENT): "no snapshot: empty",
+}
+
+
+class Origins:
+    """Counts and origins of instruments, by their place among the securities of a day."""
+
+    def __init__(self, securities: Numbers) -> None:
+        self.securities = securities
+        count = len(securities)
+        self.messages = np.zeros(count, np.int64)
+        self.updates = np.zeros(count, np.int64)
+        self.origin: list[str | None] = [None] * count
+        """What each book begins with; None while it is not known."""
+        self.place = np.zeros(count, np.int64)
+        """Where it begins."""
+
+    def add(self, sequence: Sequence, followed: Followed, rows: Rows) -> set[int]:
+        """Count a window in; gives the items with which books begin."""
+        count = len(self.securities)
+        own = (sequence.item == Item.MESSAGE) | (sequence.item == Item.EMPTIED)
+        self.messages += np.bincount(sequence.rank[own], minlength=count)
+        self.updates += np.bincount(sequence.rank[rows.item], minlength=count)
+        step = steps_of(followed)
+        uncounted = (sequence.item == Item.MESSAGE) & (sequence.count == 0)
+        known = np.flatnonzero((step != Step.GAP) & (step != Step.QUEUED) & ~uncounted)
+        ranks, first = np.unique(sequence.rank[known], return_index=True)
+        begun = set()
+        for rank, at in zip(ranks.tolist(), known[first].tolist(), strict=True):
+            if self.origin[rank] is None:
+                origin = _ORIGINS[int(sequence.item[at])]
+                if step[at] == Step.RESTART:
+                    origin = "EmptyBook"
+                elif step[at] == Step.AGREES:
+                    origin = START
+                self.origin[rank] = origin
+                self.place[rank] = sequence.place[at]
+                begun.add(at)
+        return begun

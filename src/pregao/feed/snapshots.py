@@ -1,0 +1,342 @@
+"""Snapshots put together from columns: each instrument's header, orders and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pregao.book.faults import State
+from pregao.book.queue_order import queue_order
+from pregao.book.replay import FullBook
+from pregao.book.rows import NULL, UpdateKind
+from pregao.feed import _kernels
+from pregao.feed.columns import Flags, MessageColumns, Numbers
+from pregao.feed.messages import BookColumns
+from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.umdf.sequencing import serial_of
+
+LOOP_KEY = (
+    "security_id",
+    "sequence_version",
+    "sequence_number",
+    "index_in_packet",
+    "sending_time_ns",
+)
+"""What tells where a message of the snapshot stream is."""
+HEADER_COLUMNS = (
+    *LOOP_KEY,
+    "capture_time_ns",
+    "last_msg_seq_num_processed",
+    "tot_num_reports",
+    "tot_num_bids",
+    "tot_num_offers",
+    "tot_num_stats",
+    "last_rpt_seq",
+    "last_sequence_version",
+)
+"""What is read of a snapshot's header."""
+
+VersionSpans = Sequence[tuple[int, int]]
+"""The sequence versions of the incremental stream, and when each was first sent."""
+
+
+@dataclass(slots=True)
+class LoopRows:
+    """Where rows of the snapshot stream are: instrument, loop, packet, index, time."""
+
+    security: Numbers
+    version: Numbers
+    number: Numbers
+    index: Numbers
+    sending: Numbers
+
+    def __len__(self) -> int:
+        return len(self.security)
+
+    @staticmethod
+    def of(rows: MessageColumns) -> LoopRows:
+        """From columns of messages."""
+        return LoopRows(*(rows.numbers(name, 0) for name in LOOP_KEY))
+
+    @staticmethod
+    def joined(parts: Sequence[LoopRows]) -> LoopRows:
+        """The rows of several, one behind the other."""
+        empty = [np.empty(0, np.int64)]
+        return LoopRows(
+            *(
+                np.concatenate([getattr(part, column.name) for part in parts] or empty)
+                for column in fields(LoopRows)
+            )
+        )
+
+    def taken(self, chosen: Numbers) -> LoopRows:
+        """Some of the rows."""
+        return LoopRows(*(getattr(self, column.name)[chosen] for column in fields(self)))
+
+    def order(self) -> Numbers:
+        """The indexes that put rows in the order in which each instrument's came, each once.
+
+        Two captures may have brought the same packet; a loop's version may come again, at
+        another time.
+        """
+        keys = (self.index, self.number, self.version, self.sending, self.security)
+        order = np.lexsort(keys)
+        same = np.ones(max(len(order) - 1, 0), np.bool_)
+        for key in keys:
+            same &= key[order[1:]] == key[order[:-1]]
+        first: Flags = np.append(True, ~same)[: len(order)]
+        return order[first]
+
+
+def owners(headers: LoopRows, rows: LoopRows) -> Numbers:
+    """Which header each row of the snapshot stream belongs to: the last one before it.
+
+    Both are in order. A row whose header did not come has -1.
+    """
+    if not len(headers) or not len(rows):
+        return np.full(len(rows), -1, np.int64)
+    joined = [
+        np.concatenate([getattr(headers, name), getattr(rows, name)])
+        for name in ("index", "number", "version", "sending", "security")
+    ]
+    order = np.lexsort(tuple(joined))
+    is_header = order < len(headers)
+    last = np.cumsum(is_header) - 1
+    found = np.empty(len(order), np.int64)
+    found[order] = np.where(last >= 0, order[is_header][np.maximum(last, 0)], -1)
+    result = found[len(headers) :]
+    at = np.maximum(result, 0)
+    same = (headers.security[at] == rows.security) & (headers.version[at] == rows.version)
+    return np.where(same, result, -1)
+
+
+def version_of(headers: MessageColumns, spans: VersionSpans) -> Numbers:
+    """The incremental sequence version that each snapshot holds as of.
+
+    Below schema version 15 snapshots do not tell it: it is the version in which the incremental
+    stream was when they were sent.
+    """
+    told = headers.numbers("last_sequence_version")
+    if not (told == NULL).any():
+        return told
+    firsts = np.array([first for _, first in spans], np.int64)
+    versions = np.array([version for version, _ in spans], np.int64)
+    at = np.searchsorted(firsts, headers.numbers("sending_time_ns"), side="right") - 1
+    return np.where(told == NULL, versions[np.maximum(at, 0)], told)
+
+
+@dataclass(slots=True)
+class SnapshotOrders:
+    """The orders of all snapshots in queue order, and which snapshot each belongs to."""
+
+    orders: BookColumns
+    owner: Numbers
+
+    @staticmethod
+    def none() -> SnapshotOrders:
+        """No orders at all."""
+        return SnapshotOrders(
+            BookColumns.empty(0, UpdateKind.SNAPSHOT_ORDER), np.empty(0, np.int64)
+        )
+
+
+def snapshot_orders(
+    headers: LoopRows,
+    rows: LoopRows,
+    starts: Numbers,
+    counts: Numbers,
+    entries: BookColumns,
+    *,
+    by_position: bool,
+) -> SnapshotOrders:
+    """Give the orders of snapshots to their headers.
+
+    Each of the ``rows`` (messages of orders, in any order) has entries from its start on, as many
+    as its count says.
+    """
+    order = rows.order()
+    starts, counts = starts[order], counts[order]
+    owner = np.repeat(owners(headers, rows.taken(order)), counts)
+    at = np.empty(len(owner), np.int64)
+    _kernels.spread_ranges(starts, counts, at)
+    # An order whose header, or whose side, is not known makes its snapshot incomplete.
+    kept = np.flatnonzero((owner >= 0) & (entries.side[at] < 2))
+    entries, owner = entries.taken(at[kept]), owner[kept]
+    queued = queue_order(
+        owner, entries.side, entries.price, entries.flags, entries.order_id,
+        entries.position if by_position else None,
+    )  # fmt: skip
+    if queued is None:
+        return SnapshotOrders(entries, owner)
+    return SnapshotOrders(entries.taken(queued), owner[queued])
+
+
+@dataclass(slots=True)
+class Snapshots:
+    """Snapshots of some instruments, in order of instrument and time; one header each."""
+
+    security: Numbers
+    place: Numbers
+    """Behind the last packet that it holds."""
+    version: Numbers
+    number: Numbers
+    """Of the incremental packet that it holds as of."""
+    count: Numbers
+    """``lastRptSeq``, 0 without one."""
+    loop: LoopRows
+    capture: Numbers
+    bids: Numbers
+    asks: Numbers
+    statistics: Numbers
+    reports: Numbers
+    complete: Flags
+    """Did everything come that the header counts?"""
+    ends: Numbers
+    """Where each one's orders end in the columns of orders."""
+    orders: BookColumns
+
+    def __len__(self) -> int:
+        return len(self.security)
+
+    @staticmethod
+    def of(
+        headers: MessageColumns,
+        orders: SnapshotOrders,
+        statistics: LoopRows,
+        base: int,
+        spans: VersionSpans,
+    ) -> Snapshots:
+        """Put together headers (in order, each once), their orders and their statistics."""
+        loop = LoopRows.of(headers)
+        versions = version_of(headers, spans)
+        numbers = headers.numbers("last_msg_seq_num_processed")
+        bids, asks, stats, reports = (
+            headers.numbers(f"tot_num_{what}", 0) for what in ("bids", "offers", "stats", "reports")
+        )
+        count = len(loop)
+        side = orders.orders.side.astype(np.int64)
+        found = np.bincount(orders.owner * 2 + side, minlength=2 * count).reshape(-1, 2)
+        owner = owners(loop, statistics)
+        told = np.bincount(owner[owner >= 0], minlength=count)
+        return Snapshots(
+            loop.security,
+            place_of(serial_of(versions, numbers, base), BEHIND_PACKET),
+            versions,
+            numbers,
+            headers.numbers("last_rpt_seq", 0),
+            loop,
+            headers.numbers("capture_time_ns"),
+            bids,
+            asks,
+            stats,
+            reports,
+            (found[:, 0] == bids) & (found[:, 1] == asks) & (told == stats),
+            np.cumsum(found.sum(axis=1)),
+            orders.orders,
+        )
+
+    def void(self) -> Flags:
+        """Those that only say that there is nothing: of a deleted or just emptied instrument."""
+        nothing = (self.bids == 0) & (self.asks == 0) & (self.statistics == 0)
+        void: Flags = nothing & (self.count == 0)
+        return void
+
+    def usable(self) -> Flags:
+        """Those that books can be held against or healed with: whole, and not void."""
+        usable: Flags = self.complete & ~self.void()
+        return usable
+
+    def _own(self, at: int) -> slice:
+        return slice(int(self.ends[at - 1]) if at else 0, int(self.ends[at]))
+
+    def book(self, at: int) -> FullBook:
+        """A snapshot as a book: bids first, each side in queue order."""
+        own, orders = self._own(at), self.orders
+        return FullBook(
+            -1,
+            State.VALID,
+            orders.side[own],
+            orders.order_id[own],
+            orders.price[own],
+            orders.size[own],
+            orders.firm[own],
+            orders.inserted[own],
+            orders.flags[own],  # no other flag is set in snapshots than that of implied orders
+        )
+
+    def rows(self, at: int) -> BookColumns:
+        """A snapshot as updates of a book: it begins, its orders, it ends."""
+        own = self._own(at)
+        rows = BookColumns.empty(own.stop - own.start + 2, UpdateKind.SNAPSHOT_ORDER)
+        rows.kind[0], rows.kind[-1] = UpdateKind.SNAPSHOT_BEGIN, UpdateKind.SNAPSHOT_END
+        rows.size[0], rows.previous[0] = self.bids[at], self.asks[at]
+        for name in ("side", "flags", "order_id", "price", "size", "firm", "inserted"):
+            getattr(rows, name)[1:-1] = getattr(self.orders, name)[own]
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class WholeLoop:
+    """A loop of snapshots of which all headers came."""
+
+    version: int
+    first_sending_ns: int
+    last_sending_ns: int
+    serial: int
+    """Of the earliest packet that one of its snapshots holds as of."""
+
+    def members(self, loop: LoopRows) -> Numbers:
+        """The instruments of the loop, of those whose headers are given."""
+        own = (loop.version == self.version) & (loop.sending >= self.first_sending_ns)
+        members: Numbers = loop.security[own & (loop.sending <= self.last_sending_ns)]
+        return members
+
+    @property
+    def place(self) -> int:
+        """The place as of which instruments that are not in it have an empty book."""
+        return int(place_of(np.array([self.serial]), BEHIND_PACKET)[0])
+
+
+def first_whole_loop(headers: MessageColumns, spans: VersionSpans, base: int) -> WholeLoop | None:
+    """The first loop that has all its headers; these are in order, each once."""
+    loop = LoopRows.of(headers)
+    reports = headers.numbers("tot_num_reports", 0)
+    serial = serial_of(
+        version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
+    )
+    order = np.lexsort((loop.number, loop.sending))
+    breaks = np.flatnonzero(np.diff(loop.version[order]) != 0) + 1
+    for own in np.split(order, breaks):
+        if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:
+            sending = loop.sending[own]
+            return WholeLoop(
+                int(loop.version[own[0]]),
+                int(sending.min()),
+                int(sending.max()),
+                int(serial[own].min()),
+            )
+    return None
+
+
+@dataclass(slots=True)
+class Absences:
+    """Instruments that a whole loop of snapshots was without, and the place it tells of."""
+
+    security: Numbers
+    place: Numbers
+
+    @staticmethod
+    def none() -> Absences:
+        """No instrument is known to be absent."""
+        return Absences(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @staticmethod
+    def of(loop: WholeLoop | None, snapshots: Snapshots | None, securities: Numbers) -> Absences:
+        """Those of some instruments that are not in a loop: their books were empty then."""
+        if loop is None:
+            return Absences.none()
+        there = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
+        missing = np.setdiff1d(securities, there)
+        return Absences(missing, np.full(len(missing), loop.place, np.int64))

@@ -1,0 +1,312 @@
+"""Statistics beside the book: last price, volume, limits and phases, as messages tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from pregao.book.rows import NULL
+from pregao.feed import _kernels
+from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
+from pregao.feed.places import places_in
+from pregao.feed.snapshots import LoopRows, Snapshots, owners
+from pregao.umdf.templates import (
+    EXECUTION_STATISTICS,
+    FORWARD_TRADE,
+    LAST_TRADE_PRICE,
+    PRICE_BANDS,
+    TRADE,
+)
+from pregao.umdf.trades import NOT_LAST_SUB_TYPES, set_last_price
+
+TRADE_COLUMNS = ("md_entry_px", "trade_condition", "trd_sub_type", "trade_id", "trade_date")
+"""What is read of trades."""
+_SESSION_CHANGE = {"TRADING_SESSION_CHANGE": 1}
+_NO_EVENT = -2
+_LIMITS = {"HARD_LIMIT": 0, "REJECTION_BAND": 1, "STATIC_LIMITS": 2, "": 3}
+"""Kinds of price limits; of several that are in force, the first here is shown."""
+
+
+def last_before(
+    ranks: Numbers, places: Numbers, wanted_ranks: Numbers, wanted_places: Numbers
+) -> Numbers:
+    """For each wanted place, the last row of the same rank up to there, or -1; all are sorted."""
+    found = np.empty(len(wanted_ranks), np.int64)
+    _kernels.last_before(ranks, places, wanted_ranks, wanted_places, found)
+    return found
+
+
+@dataclass(slots=True)
+class OtherMessages:
+    """The messages about some instruments that change no book, by template and stream."""
+
+    incremental: Mapping[int, ComparedColumns]
+    snapshot: Mapping[int, ComparedColumns]
+    """Each row once, in order."""
+    names: Mapping[int, str]
+    """The names of the templates."""
+
+    def loop_rows(self) -> LoopRows:
+        """Where all statistics of the snapshot stream are."""
+        return LoopRows.joined([LoopRows.of(rows) for rows in self.snapshot.values()])
+
+    def of_snapshots(
+        self, template: int, snapshots: Snapshots | None, chosen: Numbers
+    ) -> tuple[ComparedColumns, Numbers] | None:
+        """The statistics of a template in chosen snapshots, and whose they are; None without."""
+        rows = self.snapshot.get(template)
+        if rows is None or snapshots is None or not len(chosen):
+            return None
+        owner = owners(snapshots.loop, LoopRows.of(rows))
+        own = np.flatnonzero(np.isin(owner, chosen))
+        return (rows.taken(own), owner[own]) if len(own) else None
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What sets or takes away the last price and the volume, by instrument and place."""
+
+    rank: Numbers
+    place: Numbers
+    event: Numbers
+    kind: Codes
+    value: Numbers
+    order: Numbers
+    """Of a trade: its day and number, as one number."""
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    @staticmethod
+    def joined(parts: Sequence[Statistics]) -> Statistics:
+        """All of them, in order of instrument and place."""
+        if not parts:
+            empty = np.empty(0, np.int64)
+            return Statistics(empty, empty, empty, np.empty(0, np.uint8), empty, empty)
+        columns = {
+            column.name: np.concatenate([getattr(part, column.name) for part in parts])
+            for column in fields(Statistics)
+        }
+        order = np.lexsort((columns["place"], columns["rank"]))
+        return Statistics(**{name: column[order] for name, column in columns.items()})
+
+    def within(self, first: int, last: int) -> Statistics:
+        """Those from one place to another."""
+        inside = np.flatnonzero((self.place >= first) & (self.place <= last))
+        return Statistics(*(getattr(self, column.name)[inside] for column in fields(self)))
+
+
+class StatisticReader:
+    """Tells last price and volume at places that come in order."""
+
+    def __init__(self) -> None:
+        self._state = np.full(5, NULL, np.int64)
+        self._state[0] = -1
+        self.statistics = Statistics.joined(())
+
+    def know(self, rank: int, price: int | None, volume: int | None) -> None:
+        """Begin with what is known of an instrument."""
+        self._state[0] = rank
+        self._state[1] = NULL if price is None else price
+        self._state[3] = NULL if volume is None else volume
+
+    def load(self, statistics: Statistics) -> None:
+        """Go on with these; what was known of the last instrument still holds."""
+        self.statistics = statistics
+        self._state[4] = 0
+
+    def at(
+        self, rank: Numbers, place: Numbers, event: Numbers | None = None
+    ) -> tuple[Numbers, Numbers]:
+        """The last price and the volume at each place, once its event (if given) is over."""
+        if event is None:
+            event = np.full(len(rank), _NO_EVENT, np.int64)
+        prices, volumes = np.empty(len(rank), np.int64), np.empty(len(rank), np.int64)
+        own = self.statistics
+        _kernels.statistics_at(
+            own.rank, own.place, own.event, own.kind, own.value, own.order,
+            rank, place, event, self._state, prices, volumes,
+        )  # fmt: skip
+        return prices, volumes
+
+
+def statistics_of(
+    tables: Mapping[int, MessageColumns],
+    securities: Numbers,
+    base: int,
+    place: Numbers | None = None,
+) -> list[Statistics]:
+    """The statistics among messages.
+
+    For snapshots, ``tables`` holds one template and ``place`` one place for each of its rows.
+    """
+    found = []
+    for template in (TRADE, FORWARD_TRADE, LAST_TRADE_PRICE):
+        rows = tables.get(template)
+        if rows is not None:
+            value = rows.numbers("md_entry_px")
+            order = (rows.numbers("trade_date", 0) << 40) | rows.numbers("trade_id", 0)
+            kind = np.full(len(rows), _kernels.LAST_TRADE, np.uint8)
+            kept = np.arange(len(rows))
+            if template != LAST_TRADE_PRICE:
+                kind[:] = _kernels.TRADE
+                excluded = rows.codes("trd_sub_type", dict.fromkeys(NOT_LAST_SUB_TYPES, 1), 0) == 1
+                sets = set_last_price(rows.numbers("trade_condition", 0), excluded)
+                kept = np.flatnonzero(sets)
+            found.append(_statistics(rows, securities, base, kind, value, order, place, kept))
+    rows = tables.get(EXECUTION_STATISTICS)
+    if rows is not None:
+        none = rows.numbers("number_of_trades") == 0
+        kind = np.where(none, _kernels.NO_VOLUME, _kernels.VOLUME).astype(np.uint8)
+        zero, kept = np.zeros(len(rows), np.int64), np.arange(len(rows))
+        value = rows.numbers("trade_volume")
+        found.append(_statistics(rows, securities, base, kind, value, zero, place, kept))
+    return found
+
+
+def told_by_snapshots(
+    others: OtherMessages,
+    snapshots: Snapshots | None,
+    chosen: Numbers,
+    securities: Numbers,
+    base: int,
+) -> list[Statistics]:
+    """The statistics of chosen snapshots, at the places that these hold as of."""
+    parts: list[Statistics] = []
+    for template in (LAST_TRADE_PRICE, EXECUTION_STATISTICS):
+        found = others.of_snapshots(template, snapshots, chosen)
+        if found is not None and snapshots is not None:
+            rows, owner = found
+            parts += statistics_of({template: rows}, securities, base, snapshots.place[owner])
+    return parts
+
+
+def _statistics(
+    rows: MessageColumns,
+    securities: Numbers,
+    base: int,
+    kind: Codes,
+    value: Numbers,
+    order: Numbers,
+    place: Numbers | None,
+    kept: Numbers,
+) -> Statistics:
+    where = places_in(rows, base) if place is None else place
+    event = rows.numbers("event", -1)
+    rank = np.searchsorted(securities, rows.numbers("security_id"))
+    return Statistics(rank[kept], where[kept], event[kept], kind[kept], value[kept], order[kept])
+
+
+@dataclass(slots=True)
+class PhaseChanges:
+    """Where phases or states of instruments change, in order of instrument and place."""
+
+    rank: Numbers
+    place: Numbers
+    event: Numbers
+    session: Codes
+    """Does a new trading session begin, with statistics of its own?"""
+
+    @staticmethod
+    def of(
+        statuses: MessageColumns | None,
+        phases: Sequence[MessageColumns],
+        securities: Numbers,
+        groups: Sequence[str | None],
+        base: int,
+    ) -> PhaseChanges:
+        """From the states of instruments and the phases of their groups (incremental stream)."""
+        ranks, places, events, sessions = [], [], [], []
+        if statuses is not None:
+            ranks.append(np.searchsorted(securities, statuses.numbers("security_id")))
+            places.append(places_in(statuses, base))
+            events.append(statuses.numbers("event"))
+            sessions.append(statuses.codes("security_trading_event", _SESSION_CHANGE, 0))
+        members: dict[str, list[int]] = {}
+        for member, group in enumerate(groups):
+            if group is not None:
+                members.setdefault(group, []).append(member)
+        for rows in phases:
+            own = [
+                np.array(members.get(group or "", ()), np.int64)
+                for group in rows.texts("security_group")
+            ]
+            counts = np.array([len(ranks_) for ranks_ in own], np.int64)
+            if counts.sum():
+                ranks.append(np.concatenate(own))
+                places.append(np.repeat(places_in(rows, base), counts))
+                events.append(np.repeat(rows.numbers("event"), counts))
+                session = rows.codes("security_trading_event", _SESSION_CHANGE, 0)
+                sessions.append(np.repeat(session, counts))
+        if not ranks:
+            empty = np.empty(0, np.int64)
+            return PhaseChanges(empty, empty, empty, np.empty(0, np.uint8))
+        rank, place, event = (np.concatenate(parts) for parts in (ranks, places, events))
+        order = np.lexsort((place, rank))
+        session = np.concatenate(sessions)[order]
+        return PhaseChanges(rank[order], place[order], event[order], session)
+
+    def statistics(self) -> Statistics:
+        """What a new session does to the statistics."""
+        new = np.flatnonzero(self.session)
+        none = np.full(len(new), NULL, np.int64)
+        kind = np.full(len(new), _kernels.SESSION, np.uint8)
+        return Statistics(self.rank[new], self.place[new], self.event[new], kind, none, none)
+
+
+class PriceLimits:
+    """The price limits in force, as far as they are told in prices."""
+
+    def __init__(
+        self,
+        others: OtherMessages,
+        snapshots: Snapshots | None,
+        loaded: Numbers,
+        securities: Numbers,
+        base: int,
+    ) -> None:
+        self._kinds: list[tuple[Numbers, Numbers, Numbers, Numbers]] = []
+        parts = []
+        for template in sorted(PRICE_BANDS):
+            rows = others.incremental.get(template)
+            if rows is not None:
+                parts.append(_limit_rows(rows, securities, places_in(rows, base)))
+            found = others.of_snapshots(template, snapshots, loaded)
+            if found is not None and snapshots is not None:
+                parts.append(_limit_rows(found[0], securities, snapshots.place[found[1]]))
+        if not parts:
+            return
+        rank, place, low, high, kind = (
+            np.concatenate([part[at] for part in parts]) for at in range(5)
+        )
+        for wanted in sorted(_LIMITS.values()):
+            own = np.flatnonzero(kind == wanted)
+            if len(own):
+                own = own[np.lexsort((place[own], rank[own]))]
+                self._kinds.append((rank[own], place[own], low[own], high[own]))
+
+    def at(self, rank: Numbers, place: Numbers) -> tuple[Numbers, Numbers]:
+        """The lowest and highest price at places that come in order."""
+        low, high = np.full(len(rank), NULL, np.int64), np.full(len(rank), NULL, np.int64)
+        for ranks, places, lows, highs in reversed(self._kinds):
+            found = last_before(ranks, places, rank, place)
+            at, there = np.maximum(found, 0), found >= 0
+            low = np.where(there, lows[at], low)
+            high = np.where(there, highs[at], high)
+        return low, high
+
+
+def _limit_rows(rows: MessageColumns, securities: Numbers, place: Numbers) -> tuple[Numbers, ...]:
+    unit: Flags = rows.codes("price_limit_type", {"PRICE_UNIT": 1}, 0) == 1
+    kind = rows.codes("price_band_type", _LIMITS, _LIMITS[""]).astype(np.int64)
+    auctions = rows.codes("price_band_type", {"AUCTION_LIMITS": 1}, 0) == 1
+    kept = np.flatnonzero(unit & ~auctions)
+    return (
+        np.searchsorted(securities, rows.numbers("security_id"))[kept],
+        place[kept],
+        rows.numbers("low_limit_price")[kept],
+        rows.numbers("high_limit_price")[kept],
+        kind[kept],
+    )

@@ -1,0 +1,292 @@
+"""What a channel's day holds, read from the message tables into the columns that `feed` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.book.rows import NULL
+from pregao.feed.columns import Codes, ComparedColumns, Flags, Numbers
+from pregao.feed.day import ChannelDay
+from pregao.feed.meaning import BOOK_TEMPLATES, ORDER_FIELDS, snapshot_columns, update_columns
+from pregao.feed.messages import (
+    KEY,
+    TIMES,
+    BookMessages,
+    Messages,
+    Resets,
+    key_columns,
+    times_of,
+)
+from pregao.feed.snapshots import (
+    HEADER_COLUMNS,
+    LOOP_KEY,
+    LoopRows,
+    SnapshotOrders,
+    Snapshots,
+    snapshot_orders,
+)
+from pregao.feed.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
+from pregao.lake.books.columns import checksums, codes, integers, taken
+from pregao.lake.books.inputs import INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.schemas import DATE
+from pregao.umdf.gap_columns import Item
+from pregao.umdf.streams import Stream
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    EMPTY_BOOK,
+    FORWARD_TRADE,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+    TRADE,
+    implied_mask,
+    implied_masks,
+)
+
+VERSION = "schema_version"
+_NOT_READ = frozenset({DATE, "channel", "feed", "feed_difference_ns", "capture_id", VERSION})
+
+
+class ArrowColumns:
+    """Rows of an Arrow table as the columns that a follower asks for."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        count: int = self.rows.num_rows
+        return count
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns there are."""
+        names: Sequence[str] = self.rows.column_names
+        return names
+
+    def numbers(self, name: str, null: int = NULL) -> Numbers:
+        """A column of integers, days or decimals as numbers."""
+        return integers(self.rows.column(name), null)
+
+    def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
+        """The numbers that the names of a column are known by."""
+        return codes(self.rows.column(name), known, other)
+
+    def texts(self, name: str) -> Sequence[str | None]:
+        """A column of texts."""
+        texts: list[str | None] = self.rows.column(name).to_pylist()
+        return texts
+
+    def taken(self, chosen: Numbers) -> ArrowColumns:
+        """Some of the rows, in the order given."""
+        return ArrowColumns(taken(self.rows, chosen))
+
+    def followed_by(self, more: ComparedColumns) -> ArrowColumns:
+        """These rows and behind them others of the same columns."""
+        assert isinstance(more, ArrowColumns)
+        return ArrowColumns(pa.concat_tables([self.rows, more.rows]))
+
+    def labels(self, name: str) -> Numbers:
+        """A number for each text of a column, the same for the same text; 0 for null."""
+        return checksums(self.rows.column(name))
+
+    def nulls(self, name: str) -> Flags:
+        """Where a column has no value."""
+        flags: Flags = self.rows.column(name).is_null().to_numpy()
+        return flags
+
+    def unlike(self, name: str, other: ComparedColumns) -> Flags:
+        """Where a column differs from the same column of as many other rows."""
+        assert isinstance(other, ArrowColumns)
+        one, two = _plain(self.rows.column(name)), _plain(other.rows.column(name))
+        same = pc.fill_null(pc.equal(one, two), False)
+        same = pc.or_(same, pc.and_(one.is_null(), two.is_null()))
+        unlike: Flags = ~same.to_numpy(zero_copy_only=False)
+        return unlike
+
+    def value(self, name: str, at: int) -> object:
+        """One value, as people read it."""
+        value: object = self.rows.column(name)[at].as_py()
+        return value
+
+    def of_stream(self, stream: Stream) -> ArrowColumns:
+        """The rows of one stream."""
+        wanted = self.codes("stream", {stream.value: 1}, 0) == 1
+        return self if wanted.all() else self.taken(np.flatnonzero(wanted))
+
+    def about(self, securities: tuple[int, ...] | None) -> ArrowColumns:
+        """The rows about some instruments; None for all."""
+        if securities is None:
+            return self
+        return self.taken(np.flatnonzero(np.isin(self.numbers("security_id"), securities)))
+
+
+def _plain(column: Any) -> Any:
+    """A column that can be compared: names as texts, in one piece."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where some instruments of a channel's day are read from."""
+
+    reader: Reader
+    part: Part
+    day: ChannelDay
+    schema_version: int | None
+    """Of messages that do not tell theirs; None if that is not known."""
+    securities: tuple[int, ...] | None = None
+    """The only instruments that are wanted."""
+
+    def _implied(self, rows: ArrowColumns) -> Numbers:
+        """The masks of implied orders, by each message's schema version."""
+        versions = rows.numbers(VERSION)
+        untold = versions == NULL
+        if not untold.any():
+            return implied_masks(versions)
+        # Rows of lakes from before the column; without a version nothing is said to be implied.
+        known = 0 if self.schema_version is None else implied_mask(self.schema_version)
+        return np.where(untold, np.int64(known), implied_masks(versions))
+
+    def messages(self, others: OtherMessages, serials: Serials | None = None) -> Messages:
+        """The incremental messages, not yet in order; ``others`` are those of other templates."""
+        base = self.day.base
+        changing = []
+        for template in BOOK_TEMPLATES:
+            columns = [*KEY, *TIMES, "rpt_seq", VERSION, *ORDER_FIELDS[template]]
+            if template == EMPTY_BOOK:
+                columns = [*KEY, TIMES[-1], VERSION]
+            for found in self.reader.read(template, columns, self.part, serials):
+                rows = ArrowColumns(found)
+                books = update_columns(template, rows, self._implied(rows))
+                item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
+                changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))
+        keys = [key_columns(rows, base) for rows in others.incremental.values()]
+        if serials is not None:
+            keys = [each.within(*serials[1:]) for each in keys]
+        messages = Messages.of(changing, keys)
+        return messages if self.securities is None else messages.about(self.securities)
+
+    def resets(self, serials: Serials | None = None) -> Resets:
+        """The ChannelResets of the incremental stream, in order."""
+        columns = [*KEY[1:], "md_entry_timestamp_ns", "stream"]
+        found = self.reader.read(CHANNEL_RESET, columns, None, serials)
+        parts = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
+        return Resets.of(parts, self.day.base)
+
+    def others(self, serials: Serials | None = None) -> OtherMessages:
+        """The messages that change no book.
+
+        With ``serials`` only what is incremental is read, and only there.
+        """
+        known = self.reader.inputs.tables
+        names = {template: table.name.removeprefix("umdf_") for template, table in known.items()}
+        incremental: dict[int, ComparedColumns] = {}
+        snapshot: dict[int, ComparedColumns] = {}
+        both = self.reader.inputs.statistics
+        for template in self.reader.inputs.counted:
+            columns = [*KEY, "rpt_seq"]
+            if template in both:
+                columns += [name for name in known[template].columns if name not in _NOT_READ]
+            elif template in (TRADE, FORWARD_TRADE):
+                columns += TRADE_COLUMNS
+            tables = self.reader.read(template, list(dict.fromkeys(columns)), self.part, serials)
+            if not tables:
+                continue
+            rows = ArrowColumns(pa.concat_tables(tables).unify_dictionaries())
+            rows = rows.about(self.securities)
+            if template not in both:
+                incremental[template] = rows
+                continue
+            told = rows.of_stream(Stream.INCREMENTAL)
+            if len(told):
+                incremental[template] = told
+            looped = rows.of_stream(Stream.SNAPSHOT)
+            if len(looped) and serials is None:
+                snapshot[template] = looped.taken(LoopRows.of(looped).order())
+        return OtherMessages(incremental, snapshot, names)
+
+    def snapshots(self, others: OtherMessages) -> Snapshots | None:
+        """The snapshots; ``others`` hold their statistics."""
+        headers = read_headers(self.reader, self.part)
+        if headers is None:
+            return None
+        headers = headers.about(self.securities)
+        if not len(headers):
+            return None
+        orders = self._orders(LoopRows.of(headers))
+        day = self.day
+        return Snapshots.of(headers, orders, others.loop_rows(), day.base, day.spans)
+
+    def _orders(self, headers: LoopRows) -> SnapshotOrders:
+        columns = [*LOOP_KEY, VERSION, "no_md_entries"]
+        tables = self.reader.read(SNAPSHOT_ORDERS, columns, self.part)
+        if not tables:
+            return SnapshotOrders.none()
+        rows = pa.concat_tables(tables)
+        lists = rows.column("no_md_entries").combine_chunks()
+        offsets = integers(lists.offsets)
+        starts, counts = offsets[:-1] - offsets[0], np.diff(offsets)
+        struct = lists.flatten()
+        members = [field.name for field in struct.type]
+        entries = ArrowColumns(pa.table([struct.field(name) for name in members], names=members))
+        masks = self._implied(ArrowColumns(rows))
+        # Most days are of one version; a mask for each order only where it matters.
+        one = len(masks) > 0 and bool((masks == masks[0]).all())
+        implied = np.broadcast_to(masks[0], len(struct)) if one else np.repeat(masks, counts)
+        return snapshot_orders(
+            headers, LoopRows.of(ArrowColumns(rows)), starts, counts,
+            snapshot_columns(entries, implied), by_position=self.day.by_position,
+        )  # fmt: skip
+
+    def changes(
+        self, others: OtherMessages, securities: Numbers, groups: Sequence[str | None]
+    ) -> PhaseChanges:
+        """The phases of the instruments' groups and their own states."""
+        columns = [*KEY[1:], "stream", "security_group", "security_trading_event"]
+        found = self.reader.read(SECURITY_GROUP_PHASE, columns, None)
+        phases = [ArrowColumns(rows).of_stream(Stream.INCREMENTAL) for rows in found]
+        statuses = others.incremental.get(SECURITY_STATUS)
+        return PhaseChanges.of(statuses, phases, securities, groups, self.day.base)
+
+    def instruments(self, securities: Numbers) -> InstrumentNames:
+        """What definitions of the day tell of the securities."""
+        symbols: list[str | None] = [None] * len(securities)
+        groups: list[str | None] = [None] * len(securities)
+        names = ["security_id", "symbol", "security_group"]
+        for found in self.reader.read(INSTRUMENTS, names, self.part):
+            rows = ArrowColumns(found)
+            ids = rows.numbers("security_id")
+            ranks = np.searchsorted(securities, ids)
+            own_symbols, own_groups = rows.texts("symbol"), rows.texts("security_group")
+            for at, rank in enumerate(ranks.tolist()):
+                if rank < len(securities) and securities[rank] == ids[at]:
+                    symbols[rank], groups[rank] = own_symbols[at], own_groups[at]
+        return InstrumentNames(symbols, groups)
+
+
+@dataclass(slots=True)
+class InstrumentNames:
+    """Symbols and groups of instruments, by their place among the securities of a task."""
+
+    symbols: list[str | None]
+    groups: list[str | None]
+
+
+def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
+    """The rows of the snapshots' headers, each once, in order; None if there are none."""
+    tables = reader.read(SNAPSHOT_HEADER, HEADER_COLUMNS, part)
+    if not tables:
+        return None
+    rows = ArrowColumns(pa.concat_tables(tables))
+    return rows.taken(LoopRows.of(rows).order())
