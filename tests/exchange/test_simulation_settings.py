@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.commands import SetGroupPhase
-from pregao.exchange.instruments import SecurityType
-from pregao.exchange.schedule import default_schedule, parse_schedule
-from pregao.exchange.simulation_day import plan_day
-from pregao.exchange.simulation_settings import (
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.schedule import default_schedule, parse_schedule
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.simulation.day import plan_day
+from pregao.exchange.simulation.settings import (
     Moment,
     ResetKind,
     Settings,
@@ -26,7 +27,6 @@ from pregao.exchange.simulation_settings import (
     parse_reset,
     place,
 )
-from pregao.exchange.terms import TradingStatus
 
 DAY = date(2026, 5, 21)
 CATALOGUE = bundled_catalogue()

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
-from pregao.exchange.engine import Engine
-from pregao.exchange.instruments import SecurityType
-from pregao.exchange.profiles import Profile, load_profile
-from pregao.exchange.reports import OrderRejected
-from pregao.exchange.terms import OrdType, Side, TimeInForce, TradingStatus
-from pregao.exchange.traders import Crowd
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.reports import OrderRejected
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.profiles import Profile, load_profile
 
 START = 1_779_361_200 * SECOND
 SHARES = [
