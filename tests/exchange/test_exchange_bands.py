@@ -33,9 +33,9 @@ from pregao.exchange.engine.terms import (
     PriceBandType,
     PriceLimitType,
     TimeInForce,
-    TradingEvent,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
 
 HARD, REJECTION = PriceBandType.HARD_LIMIT, PriceBandType.REJECTION_BAND

@@ -39,10 +39,10 @@ from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     OrdStatus,
     TimeInForce,
-    TradingEvent,
     TradingSession,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 PAUSE, CLOSE, OPEN = TradingStatus.PAUSE, TradingStatus.CLOSE, TradingStatus.OPEN

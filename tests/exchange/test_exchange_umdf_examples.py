@@ -33,9 +33,9 @@ from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px
 
 

@@ -27,7 +27,6 @@ from pregao.exchange.engine.terms import (
     SettlPriceType,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingSession,
     TradingStatus,
     TrdSubType,
@@ -36,6 +35,7 @@ from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.fields import rescale
 from pregao.exchange.publisher.encoding.news import cut_text
 from pregao.sbe.codec import Decoded
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.feed_reader import VERSIONS, codec
 from tests.exchange.floor import px, share
 

@@ -40,7 +40,6 @@ from pregao.exchange.engine.terms import (
     SecurityUpdateAction,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingSession,
     TradingStatus,
     TrdSubType,
@@ -51,6 +50,7 @@ from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher
 from pregao.exchange.publisher.snapshot_loop import SnapshotLoop
 from pregao.exchange.publisher.state import ChannelState
+from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, px, share

@@ -23,11 +23,11 @@ from pregao.exchange.engine.terms import (
     SecurityUpdateAction,
     SettlPriceType,
     Side,
-    TradingEvent,
     TradingSession,
     TradingStatus,
     TrdSubType,
 )
+from pregao.umdf.phases import TradingEvent
 
 
 @record

@@ -35,9 +35,9 @@ from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     OpenCloseSettlFlag,
     TimeInForce,
-    TradingEvent,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 
 PAUSE = TradingStatus.PAUSE
 CLOSE = TradingStatus.CLOSE

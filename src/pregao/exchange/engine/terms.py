@@ -57,14 +57,6 @@ class TradingStatus(IntEnum):
     FINAL_CLOSING_CALL = 101
 
 
-class TradingEvent(IntEnum):
-    """What a status or phase message marks (tag 1174)."""
-
-    TRADING_SESSION_CHANGE = 4
-    SECURITY_STATUS_CHANGE = 101
-    SECURITY_REJOINS_SECURITY_GROUP_STATUS = 102
-
-
 class TradingSession(IntEnum):
     """Trading session (tag 336)."""
 

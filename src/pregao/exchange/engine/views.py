@@ -14,7 +14,8 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.records import record
-from pregao.exchange.engine.terms import TradingEvent, TradingStatus
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.umdf.phases import TradingEvent
 
 
 @record

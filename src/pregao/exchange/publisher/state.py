@@ -34,12 +34,12 @@ from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     SecurityUpdateAction,
     Side,
-    TradingEvent,
     TradingStatus,
 )
 from pregao.exchange.engine.views import last_trade_price
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.positions import RankedSide, rank
+from pregao.umdf.phases import TradingEvent
 
 _OF_THE_SESSION = (
     OpeningPrice,
