@@ -22,10 +22,10 @@ from pregao.exchange.simulation.settings import (
     Moment,
     ResetKind,
     Settings,
+    moment_ns,
     parse_duration,
     parse_moment,
     parse_reset,
-    place,
 )
 
 DAY = date(2026, 5, 21)
@@ -75,11 +75,11 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
     midnight = 1_000_000 * SECOND
     start, end = midnight + 9 * HOUR, midnight + 9 * HOUR + 30 * MINUTE
     at = parse_moment("--reset-at", "09:10")
-    assert place("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
-    assert place("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
+    assert moment_ns("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
+    assert moment_ns("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
     for text in ("08:59:59", "09:30"):
         with pytest.raises(UsageError, match=r"from 09:00:00 to 09:30:00"):
-            place("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
+            moment_ns("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ from pregao.exchange.publisher.channels import Channel
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher
-from pregao.exchange.publisher.snapshot_loop import SnapshotLoop
+from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
 from pregao.exchange.publisher.state import ChannelState
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
@@ -191,7 +191,7 @@ def test_000_7_2_the_two_headers():
     state = two_instruments()
     encoder = FeedEncoder(16)
     processed = (1234, 703)
-    loop = SnapshotLoop(encoder, state, lambda: processed).begin(START)
+    loop = SnapshotWriter(encoder, state, lambda: processed).begin(START)
     assert loop is not None
     messages = [codec(16).decode(next(loop)) for _ in range(7)]
     # Meanwhile a packet went out that had nothing for the second instrument.

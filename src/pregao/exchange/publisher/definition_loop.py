@@ -11,7 +11,7 @@ from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.state import ChannelState
 
 
-class DefinitionLoop:
+class DefinitionWriter:
     """Makes the messages of definition loops; what was deleted or has expired is left out."""
 
     def __init__(self, encoder: FeedEncoder, state: ChannelState) -> None:

@@ -20,12 +20,12 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import SecurityUpdateAction
 from pregao.exchange.publisher.channels import Channel, Datagram
-from pregao.exchange.publisher.definition_loop import DefinitionLoop
+from pregao.exchange.publisher.definition_loop import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 from pregao.exchange.publisher.incremental import IncrementalStream
 from pregao.exchange.publisher.loops import LoopPace, LoopStream
 from pregao.exchange.publisher.packetiser import PacketWriter
-from pregao.exchange.publisher.snapshot_loop import SnapshotLoop
+from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
 from pregao.exchange.publisher.state import ChannelState
 from pregao.umdf.streams import Stream
 
@@ -58,11 +58,11 @@ class ChannelPublisher:
         self.incremental = IncrementalStream(
             encoder, self.state, PacketWriter(number, sequence_version, first_number), start_ns
         )
-        snapshots = SnapshotLoop(encoder, self.state, self._processed)
+        snapshots = SnapshotWriter(encoder, self.state, self._processed)
         self.snapshots = LoopStream(
             encoder, PacketWriter(number), snapshots.begin, snapshot_pace, start_ns
         )
-        definitions = DefinitionLoop(encoder, self.state)
+        definitions = DefinitionWriter(encoder, self.state)
         self.definitions = LoopStream(
             encoder, PacketWriter(number), definitions.begin, definition_pace, start_ns
         )

@@ -12,7 +12,7 @@ from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
 ORDERS_PER_MESSAGE = 20
 
 
-class SnapshotLoop:
+class SnapshotWriter:
     """Makes the messages of snapshot loops from what stands published.
 
     The instruments of a loop are counted when it begins. Each one's snapshot is made when its

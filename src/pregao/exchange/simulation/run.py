@@ -28,7 +28,7 @@ from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures, prepare_folder
 from pregao.exchange.simulation.day import plan_day
 from pregao.exchange.simulation.instruments import choose_instruments
-from pregao.exchange.simulation.settings import MOST_RATE, Moment, ResetKind, Settings, place
+from pregao.exchange.simulation.settings import MOST_RATE, Moment, ResetKind, Settings, moment_ns
 from pregao.exchange.simulation.summary import Summary, describe, faults_of
 from pregao.exchange.simulation.truth import TruthWriter
 from pregao.exchange.traders.crowd import Crowd
@@ -91,7 +91,7 @@ class Simulation:
         )
         self.capture_from_ns = day.start_ns
         if settings.late_join is not None:
-            self.capture_from_ns = self._place("--late-join", settings.late_join)
+            self.capture_from_ns = self._moment_ns("--late-join", settings.late_join)
         self.clock = VirtualClock(day.start_ns)
         self.engine = Engine(
             self.instruments,
@@ -136,9 +136,9 @@ class Simulation:
         self._done = False
         self._plan()
 
-    def _place(self, option: str, moment: Moment) -> int:
+    def _moment_ns(self, option: str, moment: Moment) -> int:
         day = self.day
-        return place(option, moment, day.midnight_ns, day.start_ns, day.end_ns)
+        return moment_ns(option, moment, day.midnight_ns, day.start_ns, day.end_ns)
 
     def _mean(self) -> float:
         """Orders a second that give the wanted rate or the wanted number of messages."""
@@ -172,7 +172,7 @@ class Simulation:
             plan(when, partial(self._apply, command))
         for reset in settings.resets:
             kind = ResetChannel if reset.kind == ResetKind.CHANNEL else ResetStream
-            when = self._place("--reset-at", reset.moment)
+            when = self._moment_ns("--reset-at", reset.moment)
             for number in self.publisher.channels:
                 plan(when, partial(self._apply, kind(number)))
         # What stands after the close is known when no orders can come any more.

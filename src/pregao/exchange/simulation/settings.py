@@ -153,7 +153,7 @@ def parse_reset(text: str) -> Reset:
     return Reset(ResetKind(kind), parse_moment("--reset-at", moment))
 
 
-def place(option: str, moment: Moment, midnight_ns: int, start_ns: int, end_ns: int) -> int:
+def moment_ns(option: str, moment: Moment, midnight_ns: int, start_ns: int, end_ns: int) -> int:
     """The time of a moment in a run, in nanoseconds since 1970."""
     if moment.share is not None:
         return start_ns + int((end_ns - start_ns) * moment.share)

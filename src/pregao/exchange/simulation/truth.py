@@ -72,12 +72,12 @@ class TruthWriter:
         self.busts = 0
         self._books = _opened(folder / FILES[0])
         self._trades = _opened(folder / FILES[1])
-        self._places: dict[int, str] = {}
+        self._labels: dict[int, str] = {}
 
     def know(self, instrument: Instrument) -> None:
         """Take note of an instrument: trades name its channel and symbol."""
         symbol = json.dumps(instrument.symbol)
-        self._places[instrument.security_id] = (
+        self._labels[instrument.security_id] = (
             f'"channel":{instrument.channel},"security_id":{instrument.security_id},'
             f'"symbol":{symbol}'
         )
@@ -91,7 +91,7 @@ class TruthWriter:
 
     def _trade(self, item: Trade | ForwardTrade | TradeBust) -> None:
         line = (
-            f'{{{self._places[item.security_id]},"trade_id":{item.trade_id},'
+            f'{{{self._labels[item.security_id]},"trade_id":{item.trade_id},'
             f'"price":"{price_text(item.price)}","size":{item.size},'
             f'"time_ns":{item.transact_time_ns}'
         )

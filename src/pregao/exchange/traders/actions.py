@@ -44,7 +44,7 @@ _QUEUE_NS = 60_000
 """An order waits up to so long between its receipt and its processing."""
 
 
-class Members:
+class Sessions:
     """The sessions that send orders; the number of an order tells whose it is."""
 
     def __init__(self, rng: Random, profile: Profile) -> None:
@@ -71,7 +71,7 @@ class Floor:
         self.by_client = market.by_client
         self.random = rng.random
         self.tables = Tables(rng, profile)
-        self.members = Members(rng, profile)
+        self.sessions = Sessions(rng, profile)
         self.far_share = profile.prices.far_share
         self.move = profile.prices.move
         self.take = _Choice(profile.take)
@@ -82,7 +82,7 @@ class Floor:
 
     def someone(self) -> int:
         """A session, by its index."""
-        return int(self.random() * self.members.count)
+        return int(self.random() * self.sessions.count)
 
     def find(self, desk: Desk, keep: bool) -> tuple[Order | None, int]:
         """An order that still stands, younger ones more likely, and its place in the list.
@@ -92,7 +92,7 @@ class Floor:
         """
         live = desk.live
         random = self.random
-        sessions = self.members.count
+        count = self.sessions.count
         security_id = desk.security_id
         by_client = self.by_client
         for _ in range(_TRIES):
@@ -103,7 +103,7 @@ class Floor:
             place = size - 1 - int(size * draw * draw)
             number = live[place]
             # The session of an order, as ``session_of`` tells it.
-            order = by_client.get((number % sessions + 1, security_id, number))
+            order = by_client.get((number % count + 1, security_id, number))
             if order is not None:
                 if not keep:
                     del live[place]
@@ -114,7 +114,7 @@ class Floor:
     def tidy(self, desk: Desk) -> None:
         """Forget the numbers of orders that are gone, when they are many."""
         if len(desk.live) > 64 + 3 * desk.standing():
-            session_of = self.members.session_of
+            session_of = self.sessions.session_of
             security_id = desk.security_id
             desk.live = [
                 number
@@ -156,15 +156,15 @@ def _new(
     rests: bool = True,
 ) -> NewOrder:
     """A new order of some member."""
-    members = floor.members
+    sessions = floor.sessions
     random = floor.random
-    index = int(random() * members.count)
-    number = members.new_id(index)
+    index = int(random() * sessions.count)
+    number = sessions.new_id(index)
     if rests:
         desk.live.append(number)
     return NewOrder(
         index + 1,
-        members.firms[index],
+        sessions.firms[index],
         number,
         desk.security_id,
         side,
@@ -230,7 +230,7 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
         return None
     return CancelOrder(
         order.session,
-        floor.members.new_id(order.session - 1),
+        floor.sessions.new_id(order.session - 1),
         desk.security_id,
         order.order_id,
         order.cl_ord_id,
@@ -295,7 +295,7 @@ def _modify(
     price: int | None,
     now_ns: int,
 ) -> ModifyOrder:
-    number = desk.live[place] = floor.members.new_id(order.session - 1)
+    number = desk.live[place] = floor.sessions.new_id(order.session - 1)
     return ModifyOrder(
         order.session,
         number,
@@ -391,17 +391,17 @@ def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     quantity = max(
         desk.quantity(10 * floor.pick(floor.tables.lots)), -(-least // desk.lot) * desk.lot
     )
-    members = floor.members
+    sessions = floor.sessions
     index = floor.someone()
-    firm = members.firms[index]
+    firm = sessions.firms[index]
     return NewCross(
         index + 1,
-        members.new_id(index),
+        sessions.new_id(index),
         desk.security_id,
         quantity,
         steps * desk.tick,
-        CrossSide(firm, members.new_id(index)),
-        CrossSide(firm, members.new_id(index)),
+        CrossSide(firm, sessions.new_id(index)),
+        CrossSide(firm, sessions.new_id(index)),
         now_ns - int(floor.random() * _QUEUE_NS),
     )
 
@@ -411,7 +411,7 @@ def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noq
     index = floor.someone()
     everywhere = floor.random() < 0.2
     return MassCancel(
-        index + 1, floor.members.new_id(index), None if everywhere else desk.security_id
+        index + 1, floor.sessions.new_id(index), None if everywhere else desk.security_id
     )
 
 

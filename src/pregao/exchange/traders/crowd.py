@@ -68,7 +68,7 @@ class Crowd:
             Desk(listing, target, profile.prices.half_spread + min(rank // 8, 5))
             for rank, (listing, target) in enumerate(zip(listings, targets, strict=True))
         ]
-        self.firms = sorted(set(self._floor.members.firms))
+        self.firms = sorted(set(self._floor.sessions.firms))
         self._weights = list(accumulate(weights))
         self._open = _Mix(profile.open, OPEN)
         self._auction = _Mix(profile.auction, AUCTION)
