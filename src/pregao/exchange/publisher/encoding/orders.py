@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -17,9 +16,7 @@ from pregao.exchange.publisher.encoding.fields import (
     known_fields,
     template,
 )
-from pregao.sbe._block import BlockCodec
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.model import Dimension
 from pregao.sbe.values import Reading, readings
 
 OrderItem = OrderAdded | OrderChanged
@@ -192,7 +189,6 @@ class SnapshotOrderEncoder:
         (group,) = codec.message.groups
         entry = {reading.name: reading for reading in readings(group)}
         self._start = codec.packer("securityID")
-        self._dimension = _dimension_writer(group.dimension, group.block_length)
         self._sides = _sides(entry[_TYPE])
         self._implied = implied if FLAGS in entry else 0
         fields = {name: field for name, field in _ORDER_FIELDS.items() if field in entry}
@@ -204,8 +200,7 @@ class SnapshotOrderEncoder:
             names.append(FLAGS)
         if self._placed:
             names.append(_POSITION)
-        block = BlockCodec(tuple(entry.values()), group.block_length, schema.schema.byte_order)
-        self._pack = block.packer(names)
+        self._dimension, self._pack = codec.group_packers(group.name, *names)
 
     def message(self, security_id: int, orders: Sequence[tuple[int, OrderItem]]) -> bytes:
         """One message of orders, each with its place on its side."""
@@ -218,18 +213,3 @@ class SnapshotOrderEncoder:
                 values.append(position)
             parts.append(self._pack(*values))
         return b"".join(parts)
-
-
-def _dimension_writer(dimension: Dimension, block_length: int) -> Callable[[int], bytes]:
-    """What writes a group's header, by the number of its entries."""
-    length, count = dimension.block_length, dimension.num_in_group
-    length_struct = struct.Struct("<" + length.primitive.code)
-    count_struct = struct.Struct("<" + count.primitive.code)
-
-    def write(entries: int) -> bytes:
-        header = bytearray(dimension.size)
-        length_struct.pack_into(header, length.offset, block_length)
-        count_struct.pack_into(header, count.offset, entries)
-        return bytes(header)
-
-    return write
