@@ -158,13 +158,13 @@ def test_the_auction_trades_when_it_ends(shares):
 
 
 def test_the_most_active_books_are_the_large_ones(shares):
-    sizes = [desk.standing() for desk in shares.crowd.desks]
+    sizes = [desk.resting() for desk in shares.crowd.desks]
     assert min(sizes[:2]) > 2 * max(sizes[2:])
 
 
 def test_the_traders_forget_orders_that_are_gone(shares):
     for desk in shares.crowd.desks:
-        assert len(desk.live) < 200 + 4 * desk.standing()
+        assert len(desk.live) < 200 + 4 * desk.resting()
 
 
 def test_a_burst_goes_mostly_to_one_instrument():

@@ -4,7 +4,7 @@ The price is the one at which the most can trade; then the one that leaves the l
 then the one nearest to the reference. Prices between the lowest and the highest limit in the
 book are considered; with no limit order at all, the reference itself.
 
-The levels that would trade are counted up only once: each side watches how much stands down to
+The levels that would trade are counted up only once: each side watches how much there is down to
 its last level that trades, and after a change only levels around that one are looked at. Once the
 two marginal levels are known, the other criteria need only the next level of each side.
 """
@@ -37,7 +37,7 @@ _Plateau = tuple[int, int, int]
 
 class _Crossing(NamedTuple):
     """The quantity that trades; for each side the index of the last level that takes part, and
-    the quantity that stands down to it.
+    the quantity down to it.
     """
 
     quantity: int
@@ -267,7 +267,7 @@ def publish_theoretical(
 
 
 def withdraw_theoretical(listing: Listing) -> None:
-    """The theoretical price no longer stands."""
+    """There is no theoretical price any more."""
     listing.theoretical = None
     listing.bids.unwatch()
     listing.offers.unwatch()
@@ -276,7 +276,7 @@ def withdraw_theoretical(listing: Listing) -> None:
 
 
 def participates(listing: Listing, order: Order) -> bool:
-    """Would the order trade at the theoretical price, or stand at it?"""
+    """Would the order trade at the theoretical price, or rest at it?"""
     now = listing.theoretical
     if now is None:
         return False

@@ -262,7 +262,7 @@ _FIELDS: dict[str, _Parser] = {
     "previous_close": _decimal(PRICE8_SCALE),
     "protection_offset": _decimal(PRICE_SCALE, above_zero=True),
 }
-"""How each field is read; the fields below refer to other instruments or stand for several."""
+"""How each field is read; the fields below refer to other instruments or make up several."""
 
 _REFERENCES = frozenset(
     {"like", "legs", "underlyings", "trade_type_eligibility", "gtd_gtc_eligible"}
@@ -353,7 +353,7 @@ def _entries(document: Mapping[str, Any], source: str) -> list[_Entry]:
 
 
 def _simple_fields(entry: _Entry) -> dict[str, Any]:
-    """Read all fields that stand for themselves."""
+    """Read all fields that need nothing but their own value."""
     for field in entry.raw:
         if field not in _FIELDS and field not in _REFERENCES:
             raise entry.fault(field, "there is no such field")
@@ -402,7 +402,7 @@ def _underlyings(
 def _known(
     entry: _Entry, field: str, symbol: object, known: Mapping[str, tuple[int, SecurityType]]
 ) -> tuple[int, SecurityType]:
-    """Find the instrument that another one stands on."""
+    """Find the leg or underlying of another instrument."""
     if not isinstance(symbol, str) or symbol not in known:
         raise entry.fault(field, f"there is no instrument {symbol!r} in the catalogue")
     if symbol == entry.raw["symbol"]:

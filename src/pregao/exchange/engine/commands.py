@@ -28,7 +28,7 @@ from pregao.exchange.engine.terms import (
 )
 
 MARKET_OPERATIONS = 0
-"""The session number that stands for the exchange itself."""
+"""The session number of the exchange itself."""
 
 
 @record
@@ -36,7 +36,7 @@ class NewOrder:
     """Enter an order.
 
     ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among
-    the session's standing orders of the instrument. ``received_ns`` is when the order entered
+    the session's resting orders of the instrument. ``received_ns`` is when the order entered
     the exchange's queue, if that is not the time of processing.
     """
 
@@ -131,7 +131,7 @@ class NewCross:
 
 @record
 class SetGroupPhase:
-    """Move a group to a phase; its instruments follow unless they stand apart.
+    """Move a group to a phase; its instruments follow unless they have a state of their own.
 
     ``open_time_ns`` is the estimated end of the auction that begins. ``new_session`` marks a
     change of trading session: the statistics of the group's instruments start afresh.

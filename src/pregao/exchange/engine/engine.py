@@ -128,7 +128,7 @@ class Engine:
         return [listing.instrument for listing in self.market.listings.values()]
 
     def book(self, security_id: int) -> BookView:
-        """What stands of an instrument now: orders in queue order, statistics, state."""
+        """How an instrument is now: orders in queue order, statistics, state."""
         return view(self.market, self.market.listing(security_id))
 
     def group_phases(self) -> list[SecurityGroupPhase]:

@@ -1,4 +1,4 @@
-"""Order entry: new orders, changes, cancels, mass cancels and crosses."""
+"""Order entry: new orders, cancels, mass cancels and crosses."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def rest(
 def find_order(
     market: Market, session: int, security_id: int, order_id: int, orig_cl_ord_id: int
 ) -> Order | None:
-    """The standing order that a request names, if it belongs to that session."""
+    """The resting order that a request names, if it belongs to that session."""
     if order_id:
         order = market.orders.get(order_id)
         if order is None or order.session != session or order.security_id != security_id:
@@ -253,7 +253,7 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
 def withdraw(
     market: Market, listing: Listing, order: Order, items: list[MarketItem], now_ns: int
 ) -> None:
-    """Take a standing order out, of the book or of those that wait."""
+    """Take a resting order out, of the book or of those that wait."""
     if order.level is None:
         del listing.waiting[order.order_id]
     else:
@@ -308,7 +308,7 @@ def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
 
 
 def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
-    """Register a cross: one trade between two orders that never stand in the book."""
+    """Register a cross: one trade between two orders that never rest in the book."""
     listing = market.listings.get(command.security_id)
     reject = _check_cross(market, listing, command)
     if reject is not None or listing is None:

@@ -2,9 +2,9 @@
 
 A command's outcome holds *units* in the order in which they happen. A unit with ``event`` set is
 one event of the feed: only its last message carries EndOfEvent. In any other unit each message
-stands for itself and carries EndOfEvent. Fields have the feed's names; the numbering of packets
-and ``rptSeq`` belong to whoever publishes. Prices are integers of 1e-4, those named ``…8`` of
-1e-8; dates are days since 1970; times are nanoseconds since 1970.
+is an event of its own and carries EndOfEvent. Fields have the feed's names; the numbering of
+packets and ``rptSeq`` belong to whoever publishes. Prices are integers of 1e-4, those named ``…8``
+of 1e-8; dates are days since 1970; times are nanoseconds since 1970.
 """
 
 from __future__ import annotations
@@ -433,7 +433,7 @@ MarketItem = (
 
 @record
 class MarketEvent:
-    """A unit of the feed: one event, or messages that each stand for themselves."""
+    """A unit of the feed: one event, or messages that are each one of their own."""
 
     items: list[MarketItem]
     event: bool = True

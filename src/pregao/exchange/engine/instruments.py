@@ -133,7 +133,7 @@ class MaturityMonthYear:
 
 @dataclass(frozen=True, slots=True)
 class Underlying:
-    """The instrument that an option or a forward stands on."""
+    """The instrument that an option or a forward is on."""
 
     security_id: int
     symbol: str

@@ -76,7 +76,7 @@ class Group:
 
 
 class Statistics:
-    """The figures of the session, all exact integers."""
+    """The statistics of the session, all exact integers."""
 
     __slots__ = (
         "after_id",
@@ -115,7 +115,7 @@ class Statistics:
 
 
 class Listing:
-    """An instrument with its book, state, figures, bands and trades of the day."""
+    """An instrument with its book, state, statistics, bands and trades of the day."""
 
     __slots__ = (
         "active_auction",
@@ -173,7 +173,7 @@ class Listing:
         self.trade_id = 0
         self.trades: dict[int, TradeRecord] = {}
         self.shown: dict[object, Statistic] = {}
-        """The statistics and bands that stand published, as a snapshot shows them."""
+        """The statistics and bands last published, as a snapshot shows them."""
         self.bands: dict[PriceBandType, Band] = {}
         self.bands_float = False
         self.reject_low = self.auction_low = -NO_LIMIT

@@ -44,7 +44,7 @@ def days(day: date) -> int:
 
 
 class Market:
-    """Instruments, groups, standing orders and counters."""
+    """Instruments, groups, resting orders and counters."""
 
     __slots__ = (
         "auction_duration_ns",
@@ -169,7 +169,7 @@ class Market:
             order.secondary_order_id = self.secondary_id
 
     def forget(self, order: Order) -> None:
-        """An order is no longer standing."""
+        """An order is no longer in the market."""
         del self.orders[order.order_id]
         self.by_client.pop((order.session, order.security_id, order.cl_ord_id), None)
 

@@ -63,7 +63,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     leaves = order.leaves + terms.quantity - order.quantity
     items: list[MarketItem] = []
     if leaves <= 0:
-        # What is asked for has already been executed: nothing is left to stand.
+        # What is asked for has already been executed: nothing is left of the order.
         withdraw(market, listing, order, items, now_ns)
         market.cancelled(order, now_ns, cl_ord_id=command.cl_ord_id)
         refresh_auction(market, listing, items, now_ns)
@@ -200,7 +200,7 @@ def _keep_place(
     items: list[MarketItem],
     now_ns: int,
 ) -> None:
-    """Change the order where it stands; the feed tells only if less of it is shown."""
+    """Change the order in its place; the feed tells only if less of it is shown."""
     side = listing.side(order.side)
     side.resize(order, leaves)
     visible = order.visible

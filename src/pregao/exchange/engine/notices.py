@@ -1,4 +1,4 @@
-"""Figures and notices set by market operations: closing, settlement, bands, open interest, news."""
+"""What market operations set and tell: closing, settlement, bands, open interest, news."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A side ranks its price levels by a *key* that is greater for better prices (the price for bids,
 its negative for offers, the greatest of all for orders without a price), so that both sides read
-the same way. The best level stands at the end of the sorted keys: work near the top is cheap
+the same way. The best level is at the end of the sorted keys: work near the top is cheap
 however deep the book is.
 """
 
@@ -32,7 +32,7 @@ def key_of(side: Side, price: int | None) -> int:
 
 
 class Order:
-    """A standing order and its place in the queue of its price."""
+    """A resting order and its place in the queue of its price."""
 
     __slots__ = (
         "account",
@@ -139,7 +139,7 @@ class BookSide:
     """One side of a book.
 
     An auction watches the side down to the last level that would trade: ``watched`` is kept as
-    the quantity that stands at ``watch_key`` or better.
+    the quantity at ``watch_key`` or better.
     """
 
     __slots__ = ("count", "keys", "levels", "side", "watch_key", "watched")
@@ -239,7 +239,7 @@ class BookSide:
         return orders
 
     def resize(self, order: Order, leaves: int) -> None:
-        """Let an order have more or less left where it stands."""
+        """Let an order have more or less left in its place."""
         level = order.level
         assert level is not None
         level.quantity += leaves - order.leaves
@@ -282,7 +282,7 @@ class BookSide:
         return key if self.side == BUY else -key
 
     def within(self, limit_key: int, enough: int) -> int:
-        """How much stands at keys no worse than a limit; the count stops once there is enough."""
+        """How much there is at keys no worse than a limit; the count stops once there is enough."""
         total = 0
         keys = self.keys
         for index in range(len(keys) - 1, -1, -1):

@@ -259,7 +259,7 @@ def _wake_closing_orders(
 
 
 def reset_statistics(listing: Listing) -> None:
-    """A new session: the figures of the old one no longer stand."""
+    """A new session: the statistics of the old one are void."""
     listing.statistics = Statistics(after_id=listing.trade_id)
     listing.last_trade = None
     for shown in (OpeningPrice, HighPrice, LowPrice, ExecutionStatistics):
@@ -294,7 +294,7 @@ def _ends_today(market: Market, order: Order) -> bool:
 
 
 def start_day(market: Market, command: StartDay, now_ns: int) -> None:
-    """Begin a trading day: new figures and trade numbers, and the previous close of each.
+    """Begin a trading day: new statistics and trade numbers, and the previous close of each.
 
     The day before is ended if it was not. The previous close is the day's closing price if one
     was published, else the last trade.

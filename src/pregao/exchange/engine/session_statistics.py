@@ -165,11 +165,11 @@ def opening_and_range(
 
 
 def execution_statistics(market: Market, listing: Listing, now_ns: int) -> ExecutionStatistics:
-    """The figures that close an event with trades; bands that follow the price move with it."""
+    """The statistics that close an event with trades; bands that follow the price move with it."""
     if listing.bands_float:
         bands.refresh(listing)
     statistics = listing.statistics
-    figures = ExecutionStatistics(
+    published = ExecutionStatistics(
         listing.security_id,
         listing.group.session,
         market.trade_day,
@@ -179,8 +179,8 @@ def execution_statistics(market: Market, listing: Listing, now_ns: int) -> Execu
         statistics.count,
         now_ns,
     )
-    listing.shown[ExecutionStatistics] = figures
-    return figures
+    listing.shown[ExecutionStatistics] = published
+    return published
 
 
 def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:

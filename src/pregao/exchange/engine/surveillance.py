@@ -68,7 +68,7 @@ _NEITHER_REGULAR_NOR_BLOCK = frozenset(
 
 
 def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
-    """Cancel a trade: the figures are worked out again, the owners are told."""
+    """Cancel a trade: the statistics are worked out again, the owners are told."""
     listing = market.listing(command.security_id)
     record = _record(listing, command.trade_id)
     trade = record.item
@@ -205,7 +205,7 @@ def _condition(listing: Listing, command: EnterTrade) -> int:
 
 
 def _count(listing: Listing, trade: TradeItem) -> None:
-    """Let a trade into the figures."""
+    """Count a trade in the statistics."""
     statistics = listing.statistics
     count_trade(statistics, trade.price, trade.size)
     if trade.trade_condition & TradeCondition.OPENING_PRICE:
@@ -361,7 +361,7 @@ def reset_book(market: Market, command: ResetBook, now_ns: int) -> None:
 
 
 def reset_channel(market: Market, command: ResetChannel, now_ns: int) -> None:
-    """Send all books of a channel anew after a ChannelReset; statistics stand."""
+    """Send all books of a channel anew after a ChannelReset; statistics stay."""
     listings = _channel(market, command.channel)
     market.tell([ChannelReset(command.channel, now_ns)], event=False)
     for listing in listings:

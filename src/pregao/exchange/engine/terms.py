@@ -99,7 +99,7 @@ class ImbalanceCondition(IntFlag):
 
 
 class OpenCloseSettlFlag(IntEnum):
-    """What day an opening, closing or settlement price stands for (tag 286)."""
+    """What day an opening, closing or settlement price is for (tag 286)."""
 
     DAILY = 0
     SESSION = 1

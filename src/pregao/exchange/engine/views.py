@@ -1,4 +1,4 @@
-"""What stands of an instrument at a moment: the truth that snapshots and rebuilt books show."""
+"""How an instrument is at a moment: the truth that snapshots and rebuilt books show."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BookEntry:
 
 @record
 class BookView:
-    """An instrument's orders in queue order, with all that stands published of it.
+    """An instrument's orders in queue order, with all that was last published of it.
 
     ``security_status`` is what a snapshot shows: without a status of its own the instrument
     follows its group. ``ruling_status`` is what holds in effect.

@@ -60,7 +60,9 @@ class IncrementalStream:
         self._unknown = encoder.unknown
         self.messages = 0
         """How many messages were written."""
-        self._publish: dict[type, _Publish] = {kind: self._figure(kind) for kind in encoder.writers}
+        self._publish: dict[type, _Publish] = {
+            kind: self._statistic(kind) for kind in encoder.writers
+        }
         self._publish |= {
             OrderAdded: self._order_added,
             OrderChanged: self._order_changed,
@@ -197,7 +199,7 @@ class IncrementalStream:
         self._packets.add(message)
         self.messages += 1
 
-    # One method for each kind of event that is more than a figure.
+    # One method for each kind of event that is more than a statistic.
 
     def _order_added(self, item: OrderAdded, flags: int) -> None:
         instrument = self._instruments[item.security_id]
@@ -280,7 +282,7 @@ class IncrementalStream:
             )
 
     def _news(self, item: News, flags: int) -> None:
-        # The parts of a piece of news outside an event stand for themselves as well.
+        # The parts of a piece of news outside an event are each an event of their own as well.
         for message in self._encoder.news.messages(item, flags, flags):
             self._add(message)
 
@@ -290,8 +292,8 @@ class IncrementalStream:
             self._encoder.definitions.message(item.instrument, item.action, 1, last_fragment=True)
         )
 
-    def _figure(self, kind: type) -> _Publish:
-        """What publishes a figure: most are shown in snapshots until they are replaced."""
+    def _statistic(self, kind: type) -> _Publish:
+        """What publishes a statistic: most are shown in snapshots until they are replaced."""
         write = self._encoder.writers[kind]
         shown = kind in _SHOWN
         instruments = self._instruments

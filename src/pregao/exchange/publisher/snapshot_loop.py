@@ -1,4 +1,4 @@
-"""The snapshot recovery stream: phases of groups, then each instrument's book and figures."""
+"""The snapshot recovery stream: phases of groups, then each instrument's book and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS_PER_MESSAGE = 20
 
 
 class SnapshotWriter:
-    """Makes the messages of snapshot loops from what stands published.
+    """Makes the messages of snapshot loops from what was published last.
 
     The instruments of a loop are counted when it begins. Each one's snapshot is made when its
     turn comes and is valid as of the incremental packet sent last, which its header names.

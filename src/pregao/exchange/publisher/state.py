@@ -1,4 +1,4 @@
-"""What stands published of a channel: definitions, phases, books and figures.
+"""What was last published of a channel: definitions, phases, books and statistics.
 
 It is built from the events alone, as a receiver of the feed would: the snapshot and definition
 streams show what the incremental stream has told, nothing else.
@@ -74,7 +74,7 @@ class PublishedSide:
 
 
 class PublishedInstrument:
-    """All that stands published of one instrument."""
+    """All that was last published of one instrument."""
 
     __slots__ = (
         "bids",
@@ -113,12 +113,12 @@ class PublishedInstrument:
         self.emptied = True
 
     def clear_book(self) -> None:
-        """No order stands."""
+        """There is no order."""
         self.bids.clear()
         self.offers.clear()
 
     def show(self, item: Statistic) -> None:
-        """Take a figure over, or take it away if it is withdrawn."""
+        """Take a statistic over, or take it away if it is withdrawn."""
         key = _key(item)
         if getattr(item, "deleted", False):
             self.statistics.pop(key, None)
@@ -158,7 +158,7 @@ class PublishedInstrument:
         return last_trade_price(last)
 
     def start_session(self) -> None:
-        """A new trading session: the figures of the old one no longer stand."""
+        """A new trading session: the statistics of the old one are void."""
         self.last_trade = None
         for kind in _OF_THE_SESSION:
             self.statistics.pop(kind, None)
@@ -172,7 +172,7 @@ class PublishedInstrument:
 
 
 def _key(item: Statistic) -> object:
-    """What a figure replaces: the one of its kind, or of its kind and day, or its type of band."""
+    """What a statistic replaces: that of its kind, or of its kind and day, or its type of band."""
     if isinstance(item, (ClosingPrice, SettlementPrice)):
         return type(item), item.flag
     if isinstance(item, PriceBand):
@@ -188,7 +188,7 @@ class _Instruments(dict[int, PublishedInstrument]):
 
 
 class ChannelState:
-    """What stands published of a channel."""
+    """What was last published of a channel."""
 
     def __init__(self, instruments: Iterable[Instrument], positions: bool) -> None:
         self._positions = positions

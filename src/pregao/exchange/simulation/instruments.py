@@ -17,7 +17,7 @@ _SECURITY_ID_STEP = 7
 _PATTERNS = frozenset(
     {SecurityType.CS, SecurityType.PS, SecurityType.ETF, SecurityType.CASH, SecurityType.FUT}
 )
-"""What more of can be made: things that do not stand on another instrument."""
+"""What more of can be made: instruments without legs and underlyings."""
 
 
 def choose_instruments(
@@ -49,7 +49,7 @@ def choose_instruments(
 def _with_needed(
     fitting: Sequence[Instrument], catalogue: Sequence[Instrument], count: int
 ) -> list[Instrument]:
-    """The first instruments, each with those that it stands on, as far as they fit."""
+    """The first instruments, each with its legs and underlyings, as far as they fit."""
     by_id = {instrument.security_id: instrument for instrument in catalogue}
     chosen: dict[int, Instrument] = {}
     for instrument in fitting:
@@ -64,7 +64,7 @@ def _with_needed(
 
 
 def _needed(instrument: Instrument, by_id: Mapping[int, Instrument]) -> list[Instrument]:
-    """Legs and underlyings, and what these stand on."""
+    """Legs and underlyings, and those of these."""
     numbers = [leg.security_id for leg in instrument.legs]
     numbers += [underlying.security_id for underlying in instrument.underlyings]
     needed = []

@@ -120,7 +120,7 @@ class TruthWriter:
         time_ns: int,
         final: bool,
     ) -> None:
-        """Write down how an instrument stands after a packet."""
+        """Write down how an instrument is after a packet."""
         self.books += 1
         line = {
             "channel": instrument.channel,
@@ -174,7 +174,7 @@ def _entry(entry: BookEntry) -> list[str | int | None]:
 
 
 def _statistic(item: Statistic) -> dict[str, Any]:
-    """A figure under the names of its event, prices as people write them."""
+    """A statistic under the names of its event, prices as people write them."""
     shown: dict[str, Any] = {"name": type(item).__name__}
     for field in fields(item):
         name = field.name

@@ -39,7 +39,7 @@ _EMPTY, _THIN, _FULL = 0.5, 0.85, 1.15
 """How full a book is, as a share of its target: below, orders come in far from the top too; below,
 nobody cancels; above, nobody quotes."""
 _TRIES = 6
-"""How many order numbers are looked at to find one that still stands."""
+"""How many order numbers are looked at to find one that still rests."""
 _QUEUE_NS = 60_000
 """An order waits up to so long between its receipt and its processing."""
 
@@ -85,7 +85,7 @@ class Floor:
         return int(self.random() * self.sessions.count)
 
     def find(self, desk: Desk, keep: bool) -> tuple[Order | None, int]:
-        """An order that still stands, younger ones more likely, and its place in the list.
+        """An order that still rests, younger ones more likely, and its place in the list.
 
         Numbers of orders that are gone are dropped on the way; without ``keep`` the number of
         the order found is dropped too.
@@ -113,7 +113,7 @@ class Floor:
 
     def tidy(self, desk: Desk) -> None:
         """Forget the numbers of orders that are gone, when they are many."""
-        if len(desk.live) > 64 + 3 * desk.standing():
+        if len(desk.live) > 64 + 3 * desk.resting():
             session_of = self.sessions.session_of
             security_id = desk.security_id
             desk.live = [
@@ -197,11 +197,11 @@ def quote(
     floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce = _DAY
 ) -> Request | None:
     """Put an order behind the touch; when the book is full, take one out instead."""
-    standing = desk.standing()
+    resting = desk.resting()
     far = floor.far_share
-    if standing > _FULL * desk.target:
+    if resting > _FULL * desk.target:
         return pull(floor, desk)
-    if standing < _EMPTY * desk.target:
+    if resting < _EMPTY * desk.target:
         far = max(far, 0.5)
     buy = _thin_side(floor, desk)
     tables = floor.tables
@@ -215,7 +215,7 @@ def quote(
 
 
 def pull(floor: Floor, desk: Desk) -> Request | None:
-    """Cancel an order, by preference one that stands at a price no longer fair."""
+    """Cancel an order, by preference one that rests at a price no longer fair."""
     order = None
     listing = desk.listing
     if listing.status == _OPEN:
@@ -239,7 +239,7 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
 
 def cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     """Cancel an order; when the book is thin, put one in instead."""
-    if desk.standing() < _THIN * desk.target:
+    if desk.resting() < _THIN * desk.target:
         return quote(floor, desk, now_ns)
     return pull(floor, desk)
 
@@ -417,7 +417,7 @@ def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noq
 
 def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     """Send an order to an auction: deep while the book is thin, else around the fair value."""
-    if desk.standing() < _EMPTY * desk.target and floor.random() < 0.7:
+    if desk.resting() < _EMPTY * desk.target and floor.random() < 0.7:
         return quote(floor, desk, now_ns)
     buy = _thin_side(floor, desk)
     price = desk.crossing(floor.pick(floor.tables.around))

@@ -128,7 +128,7 @@ class _Mix:
 
 
 def _targets(weights: Sequence[float], profile: Profile, expected_orders: float) -> list[int]:
-    """How many orders are to stand on a side of each book."""
+    """How many orders are to rest on a side of each book."""
     book = profile.book
     by_activity = sorted(range(len(weights)), key=lambda index: (-weights[index], index))
     targets = [0] * len(weights)

@@ -59,12 +59,12 @@ class Desk:
         self.tick = listing.tick
         self.lot = listing.lot
         self.target = 2 * target
-        """Orders that stand when the book is as full as it is meant to be, both sides."""
+        """Orders that rest when the book is as full as it is meant to be, both sides."""
         # Half a step to each side is a bid at the fair value and an offer one step above.
         self.bid_gap = math.floor(half_spread)
         self.offer_gap = math.ceil(half_spread)
         self.live: list[int] = []
-        """The numbers of orders sent, oldest first; some of them no longer stand."""
+        """The numbers of orders sent, oldest first; some of them are gone."""
         close8 = instrument.previous_close
         if close8 is None:
             self.anchor = 0 if instrument.allows_any_sign else _NO_CLOSE_TICKS
@@ -96,8 +96,8 @@ class Desk:
         self.fair = self.anchor
         self._measure()
 
-    def standing(self) -> int:
-        """How many orders stand in the book."""
+    def resting(self) -> int:
+        """How many orders rest in the book."""
         return self.listing.bids.count + self.listing.offers.count
 
     def best_bid(self) -> int | None:

@@ -249,7 +249,7 @@ def _traded(operations: Operations) -> tuple[Desk, int] | None:
     listing = desk.listing
     trade_id = operations.draws.choice(list(listing.trades)[-50:])
     trade = listing.trades[trade_id].item
-    # A trade of an earlier session no longer counts in the figures, and is left alone.
+    # A trade of an earlier session no longer counts in the statistics, and is left alone.
     counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
     return (desk, trade_id) if counted else None
 

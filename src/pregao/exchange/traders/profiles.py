@@ -71,7 +71,7 @@ class Bursts:
 
 @dataclass(frozen=True, slots=True)
 class BookSize:
-    """How many orders stand on a side."""
+    """How many orders rest on a side."""
 
     orders: int
     least: int
@@ -163,7 +163,7 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
-    """Check a profile's data; ``where`` stands in front of every complaint."""
+    """Check a profile's data; ``where`` begins every error."""
     top = _Section(where, "", data)
     profile = Profile(
         name=name,

@@ -33,7 +33,7 @@ _TRADE_DATE = _is("trade_date", "tradeDate")
 _ENTRY_PX = _price("price", "mDEntryPx")
 _ENTRY_SIZE = _is("size", "mDEntrySize")
 _ENTRY_TIME = _is("time_ns", "mDEntryTimestamp")
-# Below version 15 the time of the entry (T10) stands where the transaction's (T5) does now.
+# Below version 15 the time of the entry (T10) is where the transaction's (T5) does now.
 _TRANSACT_TIME = _is("transact_time_ns", "transactTime", "mDEntryTimestamp")
 _OPEN_TIME = _is("open_time_ns", "tradSesOpenTime")
 _EVENT = _is("event", "securityTradingEvent")
