@@ -11,14 +11,18 @@ from typing import Any
 
 from bench.measure import Row
 from pregao.clock import MICROSECOND, MINUTE, parse_ns
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.channels import Channel
-from pregao.exchange.commands import CancelOrder, NewOrder, SetGroupPhase
-from pregao.exchange.engine import Engine
-from pregao.exchange.publisher import Publisher
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import TRADE_DATE, Settings
-from pregao.exchange.terms import Side, TimeInForce, TradingStatus
+from pregao.exchange.engine import (
+    CancelOrder,
+    Engine,
+    NewOrder,
+    SetGroupPhase,
+    Side,
+    TimeInForce,
+    TradingStatus,
+    bundled_catalogue,
+)
+from pregao.exchange.publisher import Channel, Publisher
+from pregao.exchange.simulation import TRADE_DATE, Settings, Simulation
 
 SECTION = "market"
 ORDERS = 200_000

@@ -9,9 +9,13 @@ from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import rows_of
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.exchange.faults import FaultRates
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import Settings, parse_moment, parse_reset
+from pregao.exchange.simulation import (
+    FaultRates,
+    Settings,
+    Simulation,
+    parse_moment,
+    parse_reset,
+)
 from pregao.umdf.sequencing import Place
 from tests.book.feed_follower import Follower, is_sound, lines_of
 

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     CancelOrder,
     Command,
     ModifyOrder,
     NewOrder,
     SetGroupPhase,
 )
-from pregao.exchange.engine import Engine
-from pregao.exchange.events import (
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.events import (
     EmptyBook,
     MarketItem,
     MassDeleteOrders,
@@ -22,7 +22,7 @@ from pregao.exchange.events import (
     OrderChanged,
     OrderDeleted,
 )
-from pregao.exchange.instruments import (
+from pregao.exchange.engine.instruments import (
     InstrAttrib,
     InstrAttribType,
     InstrAttribValue,
@@ -30,8 +30,8 @@ from pregao.exchange.instruments import (
     Product,
     SecurityType,
 )
-from pregao.exchange.reports import OrderRejected, Outcome
-from pregao.exchange.terms import Side, TradingStatus
+from pregao.exchange.engine.reports import OrderRejected, Outcome
+from pregao.exchange.engine.terms import Side, TradingStatus
 
 BUY, SELL = Side.BUY, Side.SELL
 DAY = date(2026, 5, 21)

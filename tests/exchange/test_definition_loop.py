@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from pregao.clock import SECOND
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.channels import Channel
-from pregao.exchange.encoding import FeedEncoder
-from pregao.exchange.events import MarketEvent, SecurityDefinition
-from pregao.exchange.publisher import ChannelPublisher
-from pregao.exchange.publisher_loops import LoopPace
-from pregao.exchange.terms import SecurityUpdateAction
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.events import MarketEvent, SecurityDefinition
+from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.publisher.publisher import ChannelPublisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import RESET, VERSIONS, loops
 from tests.exchange.floor import OTHER, SHARE, share

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     AdjustLastTrade,
     EnterTrade,
     RejoinGroup,
@@ -15,7 +15,7 @@ from pregao.exchange.commands import (
     SetPriceBand,
     SetSecurityStatus,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     AuctionImbalance,
     ExecutionStatistics,
     ExecutionSummary,
@@ -29,9 +29,9 @@ from pregao.exchange.events import (
     TheoreticalOpeningPrice,
     Trade,
 )
-from pregao.exchange.orders import Level
-from pregao.exchange.reports import OrderAccepted, OrderCancelled, OrderFilled
-from pregao.exchange.terms import (
+from pregao.exchange.engine.orders import Level
+from pregao.exchange.engine.reports import OrderAccepted, OrderCancelled, OrderFilled
+from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
     OrdStatus,

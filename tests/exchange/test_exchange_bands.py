@@ -6,7 +6,7 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     AdvanceTime,
     CrossSide,
     NewCross,
@@ -14,7 +14,7 @@ from pregao.exchange.commands import (
     SetPriceBand,
     SetQuantityBand,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     AuctionImbalance,
     ExecutionSummary,
     OrderAdded,
@@ -25,17 +25,17 @@ from pregao.exchange.events import (
     TheoreticalOpeningPrice,
     Trade,
 )
-from pregao.exchange.reports import OrderCancelled
-from pregao.exchange.terms import (
+from pregao.exchange.engine.reports import OrderCancelled
+from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     OrdType,
     PriceBandMidpoint,
     PriceBandType,
     PriceLimitType,
     TimeInForce,
-    TradingEvent,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
 
 HARD, REJECTION = PriceBandType.HARD_LIMIT, PriceBandType.REJECTION_BAND

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import (
+from pregao.exchange.engine.catalogue import (
     _FIELDS,
     bundled_catalogue,
     isin_check_digit,
     load_catalogue,
     parse_catalogue,
 )
-from pregao.exchange.engine import Engine
-from pregao.exchange.instruments import (
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.instruments import (
     ExerciseStyle,
     InstrAttribValue,
     Instrument,
@@ -26,7 +26,7 @@ from pregao.exchange.instruments import (
     PutOrCall,
     SecurityType,
 )
-from pregao.exchange.terms import Side
+from pregao.exchange.engine.terms import Side
 from tests.exchange.floor import DAY
 
 SHARE: dict[str, Any] = {

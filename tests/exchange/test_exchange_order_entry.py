@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     CancelOrder,
     CrossSide,
     MassCancel,
@@ -16,7 +16,7 @@ from pregao.exchange.commands import (
     SetClosingPrice,
     SetGroupPhase,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     ExecutionStatistics,
     ExecutionSummary,
     HighPrice,
@@ -27,8 +27,8 @@ from pregao.exchange.events import (
     OrderDeleted,
     Trade,
 )
-from pregao.exchange.instruments import Leg, Product, SecurityType, Underlying
-from pregao.exchange.reports import (
+from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
+from pregao.exchange.engine.reports import (
     MassCancelled,
     OrderAccepted,
     OrderCancelled,
@@ -37,7 +37,7 @@ from pregao.exchange.reports import (
     OrderRejected,
     OrderRestated,
 )
-from pregao.exchange.terms import (
+from pregao.exchange.engine.terms import (
     AggressorSide,
     CxlRejResponseTo,
     ExecRestatementReason,

@@ -8,7 +8,7 @@ import pytest
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     AdvanceTime,
     BustTrade,
     EndDay,
@@ -18,7 +18,7 @@ from pregao.exchange.commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     ClosingPrice,
     ExecutionStatistics,
     HighPrice,
@@ -32,17 +32,17 @@ from pregao.exchange.events import (
     Trade,
     TradeBust,
 )
-from pregao.exchange.market import days
-from pregao.exchange.phases import ruling
-from pregao.exchange.reports import OrderCancelled
-from pregao.exchange.terms import (
+from pregao.exchange.engine.market import days
+from pregao.exchange.engine.phases import ruling
+from pregao.exchange.engine.reports import OrderCancelled
+from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     OrdStatus,
     TimeInForce,
-    TradingEvent,
     TradingSession,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, px, share
 
 PAUSE, CLOSE, OPEN = TradingStatus.PAUSE, TradingStatus.CLOSE, TradingStatus.OPEN

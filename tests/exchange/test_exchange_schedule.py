@@ -9,9 +9,9 @@ import pytest
 
 from pregao.clock import HOUR, MINUTE, parse_ns
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.engine import Engine
-from pregao.exchange.schedule import (
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.schedule import (
     CASH_DAY,
     DERIVATIVES_DAY,
     FORWARD_DAY,
@@ -20,7 +20,7 @@ from pregao.exchange.schedule import (
     load_schedule,
     parse_schedule,
 )
-from pregao.exchange.terms import TradingSession, TradingStatus
+from pregao.exchange.engine.terms import TradingSession, TradingStatus
 from tests.exchange.floor import DAY
 
 

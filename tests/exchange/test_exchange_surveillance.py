@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     AddInstrument,
     AdjustLastTrade,
     AmendTrade,
@@ -31,7 +31,7 @@ from pregao.exchange.commands import (
     SetSecurityStatus,
     SetSettlementPrice,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     ChannelReset,
     ClosingPrice,
     EmptyBook,
@@ -55,10 +55,10 @@ from pregao.exchange.events import (
     Trade,
     TradeBust,
 )
-from pregao.exchange.instruments import SecurityType, Underlying
-from pregao.exchange.market import days
-from pregao.exchange.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled
-from pregao.exchange.terms import (
+from pregao.exchange.engine.instruments import SecurityType, Underlying
+from pregao.exchange.engine.market import days
+from pregao.exchange.engine.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled
+from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     NewsSource,
     OpenCloseSettlFlag,

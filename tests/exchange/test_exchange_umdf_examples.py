@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     DeleteSide,
     EnterImplied,
     RejoinGroup,
@@ -12,7 +12,7 @@ from pregao.exchange.commands import (
     SetGroupPhase,
     SetSecurityStatus,
 )
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     ExecutionStatistics,
     ExecutionSummary,
     HighPrice,
@@ -26,16 +26,16 @@ from pregao.exchange.events import (
     SecurityStatus,
     Trade,
 )
-from pregao.exchange.market import FIRST_IMPLIED_ID
-from pregao.exchange.reports import OrderFilled, OrderRestated
-from pregao.exchange.terms import (
+from pregao.exchange.engine.market import FIRST_IMPLIED_ID
+from pregao.exchange.engine.reports import OrderFilled, OrderRestated
+from pregao.exchange.engine.terms import (
     AggressorSide,
     OpenCloseSettlFlag,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingStatus,
 )
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px
 
 

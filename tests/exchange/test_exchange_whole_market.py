@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pregao.errors import UsageError
-from pregao.exchange.auction import theoretical
-from pregao.exchange.commands import (
+from pregao.exchange.engine.auction import theoretical
+from pregao.exchange.engine.commands import (
     AdvanceTime,
     AmendTrade,
     BustTrade,
@@ -36,24 +36,24 @@ from pregao.exchange.commands import (
     SetSecurityStatus,
     StartDay,
 )
-from pregao.exchange.engine import Engine
-from pregao.exchange.events import (
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.events import (
     AuctionImbalance,
     ExecutionSummary,
     OrderAdded,
     TheoreticalOpeningPrice,
     Trade,
 )
-from pregao.exchange.instruments import Instrument
-from pregao.exchange.listing import Listing
-from pregao.exchange.reports import (
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.reports import (
     OrderAccepted,
     OrderCancelled,
     OrderFilled,
     OrderModified,
     Outcome,
 )
-from pregao.exchange.terms import (
+from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     OrdType,
     PriceBandType,

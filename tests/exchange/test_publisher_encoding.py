@@ -11,13 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import EncodeError, SchemaError
-from pregao.exchange import events
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.encoding import FeedEncoder
-from pregao.exchange.encoding_fields import rescale
-from pregao.exchange.encoding_news import cut_text
-from pregao.exchange.instruments import Underlying
-from pregao.exchange.terms import (
+from pregao.exchange.engine import events
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.instruments import Underlying
+from pregao.exchange.engine.terms import (
     AggressorSide,
     ImbalanceCondition,
     NewsSource,
@@ -30,12 +27,15 @@ from pregao.exchange.terms import (
     SettlPriceType,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingSession,
     TradingStatus,
     TrdSubType,
 )
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.encoding.fields import rescale
+from pregao.exchange.publisher.encoding.news import cut_text
 from pregao.sbe.codec import Decoded
+from pregao.umdf.phases import TradingEvent
 from tests.exchange.feed_reader import VERSIONS, codec
 from tests.exchange.floor import px, share
 

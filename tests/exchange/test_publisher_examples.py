@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from pregao.exchange.channels import Channel
-from pregao.exchange.commands import (
+from pregao.exchange.engine.commands import (
     EnterImplied,
     MassCancel,
     RejoinGroup,
     SetGroupPhase,
     SetSecurityStatus,
 )
-from pregao.exchange.events import MarketEvent, MassDeleteOrders, OrderAdded, OrderChanged
-from pregao.exchange.events import OrderDeleted as Deleted
-from pregao.exchange.publisher import Publisher
-from pregao.exchange.terms import Side, TradingStatus
+from pregao.exchange.engine.events import MarketEvent, MassDeleteOrders, OrderAdded, OrderChanged
+from pregao.exchange.engine.events import OrderDeleted as Deleted
+from pregao.exchange.engine.terms import Side, TradingStatus
+from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.publisher import Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import DELETE, MASS, ORDER, PHASE, STATUS, SUMMARY, TRADE, Receiver
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, px, share

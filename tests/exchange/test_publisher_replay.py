@@ -10,18 +10,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange import commands
-from pregao.exchange.channels import Channel
-from pregao.exchange.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
-from pregao.exchange.publisher import Publisher
-from pregao.exchange.publisher_loops import LoopPace
-from pregao.exchange.terms import (
+from pregao.exchange.engine import commands
+from pregao.exchange.engine.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
+from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     PriceBandType,
     Side,
     TimeInForce,
     TradingStatus,
 )
+from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.publisher.publisher import Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import (
     DELETE,

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import EncodeError, UsageError
-from pregao.exchange.channels import Channel, Endpoint, Feed
-from pregao.exchange.encoding import FeedEncoder
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     ChannelReset,
     EmptyBook,
     HighPrice,
@@ -25,15 +23,17 @@ from pregao.exchange.events import (
     SecurityGroupPhase,
     SequenceReset,
 )
-from pregao.exchange.packetiser import ROOM, PacketWriter
-from pregao.exchange.publisher import ChannelPublisher, Publisher
-from pregao.exchange.publisher_loops import LoopPace
-from pregao.exchange.terms import (
+from pregao.exchange.engine.terms import (
     NewsSource,
     SecurityUpdateAction,
     TradingSession,
     TradingStatus,
 )
+from pregao.exchange.publisher.channels import Channel, Endpoint, Feed
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.publisher.packetiser import ROOM, PacketWriter
+from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import VERSIONS, Receiver, loops, read
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, px, share

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.faults import (
+from pregao.exchange.simulation.line_faults import (
     STREAMS,
     FaultRates,
     FaultyFeed,
     fault_rates,
     parse_rates,
 )
-from pregao.exchange.traders_draws import Draws
+from pregao.exchange.traders.draws import Draws
 
 rates = st.floats(0, 0.33)
 

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.exchange.faults import FaultRates
-from pregao.exchange.profiles import bundled_profiles
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import (
+from pregao.exchange.simulation.line_faults import FaultRates
+from pregao.exchange.simulation.run import Simulation
+from pregao.exchange.simulation.settings import (
     SCHEMA_VERSIONS,
     Compression,
     Moment,
@@ -26,7 +25,8 @@ from pregao.exchange.simulation_settings import (
     parse_moment,
     parse_reset,
 )
-from pregao.exchange.truth import TruthWriter
+from pregao.exchange.simulation.truth import TruthWriter
+from pregao.exchange.traders.profiles import bundled_profiles
 from tests.exchange.capture_replay import (
     Replay,
     arbitrated,

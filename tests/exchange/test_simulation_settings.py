@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from pregao.clock import HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.commands import SetGroupPhase
-from pregao.exchange.instruments import SecurityType
-from pregao.exchange.schedule import default_schedule, parse_schedule
-from pregao.exchange.simulation_day import plan_day
-from pregao.exchange.simulation_settings import (
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.schedule import default_schedule, parse_schedule
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.simulation.day import plan_day
+from pregao.exchange.simulation.settings import (
     Moment,
     ResetKind,
     Settings,
+    moment_ns,
     parse_duration,
     parse_moment,
     parse_reset,
-    place,
 )
-from pregao.exchange.terms import TradingStatus
 
 DAY = date(2026, 5, 21)
 CATALOGUE = bundled_catalogue()
@@ -75,11 +75,11 @@ def test_a_time_of_day_outside_of_the_run_is_refused_with_its_bounds():
     midnight = 1_000_000 * SECOND
     start, end = midnight + 9 * HOUR, midnight + 9 * HOUR + 30 * MINUTE
     at = parse_moment("--reset-at", "09:10")
-    assert place("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
-    assert place("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
+    assert moment_ns("--reset-at", at, midnight, start, end) == start + 10 * MINUTE
+    assert moment_ns("--reset-at", Moment(share=0.5), midnight, start, end) == start + 15 * MINUTE
     for text in ("08:59:59", "09:30"):
         with pytest.raises(UsageError, match=r"from 09:00:00 to 09:30:00"):
-            place("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
+            moment_ns("--reset-at", parse_moment("--reset-at", text), midnight, start, end)
 
 
 @pytest.mark.parametrize(

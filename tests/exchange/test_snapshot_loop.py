@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from pregao.clock import SECOND
-from pregao.exchange.channels import Channel
-from pregao.exchange.encoding import FeedEncoder
-from pregao.exchange.events import (
+from pregao.exchange.engine.events import (
     AuctionImbalance,
     ChannelReset,
     ClosingPrice,
@@ -34,11 +32,7 @@ from pregao.exchange.events import (
     Trade,
     TradeBust,
 )
-from pregao.exchange.publisher import ChannelPublisher
-from pregao.exchange.publisher_loops import LoopPace
-from pregao.exchange.publisher_state import ChannelState
-from pregao.exchange.snapshot_loop import SnapshotLoop
-from pregao.exchange.terms import (
+from pregao.exchange.engine.terms import (
     ImbalanceCondition,
     OpenCloseSettlFlag,
     PriceBandType,
@@ -46,11 +40,17 @@ from pregao.exchange.terms import (
     SecurityUpdateAction,
     Side,
     TradeCondition,
-    TradingEvent,
     TradingSession,
     TradingStatus,
     TrdSubType,
 )
+from pregao.exchange.publisher.channels import Channel
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.exchange.publisher.publisher import ChannelPublisher
+from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
+from pregao.exchange.publisher.state import ChannelState
+from pregao.umdf.phases import TradingEvent
 from pregao.umdf.streams import Stream
 from tests.exchange.feed_reader import HEADER, ORDERS, PHASE, VERSIONS, codec, loops, snapshots
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, px, share
@@ -191,7 +191,7 @@ def test_000_7_2_the_two_headers():
     state = two_instruments()
     encoder = FeedEncoder(16)
     processed = (1234, 703)
-    loop = SnapshotLoop(encoder, state, lambda: processed).begin(START)
+    loop = SnapshotWriter(encoder, state, lambda: processed).begin(START)
     assert loop is not None
     messages = [codec(16).decode(next(loop)) for _ in range(7)]
     # Meanwhile a packet went out that had nothing for the second instrument.

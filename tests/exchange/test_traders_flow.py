@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
-from pregao.exchange.engine import Engine
-from pregao.exchange.instruments import SecurityType
-from pregao.exchange.profiles import Profile, load_profile
-from pregao.exchange.reports import OrderRejected
-from pregao.exchange.terms import OrdType, Side, TimeInForce, TradingStatus
-from pregao.exchange.traders import Crowd
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder, SetGroupPhase
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.engine.reports import OrderRejected
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.profiles import Profile, load_profile
 
 START = 1_779_361_200 * SECOND
 SHARES = [
@@ -158,13 +158,13 @@ def test_the_auction_trades_when_it_ends(shares):
 
 
 def test_the_most_active_books_are_the_large_ones(shares):
-    sizes = [desk.standing() for desk in shares.crowd.desks]
+    sizes = [desk.resting() for desk in shares.crowd.desks]
     assert min(sizes[:2]) > 2 * max(sizes[2:])
 
 
 def test_the_traders_forget_orders_that_are_gone(shares):
     for desk in shares.crowd.desks:
-        assert len(desk.live) < 200 + 4 * desk.standing()
+        assert len(desk.live) < 200 + 4 * desk.resting()
 
 
 def test_a_burst_goes_mostly_to_one_instrument():

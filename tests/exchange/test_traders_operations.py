@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.catalogue import bundled_catalogue
-from pregao.exchange.commands import AdvanceTime, SetGroupPhase
-from pregao.exchange.engine import Engine
-from pregao.exchange.profiles import OPERATIONS, load_profile
-from pregao.exchange.terms import TradingStatus
-from pregao.exchange.traders import Crowd
-from pregao.exchange.traders_draws import Draws
-from pregao.exchange.traders_operations import Operations
-from pregao.exchange.traders_pace import Pace, Span
+from pregao.exchange.engine.catalogue import bundled_catalogue
+from pregao.exchange.engine.commands import AdvanceTime, SetGroupPhase
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.operations import Operations
+from pregao.exchange.traders.pace import Pace, Span
+from pregao.exchange.traders.profiles import OPERATIONS, load_profile
 
 START = 1_779_361_200 * SECOND
 LENGTH = 4 * SECOND

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.clock import SECOND
-from pregao.exchange.profiles import Bursts, load_profile
-from pregao.exchange.traders_draws import Draws
-from pregao.exchange.traders_pace import Pace, Span, day_curve
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.pace import Pace, Span, day_curve
+from pregao.exchange.traders.profiles import Bursts, load_profile
 
 CALM = Bursts(0.0, 100.0, (20.0, 30.0))
 

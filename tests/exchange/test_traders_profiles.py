@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from pregao.errors import UsageError
-from pregao.exchange.profiles import (
+from pregao.exchange.traders.crowd import activity_weights
+from pregao.exchange.traders.profiles import (
     bundled_profiles,
     load_profile,
     parse_profile,
 )
-from pregao.exchange.traders import activity_weights
 
 BUNDLE = tomllib.loads(
-    resources.files("pregao.exchange").joinpath("profiles.toml").read_text("utf-8")
+    resources.files("pregao.exchange.traders").joinpath("profiles.toml").read_text("utf-8")
 )
 
 
@@ -116,7 +116,7 @@ def test_weights_name_instruments_that_are_simulated():
 
 def test_a_profile_is_read_from_a_file_of_ones_own(tmp_path):
     path = tmp_path / "mine.toml"
-    text = resources.files("pregao.exchange").joinpath("profiles.toml").read_text("utf-8")
+    text = resources.files("pregao.exchange.traders").joinpath("profiles.toml").read_text("utf-8")
     start, end = text.index("[equities]"), text.index("[derivatives]")
     path.write_text(
         text[start:end].replace("[equities]\n", "").replace("[equities.", "["), encoding="utf-8"

@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from pregao.clock import SECOND
-from pregao.exchange.faults import fault_rates, parse_rates
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import Settings, parse_moment, parse_reset
+from pregao.exchange.simulation import (
+    Settings,
+    Simulation,
+    fault_rates,
+    parse_moment,
+    parse_rates,
+    parse_reset,
+)
 from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_here
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake

@@ -248,6 +248,26 @@ def test_packers_write_what_the_codec_writes():
         pack(-5, 0, 0, 0, 0, 0, 0, 0)
 
 
+def test_packers_of_a_group_write_what_the_codec_writes():
+    codec = SchemaCodec(bundled("umdf", 16)).codec(71)
+    head = codec.packer("securityID")
+    names = ("mDEntryType", "mDEntryPx", "mDEntrySize", "secondaryOrderID", "matchEventIndicator")
+    header, entry = codec.group_packers("noMDEntries", *names)
+    entries = [
+        dict(zip(names, ("BID", Decimal("1.2345"), 300, 77, 0), strict=True)),
+        dict(zip(names, ("OFFER", None, 100, 78, 0x10), strict=True)),
+    ]
+    packed = entry(ord("0"), 12345, 300, 77, 0) + entry(ord("1"), None, 100, 78, 0x10)
+    values = {"securityID": 5, "noMDEntries": entries}
+    assert head(5) + header(2) + packed == codec.encode(values)
+    with pytest.raises(EncodeError, match="noMDEntries: 256 entries, "):
+        header(256)
+    with pytest.raises(EncodeError, match="noOrders: no such group in Snapshot"):
+        codec.group_packers("noOrders")
+    with pytest.raises(EncodeError, match="price: no such field"):
+        codec.group_packers("noMDEntries", "price")
+
+
 @pytest.mark.parametrize(
     ("name", "column"),
     [

@@ -11,8 +11,7 @@ from pregao.cli import query_rows
 from pregao.cli.ingest import show as show_ingest
 from pregao.cli.render import console
 from pregao.clock import MINUTE
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import Settings
+from pregao.exchange.simulation import Settings, Simulation
 from pregao.lake.access import connect
 from pregao.lake.ingest import ingest
 from pregao.lake.runner import merge_on_spark, on_spark

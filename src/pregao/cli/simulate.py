@@ -11,21 +11,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pregao.errors import UsageError
-from pregao.exchange.simulation_settings import (
+from pregao.exchange.simulation import (
     SCHEMA_VERSIONS,
     TRADE_DATE,
     Compression,
     Settings,
+    fault_rates,
     parse_duration,
     parse_moment,
+    parse_rates,
     parse_reset,
 )
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pregao.exchange.simulation import Progress
-    from pregao.exchange.simulation_summary import Summary
+    from pregao.exchange.simulation import Progress, Summary
 
 EPILOG = "\n\n".join(
     (
@@ -116,7 +117,6 @@ def simulate(
     with books.jsonl, trades.jsonl, faults.json and summary.json. The same arguments give the same
     bytes.
     """
-    from pregao.exchange.faults import fault_rates, parse_rates
     from pregao.exchange.simulation import Simulation
 
     settings = Settings(

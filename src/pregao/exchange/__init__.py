@@ -1,1 +1,9 @@
-"""The market itself: instruments, phases, matching, auctions, protections and surveillance."""
+"""The market itself, in rooms: each imports only from those named before it.
+
+- ``engine``: the market as a state machine, commands in, outcomes out;
+- ``publisher``: outcomes as the datagrams of the market data feed;
+- ``traders``: a synthetic crowd that sends commands, and market operations that follow the day;
+- ``simulation``: traders, engine and publisher on a virtual clock, written as captures.
+
+``publisher`` and ``traders`` do not know each other.
+"""

@@ -1,0 +1,42 @@
+"""The matching engine: instruments, phases, orders, auctions, protections and surveillance.
+
+A pure state machine: commands (``commands``) and a time go in; private reports (``reports``) and
+units of market events (``events``) come out. It knows no clock, no feed and no files but the
+catalogues and schedules that it is asked to read.
+"""
+
+from pregao.exchange.engine.catalogue import bundled_catalogue, load_catalogue
+from pregao.exchange.engine.commands import (
+    CancelOrder,
+    Command,
+    ModifyOrder,
+    NewOrder,
+    SetGroupPhase,
+)
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.reports import Outcome
+from pregao.exchange.engine.schedule import Schedule, default_schedule, load_schedule
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.engine.views import BookView
+
+__all__ = [
+    "BookView",
+    "CancelOrder",
+    "Command",
+    "Engine",
+    "Instrument",
+    "ModifyOrder",
+    "NewOrder",
+    "OrdType",
+    "Outcome",
+    "Schedule",
+    "SetGroupPhase",
+    "Side",
+    "TimeInForce",
+    "TradingStatus",
+    "bundled_catalogue",
+    "default_schedule",
+    "load_catalogue",
+    "load_schedule",
+]

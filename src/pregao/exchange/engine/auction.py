@@ -1,0 +1,332 @@
+"""Auctions: the theoretical price after every change, and the uncrossing at one price.
+
+The price is the one at which the most can trade; then the one that leaves the least imbalance;
+then the one nearest to the reference. Prices between the lowest and the highest limit in the
+book are considered; with no limit order at all, the reference itself.
+
+The levels that would trade are counted up only once: each side watches how much there is down to
+its last level that trades, and after a change only levels around that one are looked at. Once the
+two marginal levels are known, the other criteria need only the next level of each side.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+from pregao.exchange.engine import bands
+from pregao.exchange.engine.events import (
+    AuctionImbalance,
+    MarketItem,
+    TheoreticalOpeningPrice,
+)
+from pregao.exchange.engine.listing import NO_LIMIT, Listing, Theoretical
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.matching import consume
+from pregao.exchange.engine.orders import BUY, UNPRICED_KEY, BookSide, Order
+from pregao.exchange.engine.session_statistics import (
+    execution_statistics,
+    matched,
+    opening_and_range,
+)
+from pregao.exchange.engine.terms import ImbalanceCondition
+
+_Plateau = tuple[int, int, int]
+"""Prices from … to … that leave this imbalance (positive: buyers)."""
+
+
+class _Crossing(NamedTuple):
+    """The quantity that trades; for each side the index of the last level that takes part, and
+    the quantity down to it.
+    """
+
+    quantity: int
+    bid_index: int
+    bid_total: int
+    offer_index: int
+    offer_total: int
+
+
+def theoretical(listing: Listing) -> Theoretical | None:
+    """What the auction would do now, or None if nothing would trade."""
+    bids, offers = listing.bids, listing.offers
+    crossing = _crossing(bids, offers)
+    if crossing is None:
+        return None
+    quantity = crossing.quantity
+    reference = listing.reference_price()
+    bounds = _bounds(bids, offers)
+    if bounds is None:
+        if reference is None:
+            return None
+        imbalance = crossing.bid_total - crossing.offer_total
+        return Theoretical(_on_tick(reference, listing.tick), quantity, imbalance)
+    plateaus = _least_imbalance(bids, offers, bounds, listing.tick, crossing)
+    if reference is None:
+        low, _, imbalance = plateaus[0]
+        return Theoretical(low, quantity, imbalance)
+    target = _on_tick(reference, listing.tick)
+    best: Theoretical | None = None
+    for low, high, imbalance in plateaus:
+        price = min(max(target, low), high)
+        if best is None or abs(price - target) < abs(best.price - target):
+            best = Theoretical(price, quantity, imbalance)
+    return best
+
+
+def _crossing(bids: BookSide, offers: BookSide) -> _Crossing | None:
+    """Find how far the two sides pair off, from where they did the last time.
+
+    Each side watches its last level that trades, the marginal one. What has happened since may
+    have made it too deep, or let more levels trade: first both step back as far as they can
+    without trading less, then they go on as long as the next levels cross.
+    """
+    if not bids.keys or not offers.keys or bids.keys[-1] + offers.keys[-1] < 0:
+        bids.unwatch()
+        offers.unwatch()
+        return None
+    bid_index, offer_index = _marginal(bids), _marginal(offers)
+    # A bid key and an offer key cross when price >= price: their sum is not negative.
+    if bids.keys[bid_index] + offers.keys[offer_index] < 0:
+        bid_index, offer_index = _start(bids), _start(offers)
+    quantity = min(bids.watched, offers.watched)
+    bid_index = _step_back(bids, bid_index, quantity)
+    offer_index = _step_back(offers, offer_index, quantity)
+    bid_total, offer_total = bids.watched, offers.watched
+    while True:
+        next_bid = bid_index - 1 if bid_total <= offer_total else bid_index
+        next_offer = offer_index - 1 if offer_total <= bid_total else offer_index
+        if next_bid < 0 or next_offer < 0:
+            break
+        if bids.keys[next_bid] + offers.keys[next_offer] < 0:
+            break
+        if next_bid != bid_index:
+            bid_total += bids.levels[bids.keys[next_bid]].quantity
+        if next_offer != offer_index:
+            offer_total += offers.levels[offers.keys[next_offer]].quantity
+        bid_index, offer_index = next_bid, next_offer
+    bids.watch_key, bids.watched = bids.keys[bid_index], bid_total
+    offers.watch_key, offers.watched = offers.keys[offer_index], offer_total
+    return _Crossing(min(bid_total, offer_total), bid_index, bid_total, offer_index, offer_total)
+
+
+def _marginal(side: BookSide) -> int:
+    """The index of the watched level, of the next better one if it is gone, or of the best."""
+    index = bisect_left(side.keys, side.watch_key)
+    return index if index < len(side.keys) else _start(side)
+
+
+def _start(side: BookSide) -> int:
+    """Watch the best level only, and give its index."""
+    index = len(side.keys) - 1
+    side.watch_key = side.keys[index]
+    side.watched = side.levels[side.watch_key].quantity
+    return index
+
+
+def _step_back(side: BookSide, index: int, quantity: int) -> int:
+    """Leave levels out from the worst on, while those that stay hold the quantity."""
+    last = len(side.keys) - 1
+    while index < last:
+        less = side.watched - side.levels[side.keys[index]].quantity
+        if less < quantity:
+            break
+        side.watched = less
+        index += 1
+    return index
+
+
+def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
+    """The lowest and highest limit price in the book, if there is any."""
+    prices: list[int] = []
+    if bids.keys:
+        prices.extend(key for key in (bids.keys[0], _top(bids)) if key != UNPRICED_KEY)
+    if offers.keys:
+        prices.extend(-key for key in (offers.keys[0], _top(offers)) if key != UNPRICED_KEY)
+    return (min(prices), max(prices)) if prices else None
+
+
+def _top(side: BookSide) -> int:
+    """The key of the best priced level, or of the unpriced one if it is alone."""
+    keys = side.keys
+    return keys[-2] if keys[-1] == UNPRICED_KEY and len(keys) > 1 else keys[-1]
+
+
+def _least_imbalance(
+    bids: BookSide,
+    offers: BookSide,
+    bounds: tuple[int, int],
+    tick: int,
+    crossing: _Crossing,
+) -> list[_Plateau]:
+    """The prices at which the quantity trades and the least is left over.
+
+    Between the two marginal prices the demand is the quantity itself, or the supply is: the
+    imbalance there changes only at levels beyond the marginal ones, away from zero.
+    """
+    lowest, highest = bounds
+    if (key := offers.keys[crossing.offer_index]) != UNPRICED_KEY:
+        lowest = max(lowest, -key)
+    if (key := bids.keys[crossing.bid_index]) != UNPRICED_KEY:
+        highest = min(highest, key)
+    if crossing.offer_total > crossing.quantity:
+        return [_sellers_left(offers, crossing, lowest, highest, tick)]
+    if crossing.bid_total > crossing.quantity:
+        return [_buyers_left(bids, crossing, lowest, highest, tick)]
+    next_bid = _bid_below(bids, crossing.bid_index)
+    next_offer = _offer_above(offers, crossing.offer_index)
+    low = max(lowest, next_bid + tick)
+    high = min(highest, next_offer - tick)
+    if low <= high:
+        return [(low, high, 0)]
+    # No price leaves nothing over: at the next bid buyers are left, at the next offer sellers.
+    plateaus: list[_Plateau] = []
+    if next_bid >= lowest:
+        plateaus.append(_buyers_left(bids, crossing, lowest, min(highest, next_bid), tick))
+    if next_offer <= highest:
+        plateaus.append(_sellers_left(offers, crossing, max(lowest, next_offer), highest, tick))
+    least = min(abs(imbalance) for _, _, imbalance in plateaus)
+    return [plateau for plateau in plateaus if abs(plateau[2]) == least]
+
+
+def _sellers_left(
+    offers: BookSide, crossing: _Crossing, lowest: int, highest: int, tick: int
+) -> _Plateau:
+    """Sellers are left over: the lowest price is best, until the next offer joins."""
+    index, total = crossing.offer_index, crossing.offer_total
+    while (above := _offer_above(offers, index)) <= lowest:
+        index -= 1
+        total += offers.levels[offers.keys[index]].quantity
+    return lowest, min(highest, above - tick), crossing.quantity - total
+
+
+def _buyers_left(
+    bids: BookSide, crossing: _Crossing, lowest: int, highest: int, tick: int
+) -> _Plateau:
+    """Buyers are left over: the highest price is best, until the next bid joins."""
+    index, total = crossing.bid_index, crossing.bid_total
+    while (below := _bid_below(bids, index)) >= highest:
+        index -= 1
+        total += bids.levels[bids.keys[index]].quantity
+    return max(lowest, below + tick), highest, total - crossing.quantity
+
+
+def _bid_below(bids: BookSide, index: int) -> int:
+    """The price of the next bid level, far down if there is none."""
+    return bids.keys[index - 1] if index > 0 else -NO_LIMIT
+
+
+def _offer_above(offers: BookSide, index: int) -> int:
+    """The price of the next offer level, far up if there is none."""
+    return -offers.keys[index - 1] if index > 0 else NO_LIMIT
+
+
+def _on_tick(price: int, tick: int) -> int:
+    """The price step nearest to a price."""
+    return (price + tick // 2) // tick * tick
+
+
+def publish_theoretical(
+    market: Market, listing: Listing, items: list[MarketItem], now_ns: int
+) -> None:
+    """Work the theoretical price out again and say what has changed of it."""
+    before = listing.theoretical
+    after = theoretical(listing)
+    if after == before:
+        return
+    listing.theoretical = after
+    if listing.bands_float:
+        bands.refresh(listing)
+    shown = listing.shown
+    security_id = listing.security_id
+    if after is None:
+        assert before is not None
+        withdraw_theoretical(listing)
+        items.append(
+            TheoreticalOpeningPrice(security_id, None, None, market.trade_day, now_ns, deleted=True)
+        )
+        items.append(
+            AuctionImbalance(security_id, ImbalanceCondition.BALANCED, None, now_ns, deleted=True)
+        )
+        return
+    if before is None or (before.price, before.quantity) != (after.price, after.quantity):
+        price = TheoreticalOpeningPrice(
+            security_id, after.price, after.quantity, market.trade_day, now_ns
+        )
+        shown[TheoreticalOpeningPrice] = price
+        items.append(price)
+    if before is None or before.imbalance != after.imbalance:
+        condition = ImbalanceCondition.BALANCED
+        if after.imbalance > 0:
+            condition = ImbalanceCondition.MORE_BUYERS
+        elif after.imbalance < 0:
+            condition = ImbalanceCondition.MORE_SELLERS
+        imbalance = AuctionImbalance(security_id, condition, abs(after.imbalance), now_ns)
+        shown[AuctionImbalance] = imbalance
+        items.append(imbalance)
+
+
+def withdraw_theoretical(listing: Listing) -> None:
+    """There is no theoretical price any more."""
+    listing.theoretical = None
+    listing.bids.unwatch()
+    listing.offers.unwatch()
+    listing.shown.pop(TheoreticalOpeningPrice, None)
+    listing.shown.pop(AuctionImbalance, None)
+
+
+def participates(listing: Listing, order: Order) -> bool:
+    """Would the order trade at the theoretical price, or rest at it?"""
+    now = listing.theoretical
+    if now is None:
+        return False
+    if order.price is None:
+        return True
+    return order.price >= now.price if order.side == BUY else order.price <= now.price
+
+
+def uncross(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
+    """End an auction: trade all that can be traded at the one price, by priority.
+
+    There is no execution summary for such trades.
+    """
+    result = theoretical(listing)
+    withdraw_theoretical(listing)
+    if result is None:
+        return
+    opening = listing.statistics.opening is None
+    updates: list[MarketItem] = []
+    price, left = result.price, result.quantity
+    bids, offers = listing.bids, listing.offers
+    bid_taken = offer_taken = 0
+    while left:
+        bid = _first(bids)
+        offer = _first(offers)
+        quantity = min(left, bid.visible - bid_taken, offer.visible - offer_taken)
+        left -= quantity
+        for side, order in ((bids, bid), (offers, offer)):
+            order.leaves -= quantity
+            order.cum += quantity
+            side.levels[order.key].quantity -= quantity
+        items.append(
+            matched(market, listing, bid, offer, quantity, price, opening, now_ns, aggressor=False)
+        )
+        # One book update for each order shown, however many trades it took.
+        bid_taken += quantity
+        offer_taken += quantity
+        if bid_taken == bid.visible or not left:
+            consume(market, bids, bid, bid_taken, now_ns, updates)
+            bid_taken = 0
+        if offer_taken == offer.visible or not left:
+            consume(market, offers, offer, offer_taken, now_ns, updates)
+            offer_taken = 0
+    opening_and_range(market, listing, items, now_ns)
+    items.extend(updates)
+    items.append(execution_statistics(market, listing, now_ns))
+
+
+def _first(side: BookSide) -> Order:
+    """The order with the highest priority of a side that is not empty."""
+    order = side.levels[side.keys[-1]].head
+    assert order is not None
+    return order

@@ -1,0 +1,190 @@
+"""Whether an order may come in: state of the instrument, type and validity, price, quantity."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from pregao.exchange.engine.bands import refusal
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.orders import BUY
+from pregao.exchange.engine.phases import AUCTIONS, CLOSE, FORBIDDEN, OPEN, PAUSE
+from pregao.exchange.engine.rejects import (
+    DISCLOSED_INVALID,
+    DISCLOSED_TOO_LARGE,
+    EXPIRE_DATE_INVALID,
+    MARKET_CLOSED,
+    MARKET_FORBIDDEN,
+    MARKET_PAUSED,
+    MINIMUM_INVALID,
+    NOT_TRADED_IN_BOOK,
+    ONLY_IN_AUCTION,
+    PRICE_NOT_POSITIVE,
+    PRICE_NOT_TAKEN,
+    PRICE_OFF_TICK,
+    PRICE_REQUIRED,
+    QUANTITY_ABOVE_BAND,
+    QUANTITY_OFF_LOT,
+    QUANTITY_OUTSIDE_RANGE,
+    TYPE_NOT_IN_AUCTION,
+    TYPE_NOT_SUPPORTED,
+    VALIDITY_INVALID,
+    VALIDITY_NOT_SUPPORTED,
+    Reject,
+)
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+
+LIMIT = OrdType.LIMIT
+MARKET = OrdType.MARKET
+MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
+DAY = TimeInForce.DAY
+GTC = TimeInForce.GOOD_TILL_CANCEL
+GTD = TimeInForce.GOOD_TILL_DATE
+IOC = TimeInForce.IMMEDIATE_OR_CANCEL
+FOK = TimeInForce.FILL_OR_KILL
+MOC = TimeInForce.AT_THE_CLOSE
+MOA = TimeInForce.GOOD_FOR_AUCTION
+
+_CLOSED = {CLOSE: MARKET_CLOSED, FORBIDDEN: MARKET_FORBIDDEN, PAUSE: MARKET_PAUSED}
+
+
+def check_state(status: TradingStatus) -> Reject | None:
+    """May orders be entered or changed in this state?"""
+    if status == OPEN or status in AUCTIONS:
+        return None
+    return _CLOSED.get(status, MARKET_CLOSED)
+
+
+def check_cancel_state(status: TradingStatus) -> Reject | None:
+    """May orders be cancelled in this state? A halt prevents entry and matching only."""
+    return None if status == PAUSE else check_state(status)
+
+
+def check_order(
+    listing: Listing,
+    quantity: int,
+    price: int | None,
+    ord_type: OrdType,
+    time_in_force: TimeInForce,
+    max_floor: int,
+    min_qty: int,
+    expire_date: date | None,
+    trade_date: date,
+) -> Reject | None:
+    """What is wrong with an order, or None."""
+    status = listing.status
+    if status != OPEN and (reject := check_state(status)) is not None:
+        return reject
+    if not listing.takes_orders:
+        return NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)
+    if not listing.min_qty <= quantity <= listing.max_qty:
+        return _quantity_range(listing, quantity)
+    if quantity % listing.lot:
+        return QUANTITY_OFF_LOT.because(f"{quantity} is not a multiple of {listing.lot}")
+    limit = listing.volume_limit
+    if limit is not None and quantity > limit:
+        return QUANTITY_ABOVE_BAND.because(f"{quantity} is above {limit}")
+    if (time_in_force != DAY or ord_type != LIMIT) and (
+        reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
+    ) is not None:
+        return reject
+    if ord_type == LIMIT:
+        if price is None:
+            return PRICE_REQUIRED
+        if (reject := check_price(listing, price)) is not None:
+            return reject
+    elif price is not None:
+        return PRICE_NOT_TAKEN
+    if max_floor or min_qty:
+        return _check_parts(listing, quantity, max_floor, min_qty, time_in_force, status)
+    return None
+
+
+def check_price(listing: Listing, price: int) -> Reject | None:
+    """What is wrong with a limit price, or None."""
+    if price <= 0 and not listing.instrument.allows_any_sign:
+        return PRICE_NOT_POSITIVE
+    if price % listing.tick:
+        return PRICE_OFF_TICK
+    if not listing.reject_low <= price <= listing.reject_high:
+        return refusal(listing, price)
+    return None
+
+
+def _quantity_range(listing: Listing, quantity: int) -> Reject:
+    """Say which range a quantity had to be in."""
+    most = listing.instrument.max_order_qty
+    above = "" if most is None else f" to {most}"
+    return QUANTITY_OUTSIDE_RANGE.because(f"{quantity} is not in {listing.min_qty}{above}")
+
+
+def _check_kind(
+    listing: Listing,
+    status: TradingStatus,
+    ord_type: OrdType,
+    time_in_force: TimeInForce,
+    expire_date: date | None,
+    trade_date: date,
+) -> Reject | None:
+    """Check an order type and validity against the instrument, its state and each other."""
+    auction = status in AUCTIONS
+    if time_in_force in (GTC, GTD):
+        if not listing.instrument.allows_good_till:
+            return VALIDITY_NOT_SUPPORTED
+        if time_in_force == GTD and (expire_date is None or expire_date < trade_date):
+            return EXPIRE_DATE_INVALID
+    elif time_in_force in (MOA, MOC):
+        if listing.derivative:
+            return VALIDITY_NOT_SUPPORTED
+        if time_in_force == MOA and not auction:
+            return ONLY_IN_AUCTION
+        return None if ord_type in (LIMIT, MARKET) else VALIDITY_INVALID
+    elif time_in_force in (IOC, FOK) and auction:
+        return TYPE_NOT_IN_AUCTION
+    if ord_type == LIMIT:
+        return None
+    if ord_type == MARKET_TO_LIMIT or (ord_type == MARKET and not listing.derivative):
+        return TYPE_NOT_IN_AUCTION if auction else None
+    return TYPE_NOT_SUPPORTED.because(ord_type.name)
+
+
+def _check_parts(
+    listing: Listing,
+    quantity: int,
+    max_floor: int,
+    min_qty: int,
+    time_in_force: TimeInForce,
+    status: TradingStatus,
+) -> Reject | None:
+    """Check the disclosed and the minimum quantity."""
+    if max_floor:
+        if max_floor > quantity:
+            return DISCLOSED_TOO_LARGE
+        if max_floor < 0 or max_floor % listing.lot or time_in_force in (IOC, FOK):
+            return DISCLOSED_INVALID
+    if min_qty:
+        if not 0 < min_qty <= quantity or min_qty % listing.lot:
+            return MINIMUM_INVALID
+        if status in AUCTIONS or time_in_force in (MOA, MOC):
+            return MINIMUM_INVALID
+    return None
+
+
+def protection_price(listing: Listing, side: Side) -> int | None:
+    """The worst price at which a market order may trade, on a price step and within the bands.
+
+    None if there is nothing to measure it from.
+    """
+    reference = listing.reference_price()
+    if reference is None:
+        return None
+    tick = listing.tick
+    offset = listing.instrument.protection_offset
+    if offset is None:
+        offset = max(abs(reference) // 20, tick)
+    if side == BUY:
+        worst = min(reference + offset, listing.reject_high)
+        return worst // tick * tick
+    worst = max(reference - offset, listing.reject_low)
+    if not listing.instrument.allows_any_sign:
+        worst = max(worst, tick)
+    return -(-worst // tick) * tick

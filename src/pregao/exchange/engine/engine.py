@@ -1,0 +1,136 @@
+"""The matching engine: commands and a time in, the market's outcome out.
+
+It is a pure state machine: no clock, no randomness, no floats, no I/O. The same commands at the
+same times give the same outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import date
+from typing import Any
+
+from pregao.clock import MINUTE
+from pregao.errors import UsageError
+from pregao.exchange.engine import commands, entry, modification, notices, phases, surveillance
+from pregao.exchange.engine.commands import Command
+from pregao.exchange.engine.events import SecurityGroupPhase
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.reports import Outcome
+from pregao.exchange.engine.views import BookView, group_phases, view
+
+_Handler = Callable[[Market, Any, int], None]
+
+_HANDLERS: dict[type, _Handler] = {
+    commands.NewOrder: entry.new_order,
+    commands.ModifyOrder: modification.modify_order,
+    commands.CancelOrder: entry.cancel_order,
+    commands.MassCancel: entry.mass_cancel,
+    commands.NewCross: entry.new_cross,
+    commands.SetGroupPhase: phases.set_group_phase,
+    commands.SetSecurityStatus: phases.set_security_status,
+    commands.RejoinGroup: phases.rejoin_group,
+    commands.AdvanceTime: phases.advance_time,
+    commands.EndDay: phases.end_day,
+    commands.StartDay: phases.start_day,
+    commands.AddInstrument: surveillance.add_instrument,
+    commands.ChangeInstrument: surveillance.change_instrument,
+    commands.RemoveInstrument: surveillance.remove_instrument,
+    commands.BustTrade: surveillance.bust_trade,
+    commands.EnterTrade: surveillance.enter_trade,
+    commands.AmendTrade: surveillance.amend_trade,
+    commands.ExpelOrder: surveillance.expel_order,
+    commands.DeleteSide: surveillance.delete_side,
+    commands.EnterImplied: surveillance.enter_implied,
+    commands.PublishNews: notices.publish_news,
+    commands.ResetBook: surveillance.reset_book,
+    commands.ResetChannel: surveillance.reset_channel,
+    commands.ResetStream: surveillance.reset_stream,
+    commands.SetClosingPrice: notices.set_closing_price,
+    commands.SetSettlementPrice: notices.set_settlement_price,
+    commands.SetOpenInterest: notices.set_open_interest,
+    commands.SetPriceBand: notices.set_price_band,
+    commands.SetQuantityBand: notices.set_quantity_band,
+    commands.AdjustLastTrade: notices.adjust_last_trade,
+}
+
+
+class Engine:
+    """The market of a list of instruments.
+
+    With ``track_positions`` every book update tells its place in the book, which schema versions
+    below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
+    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted.
+    """
+
+    def __init__(
+        self,
+        instruments: Iterable[Instrument],
+        trade_date: date,
+        *,
+        track_positions: bool = False,
+        auction_duration_ns: int = 5 * MINUTE,
+        trade_memory: int = 100_000,
+        first_order_id: int = 1,
+    ) -> None:
+        self.market = Market(
+            trade_date, track_positions, auction_duration_ns, trade_memory, first_order_id
+        )
+        self._now_ns = 0
+        self._untold: Outcome | None = None
+        for instrument in instruments:
+            if instrument.security_id in self.market.listings:
+                raise UsageError(f"two instruments have the security id {instrument.security_id}")
+            self.market.list_instrument(instrument)
+
+    def apply(self, command: Command, now_ns: int) -> Outcome:
+        """Carry out a command at a time, which never goes back, and tell what came of it.
+
+        What came due in the meantime happens first, at its own time. A command of market
+        operations that makes no sense is a ``UsageError`` and changes nothing (what came due
+        is then told with the next outcome); a request of a member that cannot be met is a
+        reject among the reports.
+        """
+        market = self.market
+        if now_ns < self._now_ns:
+            raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
+        handler = _HANDLERS.get(type(command))
+        if handler is None:
+            raise UsageError(f"{type(command).__name__} is not a command of the market")
+        self._now_ns = now_ns
+        outcome = self._untold or Outcome([], [])
+        self._untold = None
+        market.units, market.reports = outcome
+        due = market.next_due_ns
+        if due is not None and due <= now_ns:
+            phases.run_due(market, now_ns)
+        try:
+            handler(market, command, now_ns)
+        except UsageError:
+            self._untold = outcome
+            raise
+        return outcome
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When something happens by itself (an auction ends), if anything is planned."""
+        return self.market.next_due_ns
+
+    @property
+    def trade_date(self) -> date:
+        """The trading day."""
+        return self.market.trade_date
+
+    @property
+    def instruments(self) -> list[Instrument]:
+        """The instruments listed now, in the order of their listing."""
+        return [listing.instrument for listing in self.market.listings.values()]
+
+    def book(self, security_id: int) -> BookView:
+        """How an instrument is now: orders in queue order, statistics, state."""
+        return view(self.market, self.market.listing(security_id))
+
+    def group_phases(self) -> list[SecurityGroupPhase]:
+        """The phase of every group now."""
+        return group_phases(self.market)

@@ -1,0 +1,266 @@
+"""What an instrument is: every field of a security definition, under the feed's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from enum import IntEnum
+
+from pregao.exchange.engine.terms import PRICE8_PER_PRICE, PriceType, Side
+
+
+class SecurityType(IntEnum):
+    """Type of security (tag 167)."""
+
+    CASH = 1
+    CORP = 2
+    CS = 3
+    DTERM = 4
+    ETF = 5
+    FOPT = 6
+    FORWARD = 7
+    FUT = 8
+    INDEX = 9
+    INDEXOPT = 10
+    MLEG = 11
+    OPT = 12
+    OPTEXER = 13
+    PS = 14
+    SECLOAN = 15
+    SOPT = 16
+    SPOT = 17
+
+
+class Product(IntEnum):
+    """Type of product (tag 460)."""
+
+    COMMODITY = 2
+    CORPORATE = 3
+    CURRENCY = 4
+    EQUITY = 5
+    GOVERNMENT = 6
+    INDEX = 7
+    ECONOMIC_INDICATOR = 15
+    MULTILEG = 16
+
+
+class LotType(IntEnum):
+    """Type of lot of a cash instrument (tag 1093)."""
+
+    ODD_LOT = 1
+    ROUND_LOT = 2
+    BLOCK_LOT = 3
+
+
+class PutOrCall(IntEnum):
+    """Kind of option (tag 201)."""
+
+    PUT = 0
+    CALL = 1
+
+
+class ExerciseStyle(IntEnum):
+    """When an option can be exercised (tag 1194)."""
+
+    EUROPEAN = 0
+    AMERICAN = 1
+
+
+class OptPayoutType(IntEnum):
+    """What an option in the money pays (tag 1482)."""
+
+    VANILLA = 1
+    CAPPED = 2
+    BINARY = 3
+
+
+class GovernanceIndicator(IntEnum):
+    """Level of corporate governance (tag 37011)."""
+
+    NO = 0
+    N1 = 1
+    N2 = 2
+    NM = 4
+    MA = 5
+    MB = 6
+    M2 = 7
+
+
+class MultiLegModel(IntEnum):
+    """Who defined a multileg instrument (tag 1377)."""
+
+    PREDEFINED = 0
+    USER_DEFINED = 1
+
+
+class MultiLegPriceMethod(IntEnum):
+    """How the price of a multileg instrument applies to its legs (tag 1378)."""
+
+    NET_PRICE = 0
+    REVERSED_NET_PRICE = 1
+    YIELD_DIFFERENCE = 2
+    INDIVIDUAL = 3
+    CONTRACT_WEIGHTED_AVERAGE_PRICE = 4
+    MULTIPLIED_PRICE = 5
+
+
+class InstrAttribType(IntEnum):
+    """What an instrument attribute tells (tag 871)."""
+
+    TRADE_TYPE_ELIGIBILITY = 24
+    GTD_GTC_ELIGIBILITY = 34
+
+
+class InstrAttribValue(IntEnum):
+    """Value of an instrument attribute (tag 872)."""
+
+    ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE = 1
+    ORDER_CROSS_ELIGIBLE = 2
+    BLOCK_TRADE_ELIGIBLE = 3
+    FLAG_RFQ_FOR_CROSS_ELIGIBLE = 14
+    NEGOTIATED_QUOTE_ELIGIBLE = 17
+
+
+@dataclass(frozen=True, slots=True)
+class MaturityMonthYear:
+    """A maturity given by year and month, and where needed by day or week."""
+
+    year: int
+    month: int
+    day: int | None = None
+    week: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Underlying:
+    """The instrument that an option or a forward is on."""
+
+    security_id: int
+    symbol: str
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One leg of a multileg instrument; the ratio is an integer of 1e-7."""
+
+    security_id: int
+    symbol: str
+    ratio_qty: int
+    security_type: SecurityType
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class InstrAttrib:
+    """One attribute of an instrument."""
+
+    type: InstrAttribType
+    value: InstrAttribValue
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """An instrument listed on the market.
+
+    Prices (strike) are integers of 1e-4; tick, multiplier and divisor are integers of 1e-8;
+    a field that does not apply is None. The fields after ``security_desc`` are rules of this
+    market that no definition message carries.
+    """
+
+    security_id: int
+    symbol: str
+    security_group: str
+    security_type: SecurityType
+    security_sub_type: int
+    product: Product
+    asset: str
+    cfi_code: str
+    min_price_increment: int
+    security_exchange: str = "BVMF"
+    security_id_source: str = "8"
+    currency: str = "BRL"
+    strike_currency: str | None = None
+    settl_currency: str | None = None
+    strike_price: int | None = None
+    contract_multiplier: int | None = None
+    price_divisor: int | None = None
+    security_validity_s: int = 253_402_300_799
+    """Seconds since 1970 after which the instrument can no longer be traded."""
+    no_shares_issued: int | None = None
+    clearing_house_id: int | None = None
+    min_order_qty: int | None = None
+    max_order_qty: int | None = None
+    min_lot_size: int | None = None
+    min_trade_vol: int | None = None
+    min_cross_qty: int | None = None
+    corporate_action_event_id: int | None = None
+    issue_date: date = date(2000, 1, 3)
+    maturity_date: date | None = None
+    country_of_issue: str | None = "BR"
+    start_date: date | None = None
+    end_date: date | None = None
+    settl_type: int | None = None
+    settl_date: date | None = None
+    dated_date: date | None = None
+    isin_number: str | None = None
+    maturity_month_year: MaturityMonthYear | None = None
+    contract_settl_month: MaturityMonthYear | None = None
+    security_strategy_type: str | None = None
+    lot_type: LotType | None = None
+    tick_size_denominator: int | None = None
+    exercise_style: ExerciseStyle | None = None
+    put_or_call: PutOrCall | None = None
+    opt_payout_type: OptPayoutType | None = None
+    price_type: PriceType | None = None
+    market_segment_id: int | None = None
+    governance_indicator: GovernanceIndicator | None = None
+    security_match_type: int | None = None
+    multi_leg_model: MultiLegModel | None = None
+    multi_leg_price_method: MultiLegPriceMethod | None = None
+    implied_market_indicator: bool = False
+    underlyings: tuple[Underlying, ...] = ()
+    legs: tuple[Leg, ...] = ()
+    attributes: tuple[InstrAttrib, ...] = ()
+    security_desc: str = ""
+
+    channel: int = 0
+    """The market data channel that carries the instrument."""
+    previous_close: int | None = None
+    """Closing price of the day before, as an integer of 1e-8."""
+    protection_offset: int | None = None
+    """How far from the last trade a market order may trade, as a price (1e-4)."""
+
+    @property
+    def tick(self) -> int:
+        """The smallest price step as a price (1e-4)."""
+        return self.min_price_increment // PRICE8_PER_PRICE
+
+    @property
+    def lot(self) -> int:
+        """The quantity that every order is a multiple of."""
+        return self.min_lot_size or 1
+
+    @property
+    def allows_any_sign(self) -> bool:
+        """A spread between legs can be worth nothing or less; nothing else can."""
+        return bool(self.legs)
+
+    @property
+    def is_forward(self) -> bool:
+        """A forward ("termo"): agreed between two firms, never matched in a book."""
+        return self.security_type in (SecurityType.FORWARD, SecurityType.DTERM)
+
+    def allows(self, value: InstrAttribValue) -> bool:
+        """Is the instrument eligible for this type of trade?"""
+        return InstrAttrib(InstrAttribType.TRADE_TYPE_ELIGIBILITY, value) in self.attributes
+
+    @property
+    def allows_good_till(self) -> bool:
+        """May orders outlive the day (GTC, GTD)?"""
+        return (
+            InstrAttrib(
+                InstrAttribType.GTD_GTC_ELIGIBILITY,
+                InstrAttribValue.ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE,
+            )
+            in self.attributes
+        )

@@ -1,0 +1,228 @@
+"""The state of one listed instrument, and of a group of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from pregao.exchange.engine.events import Statistic, TradeItem
+from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, SecurityType
+from pregao.exchange.engine.orders import BookSide, Order
+from pregao.exchange.engine.terms import (
+    PRICE8_PER_PRICE,
+    PriceBandType,
+    Side,
+    TradingSession,
+    TradingStatus,
+)
+
+NO_LIMIT = 1 << 62
+"""A price that nothing reaches."""
+
+_DERIVATIVES = frozenset(
+    {
+        SecurityType.FUT,
+        SecurityType.FOPT,
+        SecurityType.SOPT,
+        SecurityType.DTERM,
+        SecurityType.SPOT,
+        SecurityType.MLEG,
+    }
+)
+
+_WITHOUT_A_BOOK = frozenset({SecurityType.INDEX, SecurityType.OPTEXER, SecurityType.SECLOAN})
+
+
+class Party(NamedTuple):
+    """Whose order took part in a trade: what a later bust has to tell its owner."""
+
+    session: int
+    firm: int
+    cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    quantity: int
+    exec_id: int
+
+
+class TradeRecord(NamedTuple):
+    """A trade that can still be busted or amended."""
+
+    item: TradeItem
+    buyer: Party | None
+    seller: Party | None
+
+
+class Theoretical(NamedTuple):
+    """What an auction would do now; ``imbalance`` is positive when buyers are left over."""
+
+    price: int
+    quantity: int
+    imbalance: int
+
+
+class Group:
+    """A group of instruments that share a phase."""
+
+    __slots__ = ("members", "name", "open_time_ns", "phase", "session", "since_ns")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.phase = TradingStatus.CLOSE
+        self.session = TradingSession.REGULAR
+        self.open_time_ns: int | None = None
+        self.since_ns = 0
+        self.members: list[Listing] = []
+
+
+class Statistics:
+    """The statistics of the session, all exact integers."""
+
+    __slots__ = (
+        "after_id",
+        "count",
+        "high",
+        "last",
+        "low",
+        "notional",
+        "opening",
+        "opening_id",
+        "prices",
+        "volume",
+    )
+
+    def __init__(self, after_id: int = 0) -> None:
+        self.after_id = after_id
+        """The last trade of the session before: it and earlier ones are not counted here."""
+        self.opening: int | None = None
+        self.opening_id = 0
+        """The trade that made the opening price."""
+        self.high: int | None = None
+        self.low: int | None = None
+        self.last: int | None = None
+        self.volume = 0
+        self.notional = 0
+        self.count = 0
+        self.prices: Counter[int] = Counter()
+        """Quantity traded by price: the high and the low can be found again after a bust."""
+
+    def vwap(self) -> int | None:
+        """The volume-weighted average price, rounded to the nearest 1e-4 (half away from zero)."""
+        if not self.volume:
+            return None
+        doubled, sign = (2 * self.notional, 1) if self.notional >= 0 else (-2 * self.notional, -1)
+        return sign * ((doubled + self.volume) // (2 * self.volume))
+
+
+class Listing:
+    """An instrument with its book, state, statistics, bands and trades of the day."""
+
+    __slots__ = (
+        "active_auction",
+        "auction_high",
+        "auction_low",
+        "bands",
+        "bands_float",
+        "bids",
+        "derivative",
+        "group",
+        "instrument",
+        "last_trade",
+        "lot",
+        "max_qty",
+        "min_qty",
+        "offers",
+        "open_time_ns",
+        "own_status",
+        "previous_close8",
+        "reference8",
+        "reject_high",
+        "reject_low",
+        "security_id",
+        "shown",
+        "since_ns",
+        "statistics",
+        "status",
+        "takes_crosses",
+        "takes_orders",
+        "theoretical",
+        "tick",
+        "trade_id",
+        "trades",
+        "volume_limit",
+        "waiting",
+    )
+
+    def __init__(self, instrument: Instrument, group: Group) -> None:
+        self.security_id = instrument.security_id
+        self.group = group
+        self.bids = BookSide(Side.BUY)
+        self.offers = BookSide(Side.SELL)
+        self.waiting: dict[int, Order] = {}
+        """MOC orders that wait for the closing call, by order id."""
+        self.own_status: TradingStatus | None = None
+        """The state that the instrument has apart from its group, or None."""
+        self.status = group.phase
+        """What rules now: the more restrictive of its own state and its group's phase."""
+        self.open_time_ns: int | None = None
+        self.since_ns: int | None = None
+        self.active_auction = False
+        self.theoretical: Theoretical | None = None
+        self.statistics = Statistics()
+        self.last_trade: TradeItem | None = None
+        self.trade_id = 0
+        self.trades: dict[int, TradeRecord] = {}
+        self.shown: dict[object, Statistic] = {}
+        """The statistics and bands last published, as a snapshot shows them."""
+        self.bands: dict[PriceBandType, Band] = {}
+        self.bands_float = False
+        self.reject_low = self.auction_low = -NO_LIMIT
+        self.reject_high = self.auction_high = NO_LIMIT
+        self.volume_limit: int | None = None
+        self.reference8: int | None = None
+        self.previous_close8 = instrument.previous_close
+        self.define(instrument)
+
+    def define(self, instrument: Instrument) -> None:
+        """Take over a definition: what every order is checked against is worked out once."""
+        self.instrument = instrument
+        self.tick = instrument.tick
+        self.lot = instrument.lot
+        self.min_qty = instrument.min_order_qty or 1
+        self.max_qty = instrument.max_order_qty or NO_LIMIT
+        self.derivative = instrument.security_type in _DERIVATIVES
+        self.takes_orders = not (
+            instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
+        )
+        self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
+
+    def side(self, side: Side) -> BookSide:
+        """One side of the book."""
+        return self.bids if side == Side.BUY else self.offers
+
+    def opposite(self, side: Side) -> BookSide:
+        """The side that an order of this side trades with."""
+        return self.offers if side == Side.BUY else self.bids
+
+    def reference_price(self) -> int | None:
+        """The last trade, else the reference price or the close of the day before (1e-4)."""
+        if self.statistics.last is not None:
+            return self.statistics.last
+        price8 = self.reference8 if self.reference8 is not None else self.previous_close8
+        return None if price8 is None else price8 // PRICE8_PER_PRICE
+
+    def net_change8(self) -> int | None:
+        """Last trade less the previous close, as an integer of 1e-8."""
+        last = self.statistics.last
+        if last is None or self.previous_close8 is None:
+            return None
+        return last * PRICE8_PER_PRICE - self.previous_close8
+
+
+class Band(NamedTuple):
+    """One price band of an instrument as it was set."""
+
+    limit_type: int
+    midpoint: int | None
+    low: int | None
+    high: int | None

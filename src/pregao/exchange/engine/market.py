@@ -1,0 +1,348 @@
+"""The whole state of the market, with the small acts that every rule is made of.
+
+The rules (entry, matching, auctions, phases, surveillance) are functions over a ``Market``.
+What they tell is gathered in ``units`` and ``reports`` until the engine hands them out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from datetime import date
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.listing import Group, Listing, TradeRecord
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderRejected,
+    OrderRestated,
+    Report,
+)
+from pregao.exchange.engine.terms import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrdStatus,
+)
+
+FIRST_IMPLIED_ID = 1 << 62
+"""Implied orders are numbered from here: always behind ordinary ones at the same price."""
+
+_EPOCH = date(1970, 1, 1)
+_PARTIALLY_FILLED = OrdStatus.PARTIALLY_FILLED
+_FILLED = OrdStatus.FILLED
+
+
+def days(day: date) -> int:
+    """A date as days since 1970."""
+    return (day - _EPOCH).days
+
+
+class Market:
+    """Instruments, groups, resting orders and counters."""
+
+    __slots__ = (
+        "auction_duration_ns",
+        "by_client",
+        "exec_id",
+        "groups",
+        "implied_id",
+        "kept_trades",
+        "listings",
+        "next_due_ns",
+        "order_id",
+        "orders",
+        "reports",
+        "secondary_id",
+        "track_positions",
+        "trade_date",
+        "trade_day",
+        "trade_memory",
+        "units",
+    )
+
+    def __init__(
+        self,
+        trade_date: date,
+        track_positions: bool,
+        auction_duration_ns: int,
+        trade_memory: int,
+        first_order_id: int,
+    ) -> None:
+        self.listings: dict[int, Listing] = {}
+        self.groups: dict[str, Group] = {}
+        self.orders: dict[int, Order] = {}
+        self.by_client: dict[tuple[int, int, int], Order] = {}
+        self.order_id = first_order_id - 1
+        self.secondary_id = first_order_id - 1
+        self.implied_id = FIRST_IMPLIED_ID - 1
+        self.exec_id = 0
+        self.track_positions = track_positions
+        self.auction_duration_ns = auction_duration_ns
+        self.trade_memory = trade_memory
+        self.kept_trades: deque[tuple[int, int]] = deque()
+        self.next_due_ns: int | None = None
+        self.units: list[MarketEvent] = []
+        self.reports: list[Report] = []
+        self.set_trade_date(trade_date)
+
+    def set_trade_date(self, trade_date: date) -> None:
+        """Move to a trading day."""
+        self.trade_date = trade_date
+        self.trade_day = days(trade_date)
+
+    # Instruments
+
+    def list_instrument(self, instrument: Instrument) -> Listing:
+        """Make a listing, in a group that is made when it is the first of it."""
+        group = self.groups.get(instrument.security_group)
+        if group is None:
+            group = self.groups[instrument.security_group] = Group(instrument.security_group)
+        listing = self.listings[instrument.security_id] = Listing(instrument, group)
+        group.members.append(listing)
+        return listing
+
+    def listing(self, security_id: int) -> Listing:
+        """Find a listing for market operations, who must name one that exists."""
+        listing = self.listings.get(security_id)
+        if listing is None:
+            raise UsageError(f"no instrument with security id {security_id} is listed")
+        return listing
+
+    # The public feed
+
+    def tell(self, items: list[MarketItem], event: bool = True) -> None:
+        """Publish a unit, if there is anything in it."""
+        if items:
+            self.units.append(MarketEvent(items, event))
+
+    def put(self, listing: Listing, order: Order, now_ns: int) -> OrderAdded:
+        """Queue an order in the book and say so."""
+        side = listing.side(order.side)
+        side.add(order)
+        return OrderAdded(
+            order.security_id,
+            order.side,
+            order.price,
+            order.visible,
+            order.secondary_order_id,
+            order.firm or None,
+            order.insert_time_ns,
+            now_ns,
+            side.position(order) if self.track_positions else None,
+            order.implied,
+        )
+
+    def take(
+        self, listing: Listing, order: Order, now_ns: int, matched: bool = False
+    ) -> OrderDeleted:
+        """Take an order out of the book and say so."""
+        side = listing.side(order.side)
+        position = side.position(order) if self.track_positions else None
+        side.remove(order)
+        return OrderDeleted(
+            order.security_id,
+            order.side,
+            order.price,
+            order.visible,
+            order.secondary_order_id,
+            now_ns,
+            position,
+            order.implied,
+            matched,
+        )
+
+    # Orders
+
+    def new_secondary_id(self, order: Order) -> None:
+        """Give an order a new public number: it goes behind all others at its price."""
+        if order.implied:
+            self.implied_id += 1
+            order.secondary_order_id = self.implied_id
+        else:
+            self.secondary_id += 1
+            order.secondary_order_id = self.secondary_id
+
+    def forget(self, order: Order) -> None:
+        """An order is no longer in the market."""
+        del self.orders[order.order_id]
+        self.by_client.pop((order.session, order.security_id, order.cl_ord_id), None)
+
+    def keep_trade(self, listing: Listing, record: TradeRecord) -> None:
+        """Remember a trade so that it can be busted; the oldest are let go beyond the limit."""
+        trade_id = record.item.trade_id
+        if trade_id not in listing.trades:
+            self.kept_trades.append((listing.security_id, trade_id))
+        listing.trades[trade_id] = record
+        while len(self.kept_trades) > self.trade_memory:
+            security_id, oldest = self.kept_trades.popleft()
+            if (gone := self.listings.get(security_id)) is not None:
+                gone.trades.pop(oldest, None)
+
+    # Private reports
+
+    def accepted(self, order: Order, now_ns: int, working: bool = True, cross_id: int = 0) -> None:
+        """Tell the owner that the order is in."""
+        self.exec_id += 1
+        self.reports.append(
+            OrderAccepted(
+                self.exec_id,
+                order.session,
+                order.firm,
+                order.cl_ord_id,
+                order.order_id,
+                order.secondary_order_id,
+                order.security_id,
+                order.side,
+                order.ord_type,
+                order.time_in_force,
+                order.price,
+                order.quantity,
+                order.leaves,
+                order.cum,
+                order.max_floor,
+                order.min_qty,
+                order.protection_price,
+                now_ns,
+                working,
+                cross_id,
+            )
+        )
+
+    def rejected(
+        self,
+        session: int,
+        cl_ord_id: int,
+        security_id: int,
+        response_to: CxlRejResponseTo,
+        reject: Reject,
+        now_ns: int,
+        order_id: int = 0,
+        orig_cl_ord_id: int = 0,
+    ) -> None:
+        """Tell why a request was refused; a refused new order still gets a number."""
+        if response_to == CxlRejResponseTo.NEW:
+            self.order_id += 1
+            order_id = self.order_id
+        self.exec_id += 1
+        self.reports.append(
+            OrderRejected(
+                self.exec_id,
+                session,
+                cl_ord_id,
+                orig_cl_ord_id,
+                order_id,
+                security_id,
+                response_to,
+                reject.code,
+                reject.text,
+                now_ns,
+            )
+        )
+
+    def cancelled(
+        self,
+        order: Order,
+        now_ns: int,
+        reason: ExecRestatementReason | None = None,
+        status: OrdStatus = OrdStatus.CANCELED,
+        cl_ord_id: int = 0,
+    ) -> None:
+        """Tell the owner that the order is gone; ``cl_ord_id`` is that of the request."""
+        self.exec_id += 1
+        self.reports.append(
+            OrderCancelled(
+                self.exec_id,
+                order.session,
+                order.firm,
+                cl_ord_id or order.cl_ord_id,
+                order.cl_ord_id if cl_ord_id else 0,
+                order.order_id,
+                order.secondary_order_id,
+                order.security_id,
+                order.side,
+                order.ord_type,
+                order.time_in_force,
+                order.price,
+                order.quantity,
+                order.cum,
+                status,
+                reason,
+                now_ns,
+            )
+        )
+
+    def filled(
+        self,
+        order: Order,
+        quantity: int,
+        price: int,
+        trade_id: int,
+        contra_firm: int | None,
+        aggressor: bool,
+        now_ns: int,
+        cross_id: int = 0,
+    ) -> None:
+        """Tell the owner of a trade; the order's own quantities are already up to date."""
+        self.exec_id += 1
+        self.reports.append(
+            OrderFilled(
+                self.exec_id,
+                order.session,
+                order.firm,
+                order.cl_ord_id,
+                order.order_id,
+                order.secondary_order_id,
+                order.security_id,
+                order.side,
+                order.ord_type,
+                order.price,
+                order.quantity,
+                quantity,
+                price,
+                order.leaves,
+                order.cum,
+                _PARTIALLY_FILLED if order.leaves else _FILLED,
+                aggressor,
+                trade_id,
+                contra_firm,
+                now_ns,
+                cross_id,
+            )
+        )
+
+    def restated(self, order: Order, now_ns: int) -> None:
+        """Tell the owner of an iceberg that it was replenished under a new public number."""
+        self.exec_id += 1
+        self.reports.append(
+            OrderRestated(
+                self.exec_id,
+                order.session,
+                order.firm,
+                order.cl_ord_id,
+                order.order_id,
+                order.secondary_order_id,
+                order.security_id,
+                order.side,
+                order.ord_type,
+                order.time_in_force,
+                order.price,
+                order.quantity,
+                order.leaves,
+                order.cum,
+                order.max_floor,
+                OrdStatus.RESTATED,
+                now_ns,
+            )
+        )
+
+    def expire(self, orders: Iterable[Order], now_ns: int) -> None:
+        """Forget orders whose time has come, wherever they stood, and tell their owners."""
+        for order in orders:
+            self.forget(order)
+            self.cancelled(order, now_ns, status=OrdStatus.EXPIRED)

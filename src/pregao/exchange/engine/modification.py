@@ -1,0 +1,275 @@
+"""Changing an order: what keeps its place in the queue and what loses it.
+
+A new price, more quantity, a minimum, or more of it to be shown cost the order its place: the
+feed shows a deletion and a new order. Less quantity, another validity or account keep it.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.checks import (
+    FOK,
+    IOC,
+    LIMIT,
+    MOA,
+    MOC,
+    check_order,
+    protection_price,
+)
+from pregao.exchange.engine.commands import ModifyOrder
+from pregao.exchange.engine.entry import find_order, refresh_auction, trade_or_queue, withdraw
+from pregao.exchange.engine.events import MarketItem, OrderChanged
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.records import record
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.reports import OrderModified
+from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
+
+
+@record
+class _Terms:
+    """What the order is to be."""
+
+    quantity: int
+    price: int | None
+    ord_type: OrdType
+    time_in_force: TimeInForce
+    max_floor: int
+    min_qty: int
+    protection: int | None
+
+
+def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
+    """Change an order at its owner's request."""
+    listing = market.listings.get(command.security_id)
+    order = find_order(
+        market, command.session, command.security_id, command.order_id, command.orig_cl_ord_id
+    )
+    if listing is None:
+        _refuse(market, command, rejects.UNKNOWN_INSTRUMENT, now_ns)
+        return
+    if order is None:
+        _refuse(market, command, rejects.UNKNOWN_ORDER, now_ns)
+        return
+    terms = _wanted(listing, order, command)
+    reject = _check(market, listing, order, command, terms)
+    if reject is not None:
+        _refuse(market, command, reject, now_ns)
+        return
+    leaves = order.leaves + terms.quantity - order.quantity
+    items: list[MarketItem] = []
+    if leaves <= 0:
+        # What is asked for has already been executed: nothing is left of the order.
+        withdraw(market, listing, order, items, now_ns)
+        market.cancelled(order, now_ns, cl_ord_id=command.cl_ord_id)
+        refresh_auction(market, listing, items, now_ns)
+        market.tell(items)
+        return
+    if order.level is None:
+        _update(order, command, terms, leaves)
+        order.show()
+        _report(market, order, command, now_ns, working=False)
+    elif _loses_priority(order, terms, leaves):
+        received = now_ns if command.received_ns is None else command.received_ns
+        _requeue(market, listing, order, command, terms, leaves, received, now_ns)
+    else:
+        _keep_place(market, listing, order, command, terms, leaves, items, now_ns)
+
+
+def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
+    """Put the request and what the order already is together."""
+    ord_type = order.ord_type if command.ord_type is None else command.ord_type
+    price = command.price
+    if price is None and ord_type == LIMIT:
+        price = order.price
+    max_floor = order.max_floor if command.max_floor is None else command.max_floor
+    if command.max_floor is None and max_floor > command.quantity:
+        max_floor = 0
+    time_in_force = command.time_in_force
+    if time_in_force is None:
+        time_in_force = order.time_in_force
+    protection = order.protection_price
+    if ord_type != LIMIT and time_in_force not in (MOA, MOC):
+        protection = protection_price(listing, order.side)
+    return _Terms(
+        command.quantity,
+        price,
+        ord_type,
+        time_in_force,
+        max_floor,
+        command.min_qty or 0,
+        protection,
+    )
+
+
+def _check(
+    market: Market, listing: Listing, order: Order, command: ModifyOrder, terms: _Terms
+) -> Reject | None:
+    """What is wrong with the request, or None."""
+    reject = check_order(
+        listing,
+        terms.quantity,
+        terms.price,
+        terms.ord_type,
+        terms.time_in_force,
+        terms.max_floor,
+        terms.min_qty,
+        order.expire_date if command.expire_date is None else command.expire_date,
+        market.trade_date,
+    )
+    if reject is not None:
+        return reject
+    auction = (MOA, MOC)
+    if terms.time_in_force != order.time_in_force and (
+        terms.time_in_force in auction or order.time_in_force in auction
+    ):
+        return rejects.VALIDITY_INVALID
+    if terms.ord_type != LIMIT and terms.protection is None and order.time_in_force not in auction:
+        return rejects.NO_REFERENCE_PRICE
+    other = market.by_client.get((order.session, order.security_id, command.cl_ord_id))
+    if other is not None and other is not order:
+        return rejects.DUPLICATE_ORDER
+    return None
+
+
+def _loses_priority(order: Order, terms: _Terms, leaves: int) -> bool:
+    """Does the change cost the order its place?"""
+    if terms.price != order.price or leaves > order.leaves or terms.min_qty:
+        return True
+    if terms.time_in_force in (IOC, FOK):
+        return True
+    return terms.max_floor != order.max_floor and _shown(terms.max_floor, leaves) > order.visible
+
+
+def _shown(max_floor: int, leaves: int) -> int:
+    return max_floor if 0 < max_floor < leaves else leaves
+
+
+def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> None:
+    """Make the order what it is to be."""
+    order.quantity = terms.quantity
+    order.leaves = leaves
+    order.price = terms.price
+    order.ord_type = terms.ord_type
+    order.time_in_force = terms.time_in_force
+    order.max_floor = terms.max_floor
+    order.min_qty = terms.min_qty
+    order.protection_price = terms.protection
+    if command.expire_date is not None:
+        order.expire_date = command.expire_date
+    if command.account is not None:
+        order.account = command.account
+
+
+def _requeue(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    command: ModifyOrder,
+    terms: _Terms,
+    leaves: int,
+    received_ns: int,
+    now_ns: int,
+) -> None:
+    """Take the order out and bring it in again as if it were new."""
+    items: list[MarketItem] = [market.take(listing, order, now_ns)]
+    _update(order, command, terms, leaves)
+    market.new_secondary_id(order)
+    order.insert_time_ns = now_ns
+    order.show()
+    _report(market, order, command, now_ns)
+    if listing.status == OPEN:
+        trade_or_queue(market, listing, order, received_ns, now_ns, items)
+        return
+    items.append(market.put(listing, order, now_ns))
+    publish_theoretical(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def _keep_place(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    command: ModifyOrder,
+    terms: _Terms,
+    leaves: int,
+    items: list[MarketItem],
+    now_ns: int,
+) -> None:
+    """Change the order in its place; the feed tells only if less of it is shown."""
+    side = listing.side(order.side)
+    side.resize(order, leaves)
+    visible = order.visible
+    _update(order, command, terms, leaves)
+    order.visible = min(visible, _shown(order.max_floor, leaves))
+    _report(market, order, command, now_ns)
+    if order.visible != visible:
+        items.append(
+            OrderChanged(
+                order.security_id,
+                order.side,
+                order.price,
+                order.visible,
+                visible,
+                order.secondary_order_id,
+                order.firm or None,
+                order.insert_time_ns,
+                now_ns,
+                side.position(order) if market.track_positions else None,
+                order.implied,
+            )
+        )
+    refresh_auction(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def _report(
+    market: Market, order: Order, command: ModifyOrder, now_ns: int, working: bool = True
+) -> None:
+    """Tell the owner; from here on the order goes by the ClOrdID of the request."""
+    before = order.cl_ord_id
+    del market.by_client[(order.session, order.security_id, before)]
+    order.cl_ord_id = command.cl_ord_id
+    market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+    market.exec_id += 1
+    market.reports.append(
+        OrderModified(
+            market.exec_id,
+            order.session,
+            order.firm,
+            order.cl_ord_id,
+            before,
+            order.order_id,
+            order.secondary_order_id,
+            order.security_id,
+            order.side,
+            order.ord_type,
+            order.time_in_force,
+            order.price,
+            order.quantity,
+            order.leaves,
+            order.cum,
+            order.max_floor,
+            order.min_qty,
+            order.protection_price,
+            now_ns,
+            working,
+        )
+    )
+
+
+def _refuse(market: Market, command: ModifyOrder, reject: Reject, now_ns: int) -> None:
+    market.rejected(
+        command.session,
+        command.cl_ord_id,
+        command.security_id,
+        CxlRejResponseTo.REPLACE,
+        reject,
+        now_ns,
+        command.order_id,
+        command.orig_cl_ord_id,
+    )

@@ -1,0 +1,295 @@
+"""Orders and the two sides of a book: by price, then by priority within a price.
+
+A side ranks its price levels by a *key* that is greater for better prices (the price for bids,
+its negative for offers, the greatest of all for orders without a price), so that both sides read
+the same way. The best level is at the end of the sorted keys: work near the top is cheap
+however deep the book is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from datetime import date
+
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
+
+UNPRICED_KEY = 1 << 62
+"""The key of orders without a price (MOA, MOC): ahead of every priced level, on both sides."""
+WORST_KEY = -(1 << 62)
+"""A limit that every level passes."""
+UNWATCHED = 1 << 63
+"""A key that no level reaches."""
+
+BUY = Side.BUY
+
+
+def key_of(side: Side, price: int | None) -> int:
+    """Rank a price on a side: the greater, the better."""
+    if price is None:
+        return UNPRICED_KEY
+    return price if side == BUY else -price
+
+
+class Order:
+    """A resting order and its place in the queue of its price."""
+
+    __slots__ = (
+        "account",
+        "cl_ord_id",
+        "cum",
+        "expire_date",
+        "firm",
+        "implied",
+        "insert_time_ns",
+        "investor_id",
+        "key",
+        "leaves",
+        "level",
+        "max_floor",
+        "min_qty",
+        "next",
+        "ord_tag_id",
+        "ord_type",
+        "order_id",
+        "previous",
+        "price",
+        "protection_price",
+        "quantity",
+        "secondary_order_id",
+        "security_id",
+        "session",
+        "side",
+        "time_in_force",
+        "visible",
+    )
+
+    def __init__(
+        self,
+        order_id: int,
+        secondary_order_id: int,
+        session: int,
+        firm: int,
+        cl_ord_id: int,
+        security_id: int,
+        side: Side,
+        price: int | None,
+        quantity: int,
+        ord_type: OrdType,
+        time_in_force: TimeInForce,
+        max_floor: int,
+        min_qty: int,
+        insert_time_ns: int,
+    ) -> None:
+        self.order_id = order_id
+        self.secondary_order_id = secondary_order_id
+        self.session = session
+        self.firm = firm
+        self.cl_ord_id = cl_ord_id
+        self.security_id = security_id
+        self.side = side
+        self.price = price
+        self.quantity = quantity
+        self.leaves = quantity
+        self.cum = 0
+        self.ord_type = ord_type
+        self.time_in_force = time_in_force
+        self.max_floor = max_floor
+        self.visible = max_floor if 0 < max_floor < quantity else quantity
+        self.min_qty = min_qty
+        self.insert_time_ns = insert_time_ns
+        self.protection_price: int | None = None
+        self.expire_date: date | None = None
+        self.account = 0
+        self.investor_id = 0
+        self.ord_tag_id = 0
+        self.implied = False
+        self.key = 0
+        self.level: Level | None = None
+        self.previous: Order | None = None
+        self.next: Order | None = None
+
+    def show(self) -> None:
+        """Show as much as the disclosed quantity lets be seen of what is left."""
+        floor = self.max_floor
+        self.visible = floor if 0 < floor < self.leaves else self.leaves
+
+
+class Level:
+    """The queue of orders at one price; ``quantity`` is all they have left, hidden included."""
+
+    __slots__ = ("count", "head", "key", "price", "quantity", "tail")
+
+    def __init__(self, key: int, price: int | None, order: Order) -> None:
+        self.key = key
+        self.price = price
+        self.head: Order | None = order
+        self.tail: Order | None = order
+        self.quantity = order.leaves
+        self.count = 1
+
+    def __iter__(self) -> Iterator[Order]:
+        order = self.head
+        while order is not None:
+            yield order
+            order = order.next
+
+
+class BookSide:
+    """One side of a book.
+
+    An auction watches the side down to the last level that would trade: ``watched`` is kept as
+    the quantity at ``watch_key`` or better.
+    """
+
+    __slots__ = ("count", "keys", "levels", "side", "watch_key", "watched")
+
+    def __init__(self, side: Side) -> None:
+        self.side = side
+        self.keys: list[int] = []
+        self.levels: dict[int, Level] = {}
+        self.count = 0
+        self.watch_key = UNWATCHED
+        self.watched = 0
+
+    def __iter__(self) -> Iterator[Order]:
+        """Walk the orders from the best to the worst."""
+        for key in reversed(self.keys):
+            yield from self.levels[key]
+
+    def add(self, order: Order) -> None:
+        """Queue an order at its price, behind all others but implied ones."""
+        price = order.price
+        if price is None:
+            key = UNPRICED_KEY
+        else:
+            key = price if self.side == BUY else -price
+        order.key = key
+        self.count += 1
+        if key >= self.watch_key:
+            self.watched += order.leaves
+        level = self.levels.get(key)
+        if level is None:
+            order.level = self.levels[key] = Level(key, price, order)
+            order.previous = order.next = None
+            keys = self.keys
+            if not keys or key > keys[-1]:
+                keys.append(key)
+            else:
+                insort(keys, key)
+            return
+        order.level = level
+        level.count += 1
+        level.quantity += order.leaves
+        ahead = level.tail
+        if not order.implied:
+            while ahead is not None and ahead.implied:
+                ahead = ahead.previous
+        behind = level.head if ahead is None else ahead.next
+        order.previous = ahead
+        order.next = behind
+        if ahead is None:
+            level.head = order
+        else:
+            ahead.next = order
+        if behind is None:
+            level.tail = order
+        else:
+            behind.previous = order
+
+    def remove(self, order: Order) -> None:
+        """Take an order out; what it has left still counts until then."""
+        level = order.level
+        assert level is not None
+        self.count -= 1
+        order.level = None
+        if level.key >= self.watch_key:
+            self.watched -= order.leaves
+        if level.count == 1:
+            key = level.key
+            del self.levels[key]
+            keys = self.keys
+            if keys[-1] == key:
+                keys.pop()
+            else:
+                del keys[bisect_left(keys, key)]
+            return
+        level.count -= 1
+        level.quantity -= order.leaves
+        ahead = order.previous
+        behind = order.next
+        if ahead is None:
+            level.head = behind
+        else:
+            ahead.next = behind
+        if behind is None:
+            level.tail = ahead
+        else:
+            behind.previous = ahead
+
+    def clear(self) -> list[Order]:
+        """Take every order out and tell which they were."""
+        orders = list(self)
+        for order in orders:
+            order.level = order.previous = order.next = None
+        self.keys.clear()
+        self.levels.clear()
+        self.count = 0
+        self.unwatch()
+        return orders
+
+    def resize(self, order: Order, leaves: int) -> None:
+        """Let an order have more or less left in its place."""
+        level = order.level
+        assert level is not None
+        level.quantity += leaves - order.leaves
+        if level.key >= self.watch_key:
+            self.watched += leaves - order.leaves
+        order.leaves = leaves
+
+    def unwatch(self) -> None:
+        """No auction goes on: from here on quantities may change without being watched."""
+        self.watch_key = UNWATCHED
+        self.watched = 0
+
+    def position(self, order: Order) -> int:
+        """The 1-based place of an order on its side; it takes a walk over the levels."""
+        level = order.level
+        assert level is not None
+        keys = self.keys
+        place = 1
+        for index in range(len(keys) - 1, -1, -1):
+            key = keys[index]
+            if key == level.key:
+                break
+            place += self.levels[key].count
+        ahead = order.previous
+        while ahead is not None:
+            place += 1
+            ahead = ahead.previous
+        return place
+
+    def best_price(self) -> int | None:
+        """The best price on the side, orders without a price left aside."""
+        keys = self.keys
+        if not keys:
+            return None
+        key = keys[-1]
+        if key == UNPRICED_KEY:
+            if len(keys) == 1:
+                return None
+            key = keys[-2]
+        return key if self.side == BUY else -key
+
+    def within(self, limit_key: int, enough: int) -> int:
+        """How much there is at keys no worse than a limit; the count stops once there is enough."""
+        total = 0
+        keys = self.keys
+        for index in range(len(keys) - 1, -1, -1):
+            key = keys[index]
+            if key < limit_key:
+                break
+            total += self.levels[key].quantity
+            if total >= enough:
+                break
+        return total

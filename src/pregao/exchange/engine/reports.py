@@ -1,0 +1,214 @@
+"""What the market tells the owner of an order: private reports, and a command's whole outcome."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.records import record
+from pregao.exchange.engine.terms import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrdStatus,
+    OrdType,
+    Side,
+    TimeInForce,
+)
+
+
+@record
+class OrderAccepted:
+    """The order is in (ER_New). ``working`` is False for an order that waits (MOC)."""
+
+    exec_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    ord_type: OrdType
+    time_in_force: TimeInForce
+    price: int | None
+    quantity: int
+    leaves_qty: int
+    cum_qty: int
+    max_floor: int
+    min_qty: int
+    protection_price: int | None
+    transact_time_ns: int
+    working: bool = True
+    cross_id: int = 0
+
+
+@record
+class OrderRestated:
+    """The disclosed quantity was replenished, or a waiting order became active."""
+
+    exec_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    ord_type: OrdType
+    time_in_force: TimeInForce
+    price: int | None
+    quantity: int
+    leaves_qty: int
+    cum_qty: int
+    max_floor: int
+    status: OrdStatus
+    transact_time_ns: int
+
+
+@record
+class OrderModified:
+    """The order was changed (ER_Modify)."""
+
+    exec_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    orig_cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    ord_type: OrdType
+    time_in_force: TimeInForce
+    price: int | None
+    quantity: int
+    leaves_qty: int
+    cum_qty: int
+    max_floor: int
+    min_qty: int
+    protection_price: int | None
+    transact_time_ns: int
+    working: bool = True
+
+
+@record
+class OrderCancelled:
+    """The order is gone (ER_Cancel): ``status`` tells cancelled from expired.
+
+    ``reason`` is None when its owner asked for it.
+    """
+
+    exec_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    orig_cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    ord_type: OrdType
+    time_in_force: TimeInForce
+    price: int | None
+    quantity: int
+    cum_qty: int
+    status: OrdStatus
+    reason: ExecRestatementReason | None
+    transact_time_ns: int
+
+
+@record
+class OrderFilled:
+    """A trade of the order (ER_Trade)."""
+
+    exec_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    ord_type: OrdType
+    price: int | None
+    quantity: int
+    last_qty: int
+    last_px: int
+    leaves_qty: int
+    cum_qty: int
+    status: OrdStatus
+    aggressor: bool
+    trade_id: int
+    contra_firm: int | None
+    transact_time_ns: int
+    cross_id: int = 0
+
+
+@record
+class FillBusted:
+    """A trade of the order was cancelled by market operations (ER_Trade, trade cancel)."""
+
+    exec_id: int
+    exec_ref_id: int
+    session: int
+    firm: int
+    cl_ord_id: int
+    order_id: int
+    secondary_order_id: int
+    security_id: int
+    side: Side
+    quantity: int
+    last_qty: int
+    last_px: int
+    leaves_qty: int
+    cum_qty: int
+    trade_id: int
+    contra_firm: int | None
+    transact_time_ns: int
+
+
+@record
+class OrderRejected:
+    """A request was refused (ER_Reject): a code and a sentence that says why."""
+
+    exec_id: int
+    session: int
+    cl_ord_id: int
+    orig_cl_ord_id: int
+    order_id: int
+    security_id: int
+    response_to: CxlRejResponseTo
+    code: int
+    text: str
+    transact_time_ns: int
+
+
+@record
+class MassCancelled:
+    """A mass cancel was carried out; the orders have reports of their own."""
+
+    exec_id: int
+    session: int
+    cl_ord_id: int
+    count: int
+    transact_time_ns: int
+
+
+Report = (
+    OrderAccepted
+    | OrderRestated
+    | OrderModified
+    | OrderCancelled
+    | OrderFilled
+    | FillBusted
+    | OrderRejected
+    | MassCancelled
+)
+"""Anything told in private; ``session`` is whom it is for."""
+
+
+class Outcome(NamedTuple):
+    """All that came of a command: units for the feed, reports for the owners."""
+
+    market: list[MarketEvent]
+    reports: list[Report]

@@ -1,0 +1,219 @@
+"""The day's schedule: at what time each group changes its phase.
+
+A schedule is TOML or JSON: ``timezone`` (hours from UTC, -3 if left out) and for each group, or
+for the ``default`` of those not named, a list of entries::
+
+    [[schedule.default]]
+    time = "10:00:00"
+    phase = "OPEN"
+    session = "REGULAR"       # or NON_REGULAR: the after-market
+    new_session = true        # statistics start afresh
+
+Times of a group only go forward. An auction's estimated end is the time of the entry after it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pregao.clock import DAY, HOUR, MINUTE, SECOND
+from pregao.errors import UsageError
+from pregao.exchange.engine.catalogue import read_document
+from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.engine.terms import TradingSession, TradingStatus
+
+DEFAULT = "default"
+"""The name of the entries for groups that have none of their own."""
+
+_PHASES = {
+    phase.name: phase for phase in TradingStatus if phase != TradingStatus.UNKNOWN_OR_INVALID
+} | {"PRE_OPEN": TradingStatus.RESERVED, "PRE_CLOSE": TradingStatus.FORBIDDEN}
+_FIELDS = frozenset({"time", "phase", "session", "new_session"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A change of phase at a time of day (nanoseconds since local midnight)."""
+
+    time_ns: int
+    phase: TradingStatus
+    session: TradingSession = TradingSession.REGULAR
+    new_session: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The entries of each group, and those of all others under ``default``."""
+
+    groups: Mapping[str, tuple[Entry, ...]]
+    utc_offset_ns: int = -3 * HOUR
+
+    def entries(self, group: str) -> tuple[Entry, ...]:
+        """The day of a group."""
+        return self.groups.get(group, self.groups.get(DEFAULT, ()))
+
+    def commands(self, groups: Iterable[str], trade_date: date) -> list[tuple[int, SetGroupPhase]]:
+        """The day's commands with their times, in the order in which they are due."""
+        midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
+        start = int(midnight.timestamp()) * SECOND - self.utc_offset_ns
+        due = []
+        for group in groups:
+            entries = self.entries(group)
+            for entry, following in zip(entries, [*entries[1:], None], strict=True):
+                end = None
+                if entry.phase == TradingStatus.RESERVED and following is not None:
+                    end = start + following.time_ns
+                command = SetGroupPhase(group, entry.phase, entry.session, entry.new_session, end)
+                due.append((start + entry.time_ns, command))
+        due.sort(key=lambda timed: timed[0])
+        return due
+
+
+def _day(*entries: tuple[str, TradingStatus], after_market: str | None = None) -> tuple[Entry, ...]:
+    """A day's entries; from the after-market's first entry on, the session is not regular."""
+    result = []
+    session = TradingSession.REGULAR
+    for number, (time, phase) in enumerate(entries):
+        if time == after_market:
+            session = TradingSession.NON_REGULAR
+        result.append(Entry(_time_of_day(time), phase, session, number == 0))
+    return tuple(result)
+
+
+def _time_of_day(text: str) -> int:
+    """Read 10:00 or 10:00:00 as nanoseconds since midnight."""
+    found = re.fullmatch(r"(\d{2}):(\d{2})(?::(\d{2}))?", text)
+    if found is None or not (int(found[1]) < 24 and int(found[2]) < 60 and int(found[3] or 0) < 60):
+        raise ValueError(f"{text!r} is not a time of day written as 10:00 or 10:00:00")
+    return int(found[1]) * HOUR + int(found[2]) * MINUTE + int(found[3] or 0) * SECOND
+
+
+CASH_DAY = _day(
+    ("09:00", TradingStatus.CLOSE),
+    ("09:45", TradingStatus.RESERVED),
+    ("10:00", TradingStatus.OPEN),
+    ("16:55", TradingStatus.FINAL_CLOSING_CALL),
+    ("17:00", TradingStatus.CLOSE),
+    ("17:25", TradingStatus.RESERVED),
+    ("17:30", TradingStatus.OPEN),
+    ("18:00", TradingStatus.CLOSE),
+    after_market="17:25",
+)
+"""Shares and the like: opening auction, continuous trading, closing call, after-market."""
+
+DERIVATIVES_DAY = _day(
+    ("08:00", TradingStatus.CLOSE),
+    ("08:55", TradingStatus.RESERVED),
+    ("09:00", TradingStatus.OPEN),
+    ("18:25", TradingStatus.FORBIDDEN),
+    ("18:30", TradingStatus.CLOSE),
+)
+"""Futures and the like: opening auction, continuous trading, pre-close."""
+
+OPTIONS_DAY = _day(
+    ("09:00", TradingStatus.CLOSE),
+    ("09:45", TradingStatus.RESERVED),
+    ("10:00", TradingStatus.OPEN),
+    ("16:55", TradingStatus.FORBIDDEN),
+    ("17:00", TradingStatus.CLOSE),
+)
+"""Options on shares: as shares, without closing call and after-market."""
+
+FORWARD_DAY = _day(
+    ("09:00", TradingStatus.CLOSE),
+    ("10:00", TradingStatus.OPEN),
+    ("17:25", TradingStatus.FORBIDDEN),
+    ("18:00", TradingStatus.CLOSE),
+)
+"""Forwards: closed, open with the underlying, forbidden (003 §15.3.5)."""
+
+_CASH = frozenset({SecurityType.CS, SecurityType.PS, SecurityType.ETF, SecurityType.CASH})
+_EQUITY_OPTIONS = frozenset({SecurityType.OPT, SecurityType.INDEXOPT})
+
+
+def default_schedule(instruments: Iterable[Instrument]) -> Schedule:
+    """The usual day of each group, from what is listed in it."""
+    groups: dict[str, tuple[Entry, ...]] = {}
+    for instrument in instruments:
+        if instrument.security_type in _CASH:
+            day = CASH_DAY
+        elif instrument.is_forward:
+            day = FORWARD_DAY
+        elif instrument.security_type in _EQUITY_OPTIONS:
+            day = OPTIONS_DAY
+        else:
+            day = DERIVATIVES_DAY
+        groups.setdefault(instrument.security_group, day)
+    return Schedule(groups)
+
+
+def load_schedule(path: Path) -> Schedule:
+    """Read a schedule file: JSON if its name ends so, else TOML."""
+    return parse_schedule(read_document(path), str(path))
+
+
+def parse_schedule(document: Mapping[str, Any], source: str) -> Schedule:
+    """Make a schedule out of a document, checking every entry."""
+    unknown = set(document) - {"timezone", "schedule"}
+    if unknown:
+        raise UsageError(f"{source}: {sorted(unknown)[0]!r} is not a part of a schedule")
+    zone = document.get("timezone", -3)
+    if isinstance(zone, bool) or not isinstance(zone, int) or not -12 <= zone <= 14:
+        raise UsageError(f"{source}: timezone {zone!r} is not a whole number of hours from UTC")
+    tables = document.get("schedule")
+    if not isinstance(tables, dict) or not tables:
+        raise UsageError(f"{source}: a schedule has lists of entries, as [[schedule.default]]")
+    groups = {group: _group_day(rows, group, source) for group, rows in tables.items()}
+    return Schedule(groups, zone * HOUR)
+
+
+def _group_day(rows: object, group: str, source: str) -> tuple[Entry, ...]:
+    """Read the entries of one group; their times only go forward."""
+    if not isinstance(rows, list) or not rows:
+        raise UsageError(f"{source}: group {group} has no list of entries")
+    entries: list[Entry] = []
+    for number, row in enumerate(rows, 1):
+        where = f"{source}: group {group}, entry {number}"
+        entry = _entry(row, where)
+        if entries and entry.time_ns <= entries[-1].time_ns:
+            raise UsageError(
+                f"{where}: the schedule goes backwards, {_shown(entry.time_ns)} comes after "
+                f"{_shown(entries[-1].time_ns)}"
+            )
+        entries.append(entry)
+    return tuple(entries)
+
+
+def _entry(row: object, where: str) -> Entry:
+    """Read one entry."""
+    if not isinstance(row, dict):
+        raise UsageError(f"{where}: an entry is a table with a time and a phase")
+    unknown = set(row) - _FIELDS
+    if unknown:
+        raise UsageError(f"{where}: there is no field {sorted(unknown)[0]!r}")
+    time, phase = row.get("time"), row.get("phase")
+    try:
+        time_ns = _time_of_day(str(time))
+    except ValueError as fault:
+        raise UsageError(f"{where}, field time: {fault}") from fault
+    if not isinstance(phase, str) or phase not in _PHASES:
+        raise UsageError(f"{where}, field phase: {phase!r} is not one of {', '.join(_PHASES)}")
+    session = row.get("session", TradingSession.REGULAR.name)
+    if not isinstance(session, str) or session not in TradingSession.__members__:
+        known = ", ".join(TradingSession.__members__)
+        raise UsageError(f"{where}, field session: {session!r} is not one of {known}")
+    new_session = row.get("new_session", False)
+    if not isinstance(new_session, bool):
+        raise UsageError(f"{where}, field new_session: it is neither true nor false")
+    return Entry(time_ns, _PHASES[phase], TradingSession[session], new_session)
+
+
+def _shown(time_ns: int) -> str:
+    """A time of day as people write it."""
+    return str(timedelta(microseconds=time_ns % DAY // 1000))

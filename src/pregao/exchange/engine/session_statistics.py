@@ -1,0 +1,217 @@
+"""Trades and the session's statistics: opening, high, low, last, volume, VWAP, count, net change.
+
+A trade out of sequence, and a leg's trade, count in the volume but are not the last price.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import bands
+from pregao.exchange.engine.events import (
+    ExecutionStatistics,
+    HighPrice,
+    LowPrice,
+    MarketItem,
+    OpeningPrice,
+    Trade,
+    TradeItem,
+)
+from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.terms import TradeCondition, TrdSubType
+
+TRADE_ID_STEP = 10
+"""Trade numbers of an instrument rise by ten, as in the specification's examples."""
+
+_REGULAR = int(TradeCondition.REGULAR_TRADE)
+_OPENING = int(TradeCondition.OPENING_PRICE)
+_SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
+_OUT_OF_SEQUENCE = int(TradeCondition.OUT_OF_SEQUENCE)
+
+
+def sets_last_price(trade: TradeItem) -> bool:
+    """May this trade be taken for the last price?"""
+    return not (
+        trade.trade_condition & _OUT_OF_SEQUENCE or trade.trd_sub_type == TrdSubType.LEG_TRADE
+    )
+
+
+def count_trade(statistics: Statistics, price: int, quantity: int) -> None:
+    """Add a trade to the volume, the average and the range."""
+    statistics.volume += quantity
+    statistics.notional += price * quantity
+    statistics.count += 1
+    statistics.prices[price] += quantity
+    if statistics.high is None or price > statistics.high:
+        statistics.high = price
+    if statistics.low is None or price < statistics.low:
+        statistics.low = price
+
+
+def matched(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    resting: Order,
+    quantity: int,
+    price: int,
+    opening: bool,
+    now_ns: int,
+    aggressor: bool = True,
+    condition: int = 0,
+    cross_id: int = 0,
+) -> Trade:
+    """Make a trade between two orders whose quantities are already taken down.
+
+    ``order`` is the aggressor, if there is one; both owners are told, the passive one first.
+    """
+    statistics = listing.statistics
+    condition |= _REGULAR
+    if opening:
+        condition |= _OPENING
+    if price == statistics.last:
+        condition |= _SAME_PRICE
+    buyer, seller = (order, resting) if order.side == BUY else (resting, order)
+    listing.trade_id += TRADE_ID_STEP
+    trade = Trade(
+        listing.security_id,
+        listing.group.session,
+        condition,
+        price,
+        quantity,
+        listing.trade_id,
+        buyer.firm or None,
+        seller.firm or None,
+        market.trade_day,
+        None,
+        now_ns,
+        order.implied or resting.implied,
+    )
+    count_trade(statistics, price, quantity)
+    if statistics.opening is None:
+        statistics.opening = price
+        statistics.opening_id = trade.trade_id
+    statistics.last = price
+    listing.last_trade = trade
+    market.filled(
+        resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id
+    )
+    resting_party = _party(resting, market.exec_id)
+    market.filled(
+        order, quantity, price, trade.trade_id, resting.firm or None, aggressor, now_ns, cross_id
+    )
+    order_party = _party(order, market.exec_id)
+    if order is buyer:
+        market.keep_trade(listing, TradeRecord(trade, order_party, resting_party))
+    else:
+        market.keep_trade(listing, TradeRecord(trade, resting_party, order_party))
+    return trade
+
+
+def _party(order: Order, exec_id: int) -> Party:
+    return Party(
+        order.session,
+        order.firm,
+        order.cl_ord_id,
+        order.order_id,
+        order.secondary_order_id,
+        order.quantity,
+        exec_id,
+    )
+
+
+def opening_and_range(
+    market: Market, listing: Listing, items: list[MarketItem], now_ns: int
+) -> None:
+    """Say what has changed of the opening, high and low price; what is void is withdrawn."""
+    statistics = listing.statistics
+    shown = listing.shown
+    day = market.trade_day
+
+    opening = shown.get(OpeningPrice)
+    assert opening is None or isinstance(opening, OpeningPrice)
+    if statistics.opening is None:
+        if opening is not None:
+            del shown[OpeningPrice]
+            items.append(
+                OpeningPrice(listing.security_id, opening.price, None, day, now_ns, deleted=True)
+            )
+    elif opening is None or opening.price != statistics.opening:
+        opening = OpeningPrice(
+            listing.security_id, statistics.opening, listing.net_change8(), day, now_ns
+        )
+        shown[OpeningPrice] = opening
+        items.append(opening)
+
+    high = shown.get(HighPrice)
+    assert high is None or isinstance(high, HighPrice)
+    if statistics.high is None:
+        if high is not None:
+            del shown[HighPrice]
+            items.append(HighPrice(listing.security_id, high.price, day, now_ns, deleted=True))
+    elif high is None or high.price != statistics.high:
+        high = shown[HighPrice] = HighPrice(listing.security_id, statistics.high, day, now_ns)
+        items.append(high)
+
+    low = shown.get(LowPrice)
+    assert low is None or isinstance(low, LowPrice)
+    if statistics.low is None:
+        if low is not None:
+            del shown[LowPrice]
+            items.append(LowPrice(listing.security_id, low.price, day, now_ns, deleted=True))
+    elif low is None or low.price != statistics.low:
+        low = shown[LowPrice] = LowPrice(listing.security_id, statistics.low, day, now_ns)
+        items.append(low)
+
+
+def execution_statistics(market: Market, listing: Listing, now_ns: int) -> ExecutionStatistics:
+    """The statistics that close an event with trades; bands that follow the price move with it."""
+    if listing.bands_float:
+        bands.refresh(listing)
+    statistics = listing.statistics
+    published = ExecutionStatistics(
+        listing.security_id,
+        listing.group.session,
+        market.trade_day,
+        statistics.volume,
+        statistics.vwap(),
+        listing.net_change8(),
+        statistics.count,
+        now_ns,
+    )
+    listing.shown[ExecutionStatistics] = published
+    return published
+
+
+def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
+    """Take a trade of this session out of the volume, the average and the range."""
+    if trade.trade_id <= statistics.after_id:
+        return
+    statistics.volume -= trade.size
+    statistics.notional -= trade.price * trade.size
+    statistics.count -= 1
+    prices = statistics.prices
+    prices[trade.price] -= trade.size
+    if not prices[trade.price]:
+        del prices[trade.price]
+    statistics.high = max(prices, default=None)
+    statistics.low = min(prices, default=None)
+
+
+def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
+    """A trade is gone or amended: find the opening and the last price again.
+
+    They fall back on the trades of this session still on record.
+    """
+    statistics = listing.statistics
+    in_sequence = [
+        kept.item
+        for kept in listing.trades.values()
+        if sets_last_price(kept.item) and kept.item.trade_id > statistics.after_id
+    ]
+    if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
+        listing.last_trade = in_sequence[-1] if in_sequence else None
+        statistics.last = None if listing.last_trade is None else listing.last_trade.price
+    if statistics.opening_id == touched.trade_id:
+        statistics.opening = in_sequence[0].price if in_sequence else None
+        statistics.opening_id = in_sequence[0].trade_id if in_sequence else 0

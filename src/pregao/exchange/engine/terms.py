@@ -1,0 +1,225 @@
+"""The market's vocabulary: the codes of the specifications under their names there."""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag, StrEnum
+
+
+class Side(IntEnum):
+    """Side of an order (tag 54); the feed calls them bid and offer."""
+
+    BUY = 1
+    SELL = 2
+
+
+class AggressorSide(IntEnum):
+    """Which side took liquidity in an execution (tag 2446)."""
+
+    NO_AGGRESSOR = 0
+    BUY = 1
+    SELL = 2
+
+
+class OrdType(StrEnum):
+    """Order type (tag 40)."""
+
+    MARKET = "1"
+    LIMIT = "2"
+    STOP_LOSS = "3"
+    STOP_LIMIT = "4"
+    MARKET_WITH_LEFTOVER_AS_LIMIT = "K"
+    RLP = "W"
+    PEGGED_MIDPOINT = "P"
+
+
+class TimeInForce(StrEnum):
+    """Order validity (tag 59)."""
+
+    DAY = "0"
+    GOOD_TILL_CANCEL = "1"
+    IMMEDIATE_OR_CANCEL = "3"
+    FILL_OR_KILL = "4"
+    GOOD_TILL_DATE = "6"
+    AT_THE_CLOSE = "7"
+    GOOD_FOR_AUCTION = "A"
+
+
+class TradingStatus(IntEnum):
+    """State of an instrument (tag 326) or phase of a group (tag 625)."""
+
+    PAUSE = 2
+    CLOSE = 4
+    OPEN = 17
+    FORBIDDEN = 18
+    """For a group this value is the PRE-CLOSE phase."""
+    UNKNOWN_OR_INVALID = 20
+    RESERVED = 21
+    FINAL_CLOSING_CALL = 101
+
+
+class TradingSession(IntEnum):
+    """Trading session (tag 336)."""
+
+    REGULAR = 1
+    NON_REGULAR = 6
+
+
+class TradeCondition(IntFlag):
+    """Conditions of a trade (tag 277), as bits."""
+
+    OPENING_PRICE = 1 << 0
+    CROSSED = 1 << 1
+    LAST_TRADE_AT_THE_SAME_PRICE = 1 << 2
+    OUT_OF_SEQUENCE = 1 << 3
+    TRADE_ON_BEHALF = 1 << 6
+    REGULAR_TRADE = 1 << 13
+    BLOCK_TRADE = 1 << 14
+
+
+class TrdSubType(IntEnum):
+    """Sub type of a trade (tag 829)."""
+
+    MULTI_ASSET_TRADE = 101
+    LEG_TRADE = 102
+    MIDPOINT_TRADE = 103
+    BLOCK_BOOK_TRADE = 104
+    RFQ_TRADE = 105
+    RLP_TRADE = 106
+    TAC_TRADE = 107
+    TAA_TRADE = 108
+    SWEEP_TRADE = 109
+
+
+class ImbalanceCondition(IntFlag):
+    """Which side an auction leans to (tag 37277), as bits; no bit means balanced."""
+
+    BALANCED = 0
+    MORE_BUYERS = 1 << 8
+    MORE_SELLERS = 1 << 9
+
+
+class OpenCloseSettlFlag(IntEnum):
+    """What day an opening, closing or settlement price is for (tag 286)."""
+
+    DAILY = 0
+    SESSION = 1
+    EXPECTED_ENTRY = 3
+    ENTRY_FROM_PREVIOUS_BUSINESS_DAY = 4
+    THEORETICAL_PRICE = 5
+
+
+class SettlPriceType(IntEnum):
+    """Kind of settlement price (tag 731)."""
+
+    FINAL = 1
+    THEORETICAL = 2
+    UPDATED = 3
+
+
+class PriceType(IntEnum):
+    """How a price is expressed (tag 423)."""
+
+    PERCENTAGE = 1
+    PU = 2
+    FIXED_AMOUNT = 3
+
+
+class PriceBandType(IntEnum):
+    """Kind of price band (tag 6939)."""
+
+    HARD_LIMIT = 1
+    AUCTION_LIMITS = 2
+    REJECTION_BAND = 3
+    STATIC_LIMITS = 4
+
+
+class PriceLimitType(IntEnum):
+    """How a band's limits are expressed (tag 1306)."""
+
+    PRICE_UNIT = 0
+    TICKS = 1
+    PERCENTAGE = 2
+
+
+class PriceBandMidpoint(IntEnum):
+    """What a percentage band is measured from (tag 37008)."""
+
+    LAST_TRADED_PRICE = 0
+    COMPLEMENTARY_LAST_PRICE = 1
+    THEORETICAL_PRICE = 2
+
+
+class SecurityUpdateAction(StrEnum):
+    """What a definition message does (tag 980)."""
+
+    ADD = "A"
+    DELETE = "D"
+    MODIFY = "M"
+
+
+class NewsSource(IntEnum):
+    """Where a piece of news comes from (tag 6940)."""
+
+    OTHER = 0
+    DCM = 1
+    BBMNET = 2
+    MARKET_SURVEILLANCE = 3
+    INTERNET = 4
+    DPR_VE = 5
+    OVER_THE_COUNTER_NEWS_AGENCY = 11
+    ELECTRONIC_PURCHASE_EXCHANGE = 13
+    CBLC_NEWS_AGENCY = 14
+    BOVESPA_INDEX_AGENCY = 15
+    BOVESPA_INSTITUTIONAL_AGENCY = 16
+    MKT_OPS_EQUITIES_AGENCY = 17
+    BOVESPA_COMPANIES_AGENCY = 18
+    MKT_OPS_FX_AGENCY = 19
+    MKT_OPS_DERIVATIVES_AGENCY = 20
+
+
+class OrdStatus(StrEnum):
+    """Status of an order in a report (tag 39)."""
+
+    NEW = "0"
+    PARTIALLY_FILLED = "1"
+    FILLED = "2"
+    CANCELED = "4"
+    REPLACED = "5"
+    REJECTED = "8"
+    EXPIRED = "C"
+    RESTATED = "R"
+
+
+class CxlRejResponseTo(IntEnum):
+    """What kind of request was refused (tag 434)."""
+
+    NEW = 0
+    CANCEL = 1
+    REPLACE = 2
+
+
+class ExecRestatementReason(IntEnum):
+    """Why an order was cancelled or restated without its owner asking (tag 378)."""
+
+    GT_RESTATEMENT = 1
+    MARKET_OPTION = 8
+    CANCEL_ON_HARD_DISCONNECTION = 100
+    CANCEL_ON_TERMINATE = 101
+    CANCEL_ON_DISCONNECT_AND_TERMINATE = 102
+    SELF_TRADING_PREVENTION = 103
+    CANCEL_RESTING_ORDER_ON_SELF_TRADE = 107
+    MARKET_MAKER_PROTECTION = 200
+    RISK_MANAGEMENT_CANCELLATION = 201
+    ORDER_MASS_ACTION_FROM_CLIENT_REQUEST = 202
+    CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 203
+    MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 207
+
+
+PRICE_SCALE = 10_000
+"""Prices are integers of 1e-4."""
+PRICE8_SCALE = 100_000_000
+"""Closing prices, reference prices, tick sizes and net changes are integers of 1e-8."""
+PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
+"""A price times this is the same price in units of 1e-8."""
+RATIO_SCALE = 10_000_000
+"""Leg ratios are integers of 1e-7."""

@@ -1,0 +1,127 @@
+"""How an instrument is at a moment: the truth that snapshots and rebuilt books show."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.events import (
+    ForwardTrade,
+    LastTradePrice,
+    SecurityGroupPhase,
+    SecurityStatus,
+    Statistic,
+    TradeItem,
+)
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import BookSide
+from pregao.exchange.engine.records import record
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.umdf.phases import TradingEvent
+
+
+@record
+class BookEntry:
+    """A visible order; ``price`` is None for orders without one."""
+
+    price: int | None
+    size: int
+    secondary_order_id: int
+    firm: int | None
+    insert_time_ns: int
+    implied: bool
+
+
+@record
+class BookView:
+    """An instrument's orders in queue order, with all that was last published of it.
+
+    ``security_status`` is what a snapshot shows: without a status of its own the instrument
+    follows its group. ``ruling_status`` is what holds in effect.
+    """
+
+    security_id: int
+    bids: list[BookEntry]
+    offers: list[BookEntry]
+    statistics: list[Statistic]
+    security_status: SecurityStatus
+    ruling_status: TradingStatus
+
+
+def view(market: Market, listing: Listing) -> BookView:
+    """Look at an instrument."""
+    statistics = list(listing.shown.values())
+    if listing.last_trade is not None:
+        statistics.append(last_trade_price(listing.last_trade))
+    own = listing.own_status
+    group = listing.group
+    status = SecurityStatus(
+        listing.security_id,
+        group.session,
+        own,
+        None if own is None else TradingEvent.SECURITY_STATUS_CHANGE,
+        market.trade_day,
+        listing.open_time_ns if own is not None else group.open_time_ns,
+        group.since_ns if listing.since_ns is None else listing.since_ns,
+    )
+    return BookView(
+        listing.security_id,
+        _entries(listing.bids),
+        _entries(listing.offers),
+        statistics,
+        status,
+        listing.status,
+    )
+
+
+def _entries(side: BookSide) -> list[BookEntry]:
+    return [
+        BookEntry(
+            order.price,
+            order.visible,
+            order.secondary_order_id,
+            order.firm or None,
+            order.insert_time_ns,
+            order.implied,
+        )
+        for order in side
+    ]
+
+
+def last_trade_price(trade: TradeItem) -> LastTradePrice:
+    """A trade as the last price that a snapshot shows."""
+    return LastTradePrice(
+        trade.security_id,
+        trade.trading_session,
+        trade.trade_condition,
+        trade.price,
+        trade.size,
+        trade.trade_id,
+        trade.buyer,
+        trade.seller,
+        trade.trade_date,
+        trade.trd_sub_type,
+        trade.transact_time_ns,
+        *_particulars(trade),
+    )
+
+
+def _particulars(trade: TradeItem) -> tuple[int | None, int | None, bool]:
+    """Seller days, interest rate, implied: what only one kind of trade has."""
+    if isinstance(trade, ForwardTrade):
+        return trade.seller_days, trade.interest_rate, False
+    return None, None, trade.implied
+
+
+def group_phases(market: Market) -> list[SecurityGroupPhase]:
+    """The phase of every group."""
+    return [
+        SecurityGroupPhase(
+            group.name,
+            group.session,
+            group.phase,
+            None,
+            market.trade_day,
+            group.open_time_ns,
+            group.since_ns,
+        )
+        for group in market.groups.values()
+    ]

@@ -1,0 +1,191 @@
+"""An instrument as a SecurityDefinition message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+
+from pregao.errors import EncodeError, SchemaError
+from pregao.exchange.engine.instruments import Instrument, MaturityMonthYear
+from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.publisher.encoding.fields import known_fields, rescale, template
+from pregao.exchange.publisher.packetiser import ROOM
+from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.values import Reading, readings
+
+_PRICE_DECIMALS = 4
+_RATIO_DECIMALS = 7
+_FIXED8_DECIMALS = 8
+
+
+class DefinitionEncoder:
+    """Writes definitions in the template that a version prefers."""
+
+    def __init__(self, schema: SchemaCodec) -> None:
+        codec = template(schema, "SecurityDefinition_12", "SecurityDefinition_4")
+        if codec is None:
+            raise SchemaError(
+                f"version {schema.schema.version} of the feed has no definition of instruments"
+            )
+        self._codec = codec
+        self._known = known_fields(codec)
+        self._groups = {
+            group.name: {reading.name: reading for reading in readings(group)}
+            for group in codec.message.groups
+        }
+
+    def message(
+        self,
+        instrument: Instrument,
+        action: SecurityUpdateAction,
+        total: int,
+        last_fragment: bool,
+    ) -> bytes:
+        """The definition, as one of ``total`` that belong together."""
+        values = {
+            **_fields(instrument),
+            **self._decimals(instrument),
+            "securityUpdateAction": ord(action),
+            "totNoRelatedSym": total,
+            "lastFragment": int(last_fragment),
+        }
+        present = {name: value for name, value in values.items() if name in self._known}
+        present.update(self._parts(instrument))
+        try:
+            message = self._codec.encode(present)
+        except EncodeError as error:
+            raise EncodeError(f"the definition of {instrument.symbol}: {error}") from None
+        if len(message) > ROOM:
+            raise EncodeError(
+                f"the definition of {instrument.symbol} takes {len(message)} bytes and a packet "
+                f"holds {ROOM}: it has too many legs or underlyings"
+            )
+        return message
+
+    def _decimals(self, instrument: Instrument) -> dict[str, Decimal | None]:
+        """The fixed-point fields, with the decimals that the version gives them."""
+        found = {
+            "minPriceIncrement": (instrument.min_price_increment, _FIXED8_DECIMALS),
+            "strikePrice": (instrument.strike_price, _PRICE_DECIMALS),
+            "contractMultiplier": (instrument.contract_multiplier, _FIXED8_DECIMALS),
+            "priceDivisor": (instrument.price_divisor, _FIXED8_DECIMALS),
+        }
+        return {
+            name: _decimal(mantissa, scale, self._known[name])
+            for name, (mantissa, scale) in found.items()
+        }
+
+    def _parts(self, instrument: Instrument) -> dict[str, Any]:
+        """The groups and the description."""
+        legs = self._groups["noLegs"]
+        parts: dict[str, Any] = {
+            "noUnderlyings": [
+                {"underlyingSecurityID": each.security_id, "underlyingSymbol": each.symbol}
+                for each in instrument.underlyings
+            ],
+            "noLegs": [
+                {
+                    "legSecurityID": leg.security_id,
+                    "legRatioQty": _decimal(leg.ratio_qty, _RATIO_DECIMALS, legs["legRatioQty"]),
+                    "legSecurityType": int(leg.security_type),
+                    "legSide": int(leg.side),
+                    "legSymbol": leg.symbol,
+                }
+                for leg in instrument.legs
+            ],
+            "noInstrAttribs": [
+                {"instrAttribType": int(each.type), "instrAttribValue": int(each.value)}
+                for each in instrument.attributes
+            ],
+        }
+        if instrument.security_desc:
+            parts["securityDesc"] = instrument.security_desc
+        return parts
+
+
+def _decimal(mantissa: int | None, scale: int, reading: Reading) -> Decimal | None:
+    """A fixed-point number with the decimals of its field; null where they would not do."""
+    if mantissa is None:
+        return None
+    wanted = rescale(mantissa, scale, reading.scale)
+    if rescale(wanted, reading.scale, scale) != mantissa and not reading.required:
+        return None
+    return Decimal(wanted).scaleb(-reading.scale)
+
+
+def _month(maturity: MaturityMonthYear | None) -> dict[str, int | None] | None:
+    if maturity is None:
+        return None
+    return {
+        "year": maturity.year,
+        "month": maturity.month,
+        "day": maturity.day,
+        "week": maturity.week,
+    }
+
+
+def _numbers(instrument: Instrument, names: Iterable[tuple[str, str]]) -> dict[str, int | None]:
+    """Codes and counts, by field."""
+    found: dict[str, int | None] = {}
+    for field, attribute in names:
+        value = getattr(instrument, attribute)
+        found[field] = None if value is None else int(value)
+    return found
+
+
+_NUMBERS = (
+    ("securityType", "security_type"),
+    ("securitySubType", "security_sub_type"),
+    ("securityValidityTimestamp", "security_validity_s"),
+    ("noSharesIssued", "no_shares_issued"),
+    ("clearingHouseID", "clearing_house_id"),
+    ("minOrderQty", "min_order_qty"),
+    ("maxOrderQty", "max_order_qty"),
+    ("minLotSize", "min_lot_size"),
+    ("minTradeVol", "min_trade_vol"),
+    ("minCrossQty", "min_cross_qty"),
+    ("corporateActionEventId", "corporate_action_event_id"),
+    ("settlType", "settl_type"),
+    ("lotType", "lot_type"),
+    ("tickSizeDenominator", "tick_size_denominator"),
+    ("product", "product"),
+    ("exerciseStyle", "exercise_style"),
+    ("putOrCall", "put_or_call"),
+    ("optPayoutType", "opt_payout_type"),
+    ("priceType", "price_type"),
+    ("marketSegmentID", "market_segment_id"),
+    ("governanceIndicator", "governance_indicator"),
+    ("securityMatchType", "security_match_type"),
+    ("multiLegModel", "multi_leg_model"),
+    ("multiLegPriceMethod", "multi_leg_price_method"),
+    ("impliedMarketIndicator", "implied_market_indicator"),
+)
+
+
+def _fields(instrument: Instrument) -> dict[str, Any]:
+    """The fields of the block that no version writes differently."""
+    return {
+        "securityID": instrument.security_id,
+        "securityExchange": instrument.security_exchange,
+        "securityIDSource": ord(instrument.security_id_source),
+        "securityGroup": instrument.security_group,
+        "symbol": instrument.symbol,
+        "issueDate": instrument.issue_date,
+        "maturityDate": instrument.maturity_date,
+        "countryOfIssue": instrument.country_of_issue,
+        "startDate": instrument.start_date,
+        "endDate": instrument.end_date,
+        "settlDate": instrument.settl_date,
+        "datedDate": instrument.dated_date,
+        "isinNumber": instrument.isin_number,
+        "asset": instrument.asset,
+        "cfiCode": instrument.cfi_code,
+        "maturityMonthYear": _month(instrument.maturity_month_year),
+        "contractSettlMonth": _month(instrument.contract_settl_month),
+        "currency": instrument.currency,
+        "strikeCurrency": instrument.strike_currency,
+        "settlCurrency": instrument.settl_currency,
+        "securityStrategyType": instrument.security_strategy_type,
+        **_numbers(instrument, _NUMBERS),
+    }

@@ -1,0 +1,141 @@
+"""Market events as messages of one version of the feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+from pregao.errors import SchemaError
+from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
+from pregao.exchange.publisher.encoding.fields import (
+    FLAGS,
+    Column,
+    Write,
+    column_writer,
+    enum_number,
+    known_fields,
+    template,
+)
+from pregao.exchange.publisher.encoding.layouts import LAYOUTS, SUB_TYPE, UPDATE_ACTION, Layout
+from pregao.exchange.publisher.encoding.news import NewsEncoder
+from pregao.exchange.publisher.encoding.orders import OrderEncoder, SnapshotOrderEncoder
+from pregao.sbe.codec import MessageCodec, SchemaCodec
+from pregao.sbe.values import Reading
+from pregao.schemas import bundled
+
+DEFAULT_VERSION = 16
+
+
+class FeedEncoder:
+    """Writes every message that a version of the feed has.
+
+    Which fields a message carries, and which messages there are, is read from the schema.
+    """
+
+    def __init__(self, version: int | str = DEFAULT_VERSION) -> None:
+        self.schema = SchemaCodec(bundled("umdf", version))
+        self.version = self.schema.schema.version
+        self.end_of_event = self._flag("EndOfEvent")
+        self.recovery = self._flag("RecoveryMsg")
+        self.implied = self._flag("Implied")
+        self.orders = OrderEncoder(self.schema, self.implied, self.recovery)
+        self.snapshot_orders = SnapshotOrderEncoder(self.schema, self.implied)
+        self.definitions = DefinitionEncoder(self.schema)
+        self.news = NewsEncoder(self.schema)
+        self.writers: dict[type, Write] = {}
+        self.unknown: set[type] = set()
+        """The events that this version has no message for."""
+        for kind, layout in LAYOUTS.items():
+            codec = template(self.schema, *layout.messages)
+            if codec is None:
+                self.unknown.add(kind)
+            else:
+                self.writers[kind] = self._writer(kind, layout, codec)
+        self.sequence_reset = self._required("SequenceReset_1").encode({})
+        self.sequence: Callable[[int], bytes] = self._required("Sequence_2").packer("nextSeqNo")
+        self._header = self._snapshot_header()
+
+    @property
+    def positions(self) -> bool:
+        """Are books managed by position in this version?"""
+        return self.orders.positions
+
+    def write(self, item: Any, flags: int = 0, rpt_seq: int | None = None) -> bytes:
+        """The message of an event that is not one of the book, news or a definition."""
+        return self.writers[type(item)](item, flags, rpt_seq)
+
+    def snapshot_header(
+        self,
+        security_id: int,
+        last_number: int,
+        reports: int,
+        bids: int,
+        offers: int,
+        statistics: int,
+        last_rpt_seq: int | None,
+        last_version: int,
+    ) -> bytes:
+        """The message that opens the snapshot of an instrument."""
+        return self._header(
+            security_id, last_number, reports, bids, offers, statistics, last_rpt_seq, last_version
+        )
+
+    def _required(self, name: str) -> MessageCodec:
+        codec = template(self.schema, name)
+        if codec is None:
+            raise SchemaError(f"version {self.version} of the feed has no message {name}")
+        return codec
+
+    def _flag(self, name: str) -> int:
+        """The bit of a flag of matchEventIndicator, 0 where the version does not have it."""
+        reading = known_fields(self._required("Trade_53"))[FLAGS]
+        choices = () if reading.set is None else reading.set.choices
+        return next((1 << choice.bit for choice in choices if choice.name == name), 0)
+
+    def _writer(self, kind: type, layout: Layout, codec: MessageCodec) -> Write:
+        known = known_fields(codec)
+        write = column_writer(codec, [self._column(column, known) for column in layout.columns])
+        attributes = {field.name for field in fields(kind)}
+        extra = {"implied": self.implied, "recovery": self.recovery}
+        for attribute, bit in extra.items():
+            if attribute in attributes and bit:
+                write = _flagging(write, attribute, bit)
+        return write
+
+    def _column(self, column: Column, known: dict[str, Reading]) -> Column:
+        """A column with what only the schema can tell: the numbers of its enumeration."""
+        if column.fields == (UPDATE_ACTION,):
+            new = enum_number(known[UPDATE_ACTION], "NEW")
+            delete = enum_number(known[UPDATE_ACTION], "DELETE")
+            return column._replace(convert=lambda deleted: delete if deleted else new)
+        if column.fields == (SUB_TYPE,):
+            enum = known[SUB_TYPE].enum
+            numbers = set() if enum is None else {member.value for member in enum.members}
+            return column._replace(convert=lambda kind: kind if kind in numbers else None)
+        return column
+
+    def _snapshot_header(self) -> Callable[..., bytes]:
+        codec = self._required("SnapshotFullRefresh_Header_30")
+        names = (
+            "securityID",
+            "lastMsgSeqNumProcessed",
+            "totNumReports",
+            "totNumBids",
+            "totNumOffers",
+            "totNumStats",
+            "lastRptSeq",
+        )
+        if "lastSequenceVersion" in known_fields(codec):
+            return codec.packer(*names, "lastSequenceVersion")
+        pack = codec.packer(*names)
+        return lambda *values: pack(*values[: len(names)])
+
+
+def _flagging(write: Write, attribute: str, bit: int) -> Write:
+    """A writer that also sets a flag when the event says so."""
+
+    def flagged(item: Any, flags: int, rpt_seq: int | None) -> bytes:
+        return write(item, flags | bit if getattr(item, attribute) else flags, rpt_seq)
+
+    return flagged

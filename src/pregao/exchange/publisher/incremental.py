@@ -1,0 +1,326 @@
+"""The incremental stream of a channel: events and a time in, packets out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, get_args
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.events import (
+    ChannelReset,
+    EmptyBook,
+    ForwardTrade,
+    LastTradePrice,
+    MarketEvent,
+    MarketItem,
+    MassDeleteOrders,
+    News,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SecurityStatus,
+    SequenceReset,
+    Statistic,
+    Trade,
+)
+from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.encoding.orders import OrderItem
+from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
+from pregao.exchange.publisher.state import ChannelState
+
+_Publish = Callable[[Any, int], None]
+_SHOWN = frozenset(get_args(Statistic))
+"""What a snapshot shows until it is replaced or withdrawn."""
+
+
+class IncrementalStream:
+    """Turns units of events into numbered packets and keeps what they have told.
+
+    A unit that is an event carries EndOfEvent on its last message alone; in any other unit each
+    message carries it. ``rptSeq`` counts the messages of an instrument.
+    """
+
+    def __init__(
+        self,
+        encoder: FeedEncoder,
+        state: ChannelState,
+        packets: PacketWriter,
+        start_ns: int,
+    ) -> None:
+        self._encoder = encoder
+        self._orders = encoder.orders
+        self._state = state
+        self._instruments = state.instruments
+        self._packets = packets
+        self._last_sent_ns = start_ns
+        self._positions = encoder.positions
+        self._unknown = encoder.unknown
+        self.messages = 0
+        """How many messages were written."""
+        self._publish: dict[type, _Publish] = {
+            kind: self._statistic(kind) for kind in encoder.writers
+        }
+        self._publish |= {
+            OrderAdded: self._order_added,
+            OrderChanged: self._order_changed,
+            OrderDeleted: self._order_deleted,
+            MassDeleteOrders: self._side_deleted,
+            Trade: self._trade,
+            ForwardTrade: self._trade,
+            LastTradePrice: self._trade,
+            SecurityStatus: self._status,
+            SecurityGroupPhase: self._phase,
+            EmptyBook: self._empty_book,
+            ChannelReset: self._channel_reset,
+            SequenceReset: self._sequence_reset,
+            News: self._news,
+            SecurityDefinition: self._definition,
+        }
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last packet sent in this sequence version."""
+        return self._packets.last_number
+
+    @property
+    def sequence_version(self) -> int:
+        """The sequence version that packets have now."""
+        return self._packets.sequence_version
+
+    @property
+    def next_due_ns(self) -> int:
+        """When a heartbeat goes out if nothing else does."""
+        return self._last_sent_ns + HEARTBEAT_NS
+
+    def heartbeats(self, until_ns: int) -> list[tuple[int, bytes]]:
+        """The heartbeats of a silence, with their times."""
+        found = []
+        while (due := self._last_sent_ns + HEARTBEAT_NS) <= until_ns:
+            message = self._encoder.sequence(self._packets.next_number)
+            found.append((due, self._packets.heartbeat(message, due)))
+            self._last_sent_ns = due
+        return found
+
+    def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[bytes]:
+        """The packets of some units that are told at one time."""
+        for unit in units:
+            items: Sequence[MarketItem] = unit.items
+            if self._unknown:
+                items = [item for item in items if type(item) not in self._unknown]
+            if self._positions:
+                self._publish_by_position(items, unit.event)
+            else:
+                self._publish_items(items, unit.event)
+        return self.flush(now_ns)
+
+    def flush(self, now_ns: int) -> list[bytes]:
+        """Send what has been written."""
+        packets = self._packets.flush(now_ns)
+        if packets:
+            self._last_sent_ns = now_ns
+        return packets
+
+    def initialize(self, now_ns: int) -> list[bytes]:
+        """Begin as after a start of the system: the channel is reset, all is told anew.
+
+        ChannelReset, every definition, then each book there was: EmptyBook and its orders.
+        """
+        books = {
+            instrument.security_id: [*instrument.bids.in_order(), *instrument.offers.in_order()]
+            for instrument in self._instruments.values()
+        }
+        self._publish_items([ChannelReset(self._packets.channel, now_ns)], event=False)
+        definitions = list(self._state.definitions.values())
+        total = len(definitions)
+        for number, instrument in enumerate(definitions, 1):
+            self._add(
+                self._encoder.definitions.message(
+                    instrument, SecurityUpdateAction.ADD, total, last_fragment=number == total
+                )
+            )
+        for security_id, orders in books.items():
+            if orders:
+                anew = [_recovery(order, now_ns) for order in orders]
+                self._publish_items([EmptyBook(security_id, now_ns), *anew], event=True)
+        return self.flush(now_ns)
+
+    def _publish_items(self, items: Sequence[MarketItem], event: bool) -> None:
+        publish = self._publish
+        end_of_event = self._encoder.end_of_event
+        flags = 0 if event else end_of_event
+        for item in items[:-1]:
+            publish[type(item)](item, flags)
+        for item in items[-1:]:
+            publish[type(item)](item, end_of_event)
+
+    def _publish_by_position(self, items: Sequence[MarketItem], event: bool) -> None:
+        """The same, with runs of executed orders at the top told as one deletion."""
+        publish = self._publish
+        end_of_event = self._encoder.end_of_event
+        index = 0
+        while index < len(items):
+            item = items[index]
+            run = self._swept(items, index) if isinstance(item, OrderDeleted) else 1
+            index += run
+            flags = end_of_event if index == len(items) or not event else 0
+            if run > 1:
+                last = items[index - 1]
+                assert isinstance(last, OrderDeleted)
+                self._top_deleted(last, run, flags)
+            else:
+                publish[type(item)](item, flags)
+
+    def _swept(self, items: Sequence[MarketItem], start: int) -> int:
+        """How many executed orders, from here on, were at the top of one side together."""
+        first = items[start]
+        assert isinstance(first, OrderDeleted)
+        if not first.matched:
+            return 1
+        ranked = self._instruments[first.security_id].side(first.side).ranked
+        assert ranked is not None
+        count = 0
+        for item in items[start:]:
+            if (
+                not isinstance(item, OrderDeleted)
+                or not item.matched
+                or item.implied
+                or item.security_id != first.security_id
+                or item.side != first.side
+                or not ranked.stands_at(item, count + 1)
+            ):
+                break
+            count += 1
+        return max(count, 1)
+
+    def _add(self, message: bytes) -> None:
+        self._packets.add(message)
+        self.messages += 1
+
+    # One method for each kind of event that is more than a statistic.
+
+    def _order_added(self, item: OrderAdded, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        instrument.emptied = False
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        side = instrument.side(item.side)
+        side.orders[item.secondary_order_id] = item
+        position = None if side.ranked is None else side.ranked.add(item)
+        self._add(self._orders.added(item, flags, rpt_seq, position))
+
+    def _order_changed(self, item: OrderChanged, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        side = instrument.side(item.side)
+        side.orders[item.secondary_order_id] = item
+        position = None if side.ranked is None else side.ranked.position(item)
+        self._add(self._orders.changed(item, flags, rpt_seq, position))
+
+    def _order_deleted(self, item: OrderDeleted, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        side = instrument.side(item.side)
+        side.orders.pop(item.secondary_order_id, None)
+        position = None if side.ranked is None else side.ranked.remove(item)
+        self._add(self._orders.deleted(item, flags, rpt_seq, position))
+
+    def _top_deleted(self, last: OrderDeleted, count: int, flags: int) -> None:
+        instrument = self._instruments[last.security_id]
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        side = instrument.side(last.side)
+        assert side.ranked is not None
+        for number in side.ranked.remove_top(count):
+            del side.orders[number]
+        self._add(self._orders.top_deleted(last, flags, rpt_seq, count))
+
+    def _side_deleted(self, item: MassDeleteOrders, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        instrument.side(item.side).clear()
+        self._add(self._orders.side_deleted(item, flags, rpt_seq))
+
+    def _trade(self, item: Trade | ForwardTrade | LastTradePrice, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        instrument.emptied = False
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        instrument.traded(item)
+        self._add(self._encoder.write(item, flags, rpt_seq))
+
+    def _status(self, item: SecurityStatus, flags: int) -> None:
+        instrument = self._instruments[item.security_id]
+        instrument.emptied = False
+        rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+        self._state.status(item)
+        self._add(self._encoder.write(item, flags, rpt_seq))
+
+    def _phase(self, item: SecurityGroupPhase, flags: int) -> None:
+        self._state.phase(item)
+        self._add(self._encoder.write(item, flags))
+
+    def _empty_book(self, item: EmptyBook, flags: int) -> None:
+        self._instruments[item.security_id].empty_book()
+        self._add(self._encoder.write(item, flags))
+
+    def _channel_reset(self, item: ChannelReset, flags: int) -> None:
+        self._check_channel(item.channel)
+        for instrument in self._instruments.values():
+            instrument.clear_book()
+        self._add(self._encoder.write(item, flags))
+
+    def _sequence_reset(self, item: SequenceReset, _flags: int) -> None:
+        self._check_channel(item.channel)
+        self._packets.add_alone(self._encoder.sequence_reset)
+        self._packets.restart()
+        self.messages += 1
+
+    def _check_channel(self, channel: int) -> None:
+        if channel != self._packets.channel:
+            raise UsageError(
+                f"a reset of channel {channel} was given to channel {self._packets.channel}"
+            )
+
+    def _news(self, item: News, flags: int) -> None:
+        # The parts of a piece of news outside an event are each an event of their own as well.
+        for message in self._encoder.news.messages(item, flags, flags):
+            self._add(message)
+
+    def _definition(self, item: SecurityDefinition, _flags: int) -> None:
+        self._state.define(item)
+        self._add(
+            self._encoder.definitions.message(item.instrument, item.action, 1, last_fragment=True)
+        )
+
+    def _statistic(self, kind: type) -> _Publish:
+        """What publishes a statistic: most are shown in snapshots until they are replaced."""
+        write = self._encoder.writers[kind]
+        shown = kind in _SHOWN
+        instruments = self._instruments
+
+        def publish(item: Any, flags: int) -> None:
+            instrument = instruments[item.security_id]
+            instrument.emptied = False
+            rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
+            if shown:
+                instrument.show(item)
+            self._add(write(item, flags, rpt_seq))
+
+        return publish
+
+
+def _recovery(order: OrderItem, now_ns: int) -> OrderAdded:
+    """An order told again."""
+    return OrderAdded(
+        order.security_id,
+        order.side,
+        order.price,
+        order.size,
+        order.secondary_order_id,
+        order.firm,
+        order.insert_time_ns,
+        now_ns,
+        None,
+        order.implied,
+        True,
+    )

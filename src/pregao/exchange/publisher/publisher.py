@@ -1,0 +1,241 @@
+"""The market data publisher: the engine's events on every stream of every channel.
+
+It is a pure state machine: units of events and a time in, datagrams out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.events import (
+    ChannelReset,
+    MarketEvent,
+    MarketItem,
+    News,
+    SecurityDefinition,
+    SecurityGroupPhase,
+    SequenceReset,
+)
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.publisher.channels import Channel, Datagram
+from pregao.exchange.publisher.definition_loop import DefinitionWriter
+from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
+from pregao.exchange.publisher.incremental import IncrementalStream
+from pregao.exchange.publisher.loops import LoopPace, LoopStream
+from pregao.exchange.publisher.packetiser import PacketWriter
+from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
+from pregao.exchange.publisher.state import ChannelState
+from pregao.umdf.streams import Stream
+
+_PACE = LoopPace()
+
+
+class ChannelPublisher:
+    """All that one channel sends.
+
+    Time never goes back. What is due on the loops, and the heartbeats of a silence, is sent as
+    time goes by; it shows what had been published by then.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        instruments: Iterable[Instrument],
+        start_ns: int,
+        *,
+        encoder: FeedEncoder | None = None,
+        sequence_version: int = 1,
+        first_number: int = 1,
+        snapshot_pace: LoopPace = _PACE,
+        definition_pace: LoopPace = _PACE,
+    ) -> None:
+        self.channel = channel
+        number = channel.number
+        encoder = FeedEncoder() if encoder is None else encoder
+        self.state = ChannelState(instruments, encoder.positions)
+        self.incremental = IncrementalStream(
+            encoder, self.state, PacketWriter(number, sequence_version, first_number), start_ns
+        )
+        snapshots = SnapshotWriter(encoder, self.state, self._processed)
+        self.snapshots = LoopStream(
+            encoder, PacketWriter(number), snapshots.begin, snapshot_pace, start_ns
+        )
+        definitions = DefinitionWriter(encoder, self.state)
+        self.definitions = LoopStream(
+            encoder, PacketWriter(number), definitions.begin, definition_pace, start_ns
+        )
+        self._now_ns = start_ns
+        self._idle_until_ns = start_ns
+        """Nothing is due before this time; publishing can only put a heartbeat off."""
+
+    @property
+    def next_due_ns(self) -> int:
+        """When something goes out by itself."""
+        return min(
+            self.incremental.next_due_ns,
+            self.snapshots.next_due_ns,
+            self.definitions.next_due_ns,
+        )
+
+    def advance(self, now_ns: int) -> list[Datagram]:
+        """What goes out by itself up to a time, in the order of time."""
+        if now_ns < self._now_ns:
+            raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
+        self._now_ns = now_ns
+        if self._idle_until_ns > now_ns:
+            return []
+        number = self.channel.number
+        sent = [
+            Datagram(number, stream, time_ns, payload)
+            for stream, packets in (
+                (Stream.INCREMENTAL, self.incremental.heartbeats(now_ns)),
+                (Stream.SNAPSHOT, self.snapshots.advance(now_ns)),
+                (Stream.DEFINITION, self.definitions.advance(now_ns)),
+            )
+            for time_ns, payload in packets
+        ]
+        sent.sort(key=lambda datagram: datagram.time_ns)
+        self._idle_until_ns = self.next_due_ns
+        return sent
+
+    def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
+        """Publish units of events now; what was due before goes out first."""
+        sent = self.advance(now_ns)
+        self._append(sent, self.incremental.publish(units, now_ns), now_ns)
+        return sent
+
+    def initialize(self, now_ns: int) -> list[Datagram]:
+        """Begin as after a start of the system: ChannelReset, definitions, the books anew."""
+        sent = self.advance(now_ns)
+        self._append(sent, self.incremental.initialize(now_ns), now_ns)
+        return sent
+
+    def _append(self, sent: list[Datagram], packets: list[bytes], now_ns: int) -> None:
+        number = self.channel.number
+        sent.extend([Datagram(number, Stream.INCREMENTAL, now_ns, payload) for payload in packets])
+
+    def _processed(self) -> tuple[int, int]:
+        return self.incremental.sequence_version, self.incremental.last_number
+
+
+class Publisher:
+    """Publishes a market on all its channels; each instrument names the channel it is on.
+
+    An event over instruments of several channels ends on each of them. A group's phase goes to
+    the channels with instruments of the group, news about no instrument to all.
+    """
+
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        instruments: Iterable[Instrument],
+        start_ns: int,
+        *,
+        schema_version: int | str = DEFAULT_VERSION,
+        sequence_version: int = 1,
+        snapshot_pace: LoopPace = _PACE,
+        definition_pace: LoopPace = _PACE,
+    ) -> None:
+        self.encoder = FeedEncoder(schema_version)
+        by_channel: dict[int, list[Instrument]] = {channel.number: [] for channel in channels}
+        if len(by_channel) < len(channels):
+            raise UsageError("two channels have the same number")
+        self._channel_of: dict[int, int] = {}
+        for instrument in instruments:
+            if instrument.channel not in by_channel:
+                known = ", ".join(map(str, by_channel)) or "none"
+                raise UsageError(
+                    f"{instrument.symbol} is on channel {instrument.channel}, which is not "
+                    f"published; published are {known}"
+                )
+            by_channel[instrument.channel].append(instrument)
+            self._channel_of[instrument.security_id] = instrument.channel
+        self.channels = {
+            channel.number: ChannelPublisher(
+                channel,
+                by_channel[channel.number],
+                start_ns,
+                encoder=self.encoder,
+                sequence_version=sequence_version,
+                snapshot_pace=snapshot_pace,
+                definition_pace=definition_pace,
+            )
+            for channel in channels
+        }
+
+    @property
+    def messages(self) -> int:
+        """How many messages were written on the incremental streams."""
+        return sum(channel.incremental.messages for channel in self.channels.values())
+
+    @property
+    def next_due_ns(self) -> int:
+        """When something goes out by itself."""
+        return min(channel.next_due_ns for channel in self.channels.values())
+
+    def advance(self, now_ns: int) -> list[Datagram]:
+        """What goes out by itself up to a time, in the order of time."""
+        sent = [each for channel in self.channels.values() for each in channel.advance(now_ns)]
+        sent.sort(key=lambda datagram: datagram.time_ns)
+        return sent
+
+    def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
+        """Publish units of events now; what was due before goes out first."""
+        if len(self.channels) == 1:
+            (only,) = self.channels.values()
+            return only.publish(units, now_ns)
+        routed: dict[int, list[MarketEvent]] = {}
+        for unit in units:
+            for number, items in self._route(unit.items).items():
+                routed.setdefault(number, []).append(MarketEvent(items, unit.event))
+        sent = self.advance(now_ns)
+        for number, parts in routed.items():
+            sent.extend(self.channels[number].publish(parts, now_ns))
+        return sent
+
+    def initialize(self, now_ns: int) -> list[Datagram]:
+        """Begin as after a start of the system, on every channel."""
+        sent = self.advance(now_ns)
+        for channel in self.channels.values():
+            sent.extend(channel.initialize(now_ns))
+        return sent
+
+    def _route(self, items: Iterable[MarketItem]) -> dict[int, list[MarketItem]]:
+        """The items by the channel they go to."""
+        routed: dict[int, list[MarketItem]] = {}
+        for item in items:
+            for number in self._destinations(item):
+                routed.setdefault(number, []).append(item)
+        return routed
+
+    def _destinations(self, item: MarketItem) -> Iterable[int]:
+        match item:
+            case ChannelReset() | SequenceReset():
+                return (self._known(item.channel),)
+            case SecurityGroupPhase():
+                return [
+                    number
+                    for number, channel in self.channels.items()
+                    if channel.state.has_group(item.group)
+                ]
+            case SecurityDefinition():
+                instrument = item.instrument
+                if item.action == SecurityUpdateAction.DELETE:
+                    return (self._channel_of.pop(instrument.security_id, instrument.channel),)
+                self._channel_of[instrument.security_id] = self._known(instrument.channel)
+                return (instrument.channel,)
+            case News(security_id=None):
+                return self.channels
+            case _:
+                assert item.security_id is not None
+                number = self._channel_of.get(item.security_id)
+                if number is None:
+                    raise UsageError(f"instrument {item.security_id} is on no published channel")
+                return (number,)
+
+    def _known(self, channel: int) -> int:
+        if channel not in self.channels:
+            raise UsageError(f"channel {channel} is not published")
+        return channel

@@ -1,0 +1,107 @@
+"""The snapshot recovery stream: phases of groups, then each instrument's book and statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from pregao.exchange.engine.events import SecurityStatus, Statistic
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
+from pregao.exchange.publisher.encoding.orders import OrderItem
+from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
+
+ORDERS_PER_MESSAGE = 20
+
+
+class SnapshotWriter:
+    """Makes the messages of snapshot loops from what was published last.
+
+    The instruments of a loop are counted when it begins. Each one's snapshot is made when its
+    turn comes and is valid as of the incremental packet sent last, which its header names.
+    """
+
+    def __init__(
+        self,
+        encoder: FeedEncoder,
+        state: ChannelState,
+        processed: Callable[[], tuple[int, int]],
+    ) -> None:
+        self._encoder = encoder
+        self._state = state
+        self._processed = processed
+        """Sequence version and number of the last incremental packet."""
+
+    def begin(self, _now_ns: int) -> Iterator[bytes] | None:
+        """The messages of a loop, or None while there is nothing to tell."""
+        turns = [
+            instrument.security_id
+            for instrument in self._state.instruments.values()
+            if self._has_snapshot(instrument)
+        ]
+        if not turns:
+            return None
+        return self._messages(turns)
+
+    def _has_snapshot(self, instrument: PublishedInstrument) -> bool:
+        return bool(
+            instrument.bids.orders
+            or instrument.offers.orders
+            or instrument.statistics
+            or instrument.last_trade is not None
+            or instrument.own_status is not None
+            or instrument.group in self._state.phases
+        )
+
+    def _messages(self, turns: list[int]) -> Iterator[bytes]:
+        flags = self._encoder.end_of_event
+        for phase in self._state.shown_phases():
+            yield self._encoder.write(phase, flags)
+        for security_id in turns:
+            instrument = self._state.instruments.get(security_id)
+            yield from self.snapshot(security_id, instrument, len(turns))
+
+    def snapshot(
+        self, security_id: int, instrument: PublishedInstrument | None, reports: int
+    ) -> list[bytes]:
+        """The snapshot of an instrument, header first.
+
+        Of one that was deleted, or whose book was just emptied, there is only the header.
+        """
+        version, number = self._processed()
+        encoder = self._encoder
+        if instrument is None or instrument.emptied:
+            if instrument is not None:
+                instrument.emptied = False
+            return [encoder.snapshot_header(security_id, number, reports, 0, 0, 0, None, version)]
+        bids = instrument.bids.in_order()
+        offers = instrument.offers.in_order()
+        shown = self._shown(instrument)
+        messages = [
+            encoder.snapshot_header(
+                security_id,
+                number,
+                reports,
+                len(bids),
+                len(offers),
+                len(shown),
+                instrument.rpt_seq or None,
+                version,
+            )
+        ]
+        placed: list[tuple[int, OrderItem]] = [*enumerate(bids, 1), *enumerate(offers, 1)]
+        messages.extend(
+            encoder.snapshot_orders.message(security_id, placed[start : start + ORDERS_PER_MESSAGE])
+            for start in range(0, len(placed), ORDERS_PER_MESSAGE)
+        )
+        messages.extend(encoder.write(item, encoder.end_of_event) for item in shown)
+        return messages
+
+    def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:
+        """Figures and bands, the last price and the state."""
+        shown: list[Statistic | SecurityStatus] = list(instrument.statistics.values())
+        last = instrument.last_price()
+        if last is not None:
+            shown.append(last)
+        status = self._state.shown_status(instrument)
+        if status is not None:
+            shown.append(status)
+        return shown

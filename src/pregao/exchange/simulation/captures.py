@@ -1,0 +1,204 @@
+"""The captures of a simulation: one file for each channel, stream and feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from pregao.capture import PcapWriter, UdpFramer
+from pregao.errors import UsageError
+from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint
+from pregao.exchange.simulation import truth as truth_files
+from pregao.exchange.simulation.line_faults import FaultCounts, FaultRates, FaultyFeed
+from pregao.exchange.traders.draws import Draws
+from pregao.umdf.packets import decode_header
+from pregao.umdf.streams import Stream
+
+_NAMES = {
+    "A": "Incremental_A",
+    "B": "Incremental_B",
+    "snapshot": "Snapshot",
+    "definition": "InstrumentDefinition",
+}
+_SOURCES = {
+    "A": "192.0.2.11",
+    "B": "198.51.100.12",
+    "snapshot": "192.0.2.13",
+    "definition": "192.0.2.14",
+}
+_SOURCE_PORT = 20_000
+_LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
+"""How long a packet is on its way at least."""
+_JITTER_NS = 1_500
+_JITTERS = 4096
+_ADJACENT_NS = 700
+"""Two packets of a file are at least so far apart: the line takes its time."""
+
+
+def file_names(channel: int, ending: str) -> dict[str, str]:
+    """The names of a channel's captures, by feed or stream."""
+    return {feed: f"{channel:03d}_{name}.pcap{ending}" for feed, name in _NAMES.items()}
+
+
+def prepare_folder(out: Path, force: bool) -> Path:
+    """Make the folder of a run and the folder of its truth, and tell the latter.
+
+    One that is not empty is used only by ``force``; what an earlier run left there is removed.
+    """
+    truth = out / truth_files.FOLDER
+    try:
+        if out.is_dir():
+            if any(out.iterdir()) and not force:
+                raise UsageError(
+                    f"{out} is not empty: give another --out, or --force to overwrite what an "
+                    "earlier run wrote there"
+                )
+            for old in sorted(out.iterdir()):
+                if old.is_file() and is_capture_name(old.name):
+                    old.unlink()
+            for name in truth_files.FILES:
+                (truth / name).unlink(missing_ok=True)
+        truth.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{error.filename or out}: cannot be used: {error.strerror}") from error
+    return truth
+
+
+def is_capture_name(name: str) -> bool:
+    """Could a simulation have written a file of this name?"""
+    number, _, rest = name.partition("_")
+    stem = rest.removesuffix(".gz").removesuffix(".zst")
+    known = {f"{each}.pcap" for each in _NAMES.values()}
+    return len(number) == 3 and number.isdigit() and stem in known
+
+
+class CaptureFile:
+    """What somebody who listens to one flow of packets writes down."""
+
+    def __init__(
+        self, path: Path, feed: str, endpoint: Endpoint, rates: FaultRates, draws: Draws
+    ) -> None:
+        self.path = path
+        self.endpoint = endpoint
+        self.packets = 0
+        self.bytes = 0
+        self._frame = UdpFramer(_SOURCES[feed], _SOURCE_PORT, endpoint.address, endpoint.port).frame
+        self._writer = PcapWriter(path)
+        self._record = self._writer.write
+        self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
+        least = _LATENCY_NS[feed]
+        self._delays = [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+        self._last_ns = 0
+
+    @property
+    def faults(self) -> FaultCounts:
+        """What was done to the packets of this file."""
+        return FaultCounts() if self._faulty is None else self._faulty.counts
+
+    @property
+    def lost_last(self) -> bool:
+        """Was the last packet lost?"""
+        return self._faulty is not None and self._faulty.lost
+
+    def send(self, time_ns: int, payload: bytes) -> None:
+        """Receive a packet that was sent at a time. Heartbeats are spared all faults."""
+        faulty = self._faulty
+        if faulty is None:
+            self.write(time_ns, payload)
+        elif not decode_header(payload).sequenced:
+            faulty.lost = False
+            self.write(time_ns, payload)
+        else:
+            for arrived in faulty.send(payload):
+                self.write(time_ns, arrived)
+
+    def write(self, time_ns: int, payload: bytes) -> None:
+        """Write a packet down that was sent at a time and has arrived."""
+        packets = self.packets
+        when = time_ns + self._delays[packets % _JITTERS]
+        least = self._last_ns + _ADJACENT_NS
+        if when < least:
+            when = least
+        self._last_ns = when
+        self.packets = packets + 1
+        self.bytes += len(payload)
+        self._record(when, self._frame(payload))
+
+    def close(self) -> None:
+        """Write what is still on its way, and close the file."""
+        if self._faulty is not None:
+            for payload in self._faulty.finish():
+                self.write(self._last_ns, payload)
+        self._writer.close()
+
+
+class ChannelCaptures:
+    """The four captures of a channel; what was sent before a time is not captured."""
+
+    def __init__(
+        self,
+        folder: Path,
+        channel: Channel,
+        ending: str,
+        faults: dict[str, FaultRates],
+        seed: int,
+        from_ns: int,
+    ) -> None:
+        endpoints = {
+            "A": channel.incremental_a,
+            "B": channel.incremental_b,
+            "snapshot": channel.snapshot,
+            "definition": channel.definition,
+        }
+        self.lost_on_both = 0
+        """Packets that neither feed delivered."""
+        self._from_ns = from_ns
+        self.files: dict[str, CaptureFile] = {}
+        with ExitStack() as opened:
+            for feed, name in file_names(channel.number, ending).items():
+                draws = Draws(seed, f"captures/{channel.number}/{feed}")
+                self.files[feed] = CaptureFile(
+                    folder / name, feed, endpoints[feed], faults[feed], draws
+                )
+                opened.callback(self.files[feed].close)
+            opened.pop_all()
+        # Without faults a packet is just written: most runs have none.
+        self._send_a, self._send_b = (
+            self.files[feed].send if faults[feed].any else self.files[feed].write for feed in "AB"
+        )
+        self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
+
+    def send(self, datagrams: Iterable[Datagram]) -> None:
+        """Let packets go out on their streams."""
+        for datagram in datagrams:
+            time_ns, payload = datagram.time_ns, datagram.payload
+            if time_ns < self._from_ns:
+                continue
+            if datagram.stream is Stream.INCREMENTAL:
+                self._send_a(time_ns, payload)
+                self._send_b(time_ns, payload)
+                if self._can_lose_both:
+                    self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
+            elif datagram.stream is Stream.SNAPSHOT:
+                self.files["snapshot"].send(time_ns, payload)
+            else:
+                self.files["definition"].send(time_ns, payload)
+
+    def close(self) -> None:
+        """Close all files."""
+        with ExitStack() as closing:
+            for file in self.files.values():
+                closing.callback(file.close)
+
+    def __enter__(self) -> ChannelCaptures:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,144 @@
+"""The day of a simulation: a schedule of hours told within the time that a run has."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+
+from pregao.clock import MINUTE, SECOND
+from pregao.errors import UsageError
+from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.engine.schedule import Schedule
+from pregao.exchange.engine.terms import TradingStatus
+
+_ROOM = {"closed": 0.1, "auction": 3.0, "open": 1.0}
+"""How much of a run an hour takes: the closed ones pass quickly, auctions are given time."""
+_LEAD = 0.01
+"""So much of a run lies ahead of the first change of phase."""
+_TAIL = 0.05
+"""So much of it comes after the last one: the loops show the market as it was left."""
+_AUCTION_NS = 5 * MINUTE
+"""How long an auction called by a band lasts in a day of full length."""
+_SHORTEST_AUCTION_NS = SECOND // 2
+
+_RANK = {"closed": 0, "auction": 1, "open": 2}
+_KIND = {
+    TradingStatus.OPEN: "open",
+    TradingStatus.RESERVED: "auction",
+    TradingStatus.FINAL_CLOSING_CALL: "auction",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A run's times: when it begins and ends, and what the schedule does in between."""
+
+    midnight_ns: int
+    start_ns: int
+    end_ns: int
+    commands: tuple[tuple[int, SetGroupPhase], ...]
+    phases: tuple[tuple[int, int, str], ...]
+    """Spans of the run: (start, end, "open", "auction" or "closed" for the busiest group)."""
+    auction_duration_ns: int
+
+    @property
+    def tradable_ns(self) -> tuple[int, int]:
+        """From when to when orders can be sent."""
+        busy = [(start, end) for start, end, kind in self.phases if kind != "closed"]
+        return busy[0][0], busy[-1][1]
+
+
+def plan_day(
+    schedule: Schedule, instruments: Sequence[Instrument], trade_date: date, duration_ns: int
+) -> Day:
+    """Fit the schedule of the instruments' groups into a run of some length.
+
+    The run begins at the time of day of the first entry. Its clock runs as fast as clocks do:
+    it is the hours between the entries that are shortened.
+    """
+    groups = list(dict.fromkeys(instrument.security_group for instrument in instruments))
+    for group in groups:
+        if not schedule.entries(group):
+            raise UsageError(f"the schedule has no entries for group {group} and no default")
+    planned = schedule.commands(groups, trade_date)
+    # An index is listed and published, but there is nothing to send orders for.
+    traded = {
+        instrument.security_group
+        for instrument in instruments
+        if instrument.security_type != SecurityType.INDEX and not instrument.is_forward
+    }
+    kinds = _kinds(planned, traded)
+    if all(kind == "closed" for _, _, kind in kinds):
+        raise UsageError("the schedule never opens: there is no time in which orders can be sent")
+    start = planned[0][0]
+    midnight = datetime(trade_date.year, trade_date.month, trade_date.day, tzinfo=UTC)
+    warp = _Warp(kinds, start, duration_ns)
+    commands = tuple(
+        (
+            warp(when),
+            replace(
+                command,
+                open_time_ns=None if command.open_time_ns is None else warp(command.open_time_ns),
+            ),
+        )
+        for when, command in planned
+    )
+    phases = tuple((warp(begin), warp(end), kind) for begin, end, kind in kinds)
+    full_ns = max(planned[-1][0] - start, 1)
+    return Day(
+        int(midnight.timestamp()) * SECOND - schedule.utc_offset_ns,
+        start,
+        start + duration_ns,
+        commands,
+        (
+            (start, phases[0][0], "closed"),
+            *phases,
+            (phases[-1][1], start + duration_ns, "closed"),
+        ),
+        max(_SHORTEST_AUCTION_NS, _AUCTION_NS * duration_ns // full_ns),
+    )
+
+
+def _kinds(
+    planned: Sequence[tuple[int, SetGroupPhase]], traded: Collection[str]
+) -> list[tuple[int, int, str]]:
+    """What can be done between the entries of a schedule, in the busiest of the traded groups."""
+    now = {"": "closed"}
+    kinds: list[tuple[int, int, str]] = []
+    for index, (when, command) in enumerate(planned):
+        if command.group in traded:
+            now[command.group] = _KIND.get(command.phase, "closed")
+        following = planned[index + 1][0] if index + 1 < len(planned) else when + MINUTE
+        if following > when:
+            kinds.append((when, following, max(now.values(), key=_RANK.__getitem__)))
+    return kinds
+
+
+class _Warp:
+    """Maps the hours of a schedule to the times of a run."""
+
+    def __init__(
+        self, kinds: Sequence[tuple[int, int, str]], start_ns: int, duration_ns: int
+    ) -> None:
+        weights = [_ROOM[kind] for _, _, kind in kinds]
+        spans = [end - begin for begin, end, _ in kinds]
+        total = sum(span * weight for span, weight in zip(spans, weights, strict=True))
+        room = duration_ns * (1 - _LEAD - _TAIL)
+        self._begins = [begin for begin, _, _ in kinds]
+        self._places: list[int] = []
+        self._lengths: list[int] = []
+        place = start_ns + int(duration_ns * _LEAD)
+        for span, weight in zip(spans, weights, strict=True):
+            length = int(room * span * weight / total)
+            self._places.append(place)
+            self._lengths.append(length)
+            place += length
+        self._spans = spans
+
+    def __call__(self, when_ns: int) -> int:
+        index = max(bisect_right(self._begins, when_ns) - 1, 0)
+        into = min(when_ns - self._begins[index], self._spans[index])
+        return self._places[index] + self._lengths[index] * into // self._spans[index]

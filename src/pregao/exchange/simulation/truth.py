@@ -1,0 +1,200 @@
+"""The truth of a simulation: what the engine itself knows, to compare rebuilt books with.
+
+Beside the captures there is a folder ``truth`` with
+
+* ``books.jsonl``: one line per instrument, at intervals and at the end of the run::
+
+    {"channel": 51, "security_id": 100000010007, "symbol": "PETR3", "final": true,
+     "sequence_version": 1, "sequence_number": 812, "rpt_seq": 37, "time_ns": 1779364800000000000,
+     "status": "OPEN", "bids": [["39.4100", 300, 5012, 85, 1779364799000000000], ...],
+     "asks": [...], "statistics": [{"name": "HighPrice", "price": "39.6000", ...}, ...]}
+
+  The book holds after the incremental packet of that sequence version and number. Orders are
+  ``[price, size, secondaryOrderID, firm, insert time]`` in queue order; the price of an order
+  without one and the firm of an implied order are null. ``rpt_seq`` is that of the instrument's
+  last message.
+* ``trades.jsonl``: one line per trade, amended trade and bust, in the order of publication::
+
+    {"channel": 51, "security_id": 100000010007, "symbol": "PETR3", "trade_id": 60610,
+     "price": "39.4100", "size": 300, "time_ns": 1779364800000000000, "action": "NEW",
+     "buyer": 85, "seller": 386, "trade_condition": 8192}
+
+  The ``action`` is NEW or BUST, and a trade that was amended is NEW again under its number;
+  ``trd_sub_type`` is there for special trades, ``forward`` for trades of forwards.
+* ``faults.json``: how many packets of each feed were lost, reordered and duplicated on purpose.
+* ``summary.json``: the settings of the run and what came of it; it is written last.
+
+Prices are strings with all their decimals, times nanoseconds since 1970, dates days since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from enum import IntFlag, StrEnum
+from pathlib import Path
+from typing import Any, TextIO
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.events import (
+    ForwardTrade,
+    MarketEvent,
+    Statistic,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.terms import PRICE8_SCALE, PRICE_SCALE
+from pregao.exchange.engine.views import BookEntry, BookView
+
+FOLDER = "truth"
+FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
+"""What is in the folder."""
+
+_TRADES = (Trade, ForwardTrade, TradeBust)
+_PRICES = frozenset({"price", "low", "high", "vwap_px"})
+
+
+def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
+    """A price as people write it, with all its decimals."""
+    whole, part = divmod(abs(mantissa), scale)
+    return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
+
+
+class TruthWriter:
+    """Writes the truth of a run as it goes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.books = 0
+        self.trades = 0
+        self.busts = 0
+        self._books = _opened(folder / FILES[0])
+        self._trades = _opened(folder / FILES[1])
+        self._labels: dict[int, str] = {}
+
+    def know(self, instrument: Instrument) -> None:
+        """Take note of an instrument: trades name its channel and symbol."""
+        symbol = json.dumps(instrument.symbol)
+        self._labels[instrument.security_id] = (
+            f'"channel":{instrument.channel},"security_id":{instrument.security_id},'
+            f'"symbol":{symbol}'
+        )
+
+    def publish(self, units: Iterable[MarketEvent]) -> None:
+        """Write down the trades among some events."""
+        for unit in units:
+            for item in unit.items:
+                if isinstance(item, _TRADES):
+                    self._trade(item)
+
+    def _trade(self, item: Trade | ForwardTrade | TradeBust) -> None:
+        line = (
+            f'{{{self._labels[item.security_id]},"trade_id":{item.trade_id},'
+            f'"price":"{price_text(item.price)}","size":{item.size},'
+            f'"time_ns":{item.transact_time_ns}'
+        )
+        if isinstance(item, TradeBust):
+            self.busts += 1
+            self._trades.write(f'{line},"action":"BUST"}}\n')
+            return
+        self.trades += 1
+        rest = "" if item.trd_sub_type is None else f',"trd_sub_type":{int(item.trd_sub_type)}'
+        if isinstance(item, ForwardTrade):
+            rest += ',"forward":true'
+        self._trades.write(
+            f'{line},"action":"NEW","buyer":{_or_null(item.buyer)},'
+            f'"seller":{_or_null(item.seller)},"trade_condition":{int(item.trade_condition)}'
+            f"{rest}}}\n"
+        )
+
+    def book(
+        self,
+        instrument: Instrument,
+        view: BookView,
+        *,
+        sequence_version: int,
+        sequence_number: int,
+        rpt_seq: int,
+        time_ns: int,
+        final: bool,
+    ) -> None:
+        """Write down how an instrument is after a packet."""
+        self.books += 1
+        line = {
+            "channel": instrument.channel,
+            "security_id": instrument.security_id,
+            "symbol": instrument.symbol,
+            "final": final,
+            "sequence_version": sequence_version,
+            "sequence_number": sequence_number,
+            "rpt_seq": rpt_seq,
+            "time_ns": time_ns,
+            "status": view.ruling_status.name,
+            "bids": [_entry(entry) for entry in view.bids],
+            "asks": [_entry(entry) for entry in view.offers],
+            "statistics": [_statistic(item) for item in view.statistics],
+        }
+        self._books.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def close(self) -> None:
+        """Close the line files."""
+        self._books.close()
+        self._trades.close()
+
+    def finish(self, faults: Mapping[str, Any], summary: Mapping[str, Any]) -> None:
+        """Write what is known only at the end; the summary comes last."""
+        self.close()
+        for name, data in ((FILES[2], faults), (FILES[3], summary)):
+            (self.folder / name).write_text(
+                json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            )
+
+
+def _opened(path: Path) -> TextIO:
+    try:
+        return path.open("w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def _or_null(value: int | None) -> str:
+    return "null" if value is None else str(value)
+
+
+def _entry(entry: BookEntry) -> list[str | int | None]:
+    return [
+        None if entry.price is None else price_text(entry.price),
+        entry.size,
+        entry.secondary_order_id,
+        entry.firm,
+        entry.insert_time_ns,
+    ]
+
+
+def _statistic(item: Statistic) -> dict[str, Any]:
+    """A statistic under the names of its event, prices as people write them."""
+    shown: dict[str, Any] = {"name": type(item).__name__}
+    for field in fields(item):
+        name = field.name
+        value = getattr(item, name)
+        if name == "security_id":
+            continue
+        convert = _CONVERTED.get(name)
+        if value is not None and convert is not None:
+            value = convert(value)
+        elif isinstance(value, StrEnum | IntFlag):
+            value = value.value
+        shown[name.removesuffix("8")] = value
+    return shown
+
+
+def _text8(mantissa: int) -> str:
+    return price_text(mantissa, PRICE8_SCALE, 8)
+
+
+_CONVERTED: dict[str, Callable[[int], str]] = {
+    **dict.fromkeys(sorted(_PRICES), price_text),
+    **dict.fromkeys(("net_chg_prev_day8", "price8", "reference8"), _text8),
+}

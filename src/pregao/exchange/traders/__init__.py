@@ -1,0 +1,21 @@
+"""Synthetic traders: from one seed, a flow of commands that looks like a market.
+
+A profile says how they behave, a pace when they act; market operations (bands, news, halts,
+busts, settlement) are part of the day. They look at the engine's market and know no feed.
+"""
+
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.operations import Operations
+from pregao.exchange.traders.pace import Pace
+from pregao.exchange.traders.profiles import Profile, bundled_profiles, load_profile
+
+__all__ = [
+    "Crowd",
+    "Draws",
+    "Operations",
+    "Pace",
+    "Profile",
+    "bundled_profiles",
+    "load_profile",
+]

@@ -1,0 +1,471 @@
+"""What traders do: each function looks at one instrument and makes a command, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+
+from pregao.exchange.engine.commands import (
+    CancelOrder,
+    CrossSide,
+    MassCancel,
+    ModifyOrder,
+    NewCross,
+    NewOrder,
+)
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.traders.desk import Desk, Tables
+from pregao.exchange.traders.profiles import Profile
+
+_BUY = Side.BUY
+_SELL = Side.SELL
+_OPEN = TradingStatus.OPEN
+_LIMIT = OrdType.LIMIT
+_MARKET = OrdType.MARKET
+_MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
+_DAY = TimeInForce.DAY
+_IOC = TimeInForce.IMMEDIATE_OR_CANCEL
+_FOK = TimeInForce.FILL_OR_KILL
+_GTC = TimeInForce.GOOD_TILL_CANCEL
+_MOA = TimeInForce.GOOD_FOR_AUCTION
+_MOC = TimeInForce.AT_THE_CLOSE
+
+Request = NewOrder | ModifyOrder | CancelOrder | MassCancel | NewCross
+"""What members ask for."""
+
+_EMPTY, _THIN, _FULL = 0.5, 0.85, 1.15
+"""How full a book is, as a share of its target: below, orders come in far from the top too; below,
+nobody cancels; above, nobody quotes."""
+_TRIES = 6
+"""How many order numbers are looked at to find one that still rests."""
+_QUEUE_NS = 60_000
+"""An order waits up to so long between its receipt and its processing."""
+
+
+class Sessions:
+    """The sessions that send orders; the number of an order tells whose it is."""
+
+    def __init__(self, rng: Random, profile: Profile) -> None:
+        per_firm = profile.members.sessions
+        firms = sorted(rng.sample(range(1, 10_000), profile.members.firms))
+        self.firms = [firm for firm in firms for _ in range(per_firm)]
+        self.count = len(self.firms)
+        self._number = 0
+
+    def new_id(self, index: int) -> int:
+        """The next order number of a session."""
+        self._number += 1
+        return self._number * self.count + index
+
+    def session_of(self, cl_ord_id: int) -> int:
+        """The session that sent an order; 0 is the exchange's own."""
+        return cl_ord_id % self.count + 1
+
+
+class Floor:
+    """What every action needs: the market's orders, random numbers, who trades."""
+
+    def __init__(self, market: Market, rng: Random, profile: Profile) -> None:
+        self.by_client = market.by_client
+        self.random = rng.random
+        self.tables = Tables(rng, profile)
+        self.sessions = Sessions(rng, profile)
+        self.far_share = profile.prices.far_share
+        self.move = profile.prices.move
+        self.take = _Choice(profile.take)
+
+    def pick(self, table: list[int]) -> int:
+        """One of the numbers drawn beforehand."""
+        return table[int(self.random() * len(table))]
+
+    def someone(self) -> int:
+        """A session, by its index."""
+        return int(self.random() * self.sessions.count)
+
+    def find(self, desk: Desk, keep: bool) -> tuple[Order | None, int]:
+        """An order that still rests, younger ones more likely, and its place in the list.
+
+        Numbers of orders that are gone are dropped on the way; without ``keep`` the number of
+        the order found is dropped too.
+        """
+        live = desk.live
+        random = self.random
+        count = self.sessions.count
+        security_id = desk.security_id
+        by_client = self.by_client
+        for _ in range(_TRIES):
+            size = len(live)
+            if not size:
+                break
+            draw = random()
+            place = size - 1 - int(size * draw * draw)
+            number = live[place]
+            # The session of an order, as ``session_of`` tells it.
+            order = by_client.get((number % count + 1, security_id, number))
+            if order is not None:
+                if not keep:
+                    del live[place]
+                return order, place
+            del live[place]
+        return None, -1
+
+    def tidy(self, desk: Desk) -> None:
+        """Forget the numbers of orders that are gone, when they are many."""
+        if len(desk.live) > 64 + 3 * desk.resting():
+            session_of = self.sessions.session_of
+            security_id = desk.security_id
+            desk.live = [
+                number
+                for number in desk.live
+                if (session_of(number), security_id, number) in self.by_client
+            ]
+
+
+class _Choice:
+    """A choice among names by weight."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        total = sum(weights.values())
+        passed = 0.0
+        self._bounds: list[tuple[float, str]] = []
+        for name, weight in weights.items():
+            passed += weight / total
+            if weight:
+                self._bounds.append((passed, name))
+        self._last = self._bounds[-1][1]
+
+    def __call__(self, draw: float) -> str:
+        for bound, name in self._bounds:
+            if draw < bound:
+                return name
+        return self._last
+
+
+def _new(
+    floor: Floor,
+    desk: Desk,
+    now_ns: int,
+    side: Side,
+    quantity: int,
+    price: int | None,
+    ord_type: OrdType = _LIMIT,
+    time_in_force: TimeInForce = _DAY,
+    max_floor: int = 0,
+    rests: bool = True,
+) -> NewOrder:
+    """A new order of some member."""
+    sessions = floor.sessions
+    random = floor.random
+    index = int(random() * sessions.count)
+    number = sessions.new_id(index)
+    if rests:
+        desk.live.append(number)
+    return NewOrder(
+        index + 1,
+        sessions.firms[index],
+        number,
+        desk.security_id,
+        side,
+        quantity,
+        price,
+        ord_type,
+        time_in_force,
+        max_floor,
+        0,
+        None,
+        None,
+        0,
+        0,
+        0,
+        now_ns - int(random() * _QUEUE_NS),
+    )
+
+
+def _thin_side(floor: Floor, desk: Desk) -> bool:
+    """Buy or sell? The side with far fewer orders is filled first."""
+    bids, offers = desk.listing.bids.count, desk.listing.offers.count
+    if 4 * bids < 3 * offers:
+        return True
+    if 4 * offers < 3 * bids:
+        return False
+    return floor.random() < 0.5
+
+
+def quote(
+    floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce = _DAY
+) -> Request | None:
+    """Put an order behind the touch; when the book is full, take one out instead."""
+    resting = desk.resting()
+    far = floor.far_share
+    if resting > _FULL * desk.target:
+        return pull(floor, desk)
+    if resting < _EMPTY * desk.target:
+        far = max(far, 0.5)
+    buy = _thin_side(floor, desk)
+    tables = floor.tables
+    price = desk.passive(buy, floor.pick(tables.far if floor.random() < far else tables.near))
+    if price is None:
+        return pull(floor, desk)
+    quantity = desk.quantity(floor.pick(tables.lots))
+    return _new(
+        floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, time_in_force=time_in_force
+    )
+
+
+def pull(floor: Floor, desk: Desk) -> Request | None:
+    """Cancel an order, by preference one that rests at a price no longer fair."""
+    order = None
+    listing = desk.listing
+    if listing.status == _OPEN:
+        bid, offer = desk.best_bid(), desk.best_offer()
+        if bid is not None and bid > desk.fair:
+            order = listing.bids.levels[bid * desk.tick].head
+        elif offer is not None and offer < desk.fair:
+            order = listing.offers.levels[-offer * desk.tick].head
+    if order is None or not order.session:
+        order, _ = floor.find(desk, keep=False)
+    if order is None:
+        return None
+    return CancelOrder(
+        order.session,
+        floor.sessions.new_id(order.session - 1),
+        desk.security_id,
+        order.order_id,
+        order.cl_ord_id,
+    )
+
+
+def cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Cancel an order; when the book is thin, put one in instead."""
+    if desk.resting() < _THIN * desk.target:
+        return quote(floor, desk, now_ns)
+    return pull(floor, desk)
+
+
+def requote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Move an order to another price near the touch: it loses its place."""
+    order, place = floor.find(desk, keep=True)
+    if order is None or order.price is None:
+        return quote(floor, desk, now_ns)
+    price = desk.passive(order.side == _BUY, floor.pick(floor.tables.near))
+    if price is None or price == order.price:
+        return _resized(floor, desk, order, place, now_ns)
+    return _modify(floor, desk, order, place, order.quantity, price, now_ns)
+
+
+def reduce(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Ask for less: the order keeps its place."""
+    order, place = floor.find(desk, keep=True)
+    if order is None:
+        return quote(floor, desk, now_ns)
+    return _resized(floor, desk, order, place, now_ns)
+
+
+def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) -> Request | None:
+    """Less of the same order, or the end of one that has only a lot left."""
+    lots = order.leaves // desk.lot
+    if lots < 2:
+        return pull(floor, desk)
+    less = (1 + int(floor.random() * ((lots + 1) // 3))) * desk.lot
+    quantity = order.quantity - less
+    if quantity < desk.listing.min_qty:
+        return pull(floor, desk)
+    return _modify(floor, desk, order, place, quantity, order.price, now_ns)
+
+
+def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Ask for more: the order loses its place."""
+    order, place = floor.find(desk, keep=True)
+    if order is None or order.price is None:
+        return quote(floor, desk, now_ns)
+    quantity = order.quantity + desk.lot * floor.pick(floor.tables.lots)
+    if quantity != desk.quantity(quantity // desk.lot):
+        return _resized(floor, desk, order, place, now_ns)
+    return _modify(floor, desk, order, place, quantity, order.price, now_ns)
+
+
+def _modify(
+    floor: Floor,
+    desk: Desk,
+    order: Order,
+    place: int,
+    quantity: int,
+    price: int | None,
+    now_ns: int,
+) -> ModifyOrder:
+    number = desk.live[place] = floor.sessions.new_id(order.session - 1)
+    return ModifyOrder(
+        order.session,
+        number,
+        desk.security_id,
+        quantity,
+        price,
+        order.order_id,
+        order.cl_ord_id,
+        received_ns=now_ns - int(floor.random() * _QUEUE_NS),
+    )
+
+
+def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Put in a large order that shows little of itself."""
+    buy = _thin_side(floor, desk)
+    price = desk.passive(buy, floor.pick(floor.tables.near))
+    lots = floor.pick(floor.tables.lots)
+    shown, quantity = desk.quantity(lots), desk.quantity(lots * (3 + int(floor.random() * 8)))
+    if price is None or shown >= quantity:
+        return quote(floor, desk, now_ns)
+    return _new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown)
+
+
+def good_till_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Put in an order that outlives the day."""
+    allowed = desk.listing.instrument.allows_good_till
+    return quote(floor, desk, now_ns, _GTC if allowed else _DAY)
+
+
+def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Trade at once with the other side."""
+    bid, offer = desk.best_bid(), desk.best_offer()
+    if bid is None or offer is None:
+        return quote(floor, desk, now_ns)
+    if offer < desk.fair + desk.offer_gap:
+        buy = True
+    elif bid > desk.fair - desk.bid_gap:
+        buy = False
+    else:
+        buy = floor.random() < 0.5
+    listing = desk.listing
+    if buy:
+        level, best, side = listing.offers.levels[-offer * desk.tick], offer, _BUY
+    else:
+        level, best, side = listing.bids.levels[bid * desk.tick], bid, _SELL
+    head = level.head
+    assert head is not None
+    draw = floor.random()
+    lots = floor.pick(floor.tables.lots)
+    # Most take from the first order in the queue, some from a few, and a few sweep the level.
+    if draw > 0.99:
+        lots += level.quantity // desk.lot
+    else:
+        lots = min(lots, (1 if draw < 0.8 else 3) * head.visible // desk.lot)
+    quantity = desk.quantity(max(lots, 1))
+    slip = int(floor.random() * 3)
+    price: int | None = (best + slip if buy else max(best - slip, desk.least)) * desk.tick
+    kind = floor.take(floor.random())
+    if kind == "limit":
+        return _new(floor, desk, now_ns, side, quantity, price)
+    ord_type, time_in_force = _LIMIT, _IOC
+    if kind == "fill_or_kill":
+        time_in_force = _FOK
+    elif kind == "market_to_limit":
+        ord_type, time_in_force, price = _MARKET_TO_LIMIT, _DAY, None
+    elif kind == "market" and desk.unpriced:
+        ord_type, price = _MARKET, None
+    return _new(
+        floor,
+        desk,
+        now_ns,
+        side,
+        quantity,
+        price,
+        ord_type,
+        time_in_force,
+        rests=time_in_force == _DAY,
+    )
+
+
+def cross(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Register a deal between two clients of a session, within the touch."""
+    listing = desk.listing
+    if not listing.takes_crosses:
+        return quote(floor, desk, now_ns)
+    bid, offer = desk.best_bid(), desk.best_offer()
+    steps = desk.fair
+    if offer is not None:
+        steps = min(steps, offer)
+    if bid is not None:
+        steps = max(steps, bid)
+    least = listing.instrument.min_cross_qty or 0
+    quantity = max(
+        desk.quantity(10 * floor.pick(floor.tables.lots)), -(-least // desk.lot) * desk.lot
+    )
+    sessions = floor.sessions
+    index = floor.someone()
+    firm = sessions.firms[index]
+    return NewCross(
+        index + 1,
+        sessions.new_id(index),
+        desk.security_id,
+        quantity,
+        steps * desk.tick,
+        CrossSide(firm, sessions.new_id(index)),
+        CrossSide(firm, sessions.new_id(index)),
+        now_ns - int(floor.random() * _QUEUE_NS),
+    )
+
+
+def mass_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:  # noqa: ARG001
+    """Cancel a session's orders, of this instrument or, more rarely, of all."""
+    index = floor.someone()
+    everywhere = floor.random() < 0.2
+    return MassCancel(
+        index + 1, floor.sessions.new_id(index), None if everywhere else desk.security_id
+    )
+
+
+def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Send an order to an auction: deep while the book is thin, else around the fair value."""
+    if desk.resting() < _EMPTY * desk.target and floor.random() < 0.7:
+        return quote(floor, desk, now_ns)
+    buy = _thin_side(floor, desk)
+    price = desk.crossing(floor.pick(floor.tables.around))
+    if price is None:
+        return pull(floor, desk)
+    quantity = desk.quantity(floor.pick(floor.tables.lots))
+    return _new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price)
+
+
+def at_the_auction(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Send an order without a price that lives for the auction (MOA)."""
+    return _unpriced(floor, desk, now_ns, _MOA)
+
+
+def at_the_close(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
+    """Send an order without a price for the closing call (MOC)."""
+    return _unpriced(floor, desk, now_ns, _MOC)
+
+
+def _unpriced(floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce) -> Request | None:
+    if not desk.unpriced:
+        return quote(floor, desk, now_ns)
+    side = _BUY if floor.random() < 0.5 else _SELL
+    quantity = desk.quantity(floor.pick(floor.tables.lots))
+    return _new(floor, desk, now_ns, side, quantity, None, _MARKET, time_in_force)
+
+
+Action = Callable[[Floor, Desk, int], "Request | None"]
+"""Something a trader does on an instrument at a time."""
+
+OPEN: dict[str, Action] = {
+    "quote": quote,
+    "cancel": cancel,
+    "reduce": reduce,
+    "requote": requote,
+    "enlarge": enlarge,
+    "iceberg": iceberg,
+    "at_the_close": at_the_close,
+    "good_till_cancel": good_till_cancel,
+    "take": take,
+    "cross": cross,
+    "mass_cancel": mass_cancel,
+}
+AUCTION: dict[str, Action] = {
+    "quote": auction_quote,
+    "at_the_auction": at_the_auction,
+    "at_the_close": at_the_close,
+    "cancel": cancel,
+    "reduce": reduce,
+    "requote": requote,
+}

@@ -1,0 +1,142 @@
+"""The crowd of synthetic traders: from one seed, a flow of orders that looks like a market."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.traders.actions import AUCTION, OPEN, Action, Floor, Request
+from pregao.exchange.traders.desk import Desk
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.profiles import Profile
+
+_OPEN = TradingStatus.OPEN
+_AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
+_HOT_SHARE = 0.6
+"""So much of a burst goes to one instrument."""
+_BOOK_BUDGET = 0.1
+"""At most so much of the day's orders goes into filling the books."""
+_TIDY_EVERY = 256
+
+
+def activity_weights(symbols: Sequence[str], profile: Profile) -> list[float]:
+    """How much of the orders each instrument gets: a power law over ranks, and extra weights."""
+    for symbol in profile.weights:
+        if symbol not in symbols:
+            raise UsageError(
+                f"profile {profile.name}: weights.{symbol} names an instrument that is not "
+                "among those simulated"
+            )
+    weights = [
+        profile.weights.get(symbol, 1.0) / rank**profile.activity.exponent
+        for rank, symbol in enumerate(symbols, 1)
+    ]
+    if not sum(weights):
+        raise UsageError(f"profile {profile.name}: the weights of the instruments sum to 0")
+    return weights
+
+
+class Crowd:
+    """All traders: asked for the next command at a time, they look at a book and act.
+
+    ``expected_orders`` bounds how much of a short run is spent on filling large books.
+    """
+
+    def __init__(
+        self,
+        market: Market,
+        listings: Sequence[Listing],
+        profile: Profile,
+        seed: int,
+        expected_orders: float,
+    ) -> None:
+        listings = [listing for listing in listings if listing.takes_orders]
+        if not listings:
+            raise UsageError("none of the chosen instruments is traded in an order book")
+        rng = Draws(seed, "traders")
+        weights = activity_weights([x.instrument.symbol for x in listings], profile)
+        targets = _targets(weights, profile, expected_orders)
+        self._floor = Floor(market, rng, profile)
+        self._random = rng.random
+        self.desks = [
+            # What is less active has a wider spread.
+            Desk(listing, target, profile.prices.half_spread + min(rank // 8, 5))
+            for rank, (listing, target) in enumerate(zip(listings, targets, strict=True))
+        ]
+        self.firms = sorted(set(self._floor.sessions.firms))
+        self._weights = list(accumulate(weights))
+        self._open = _Mix(profile.open, OPEN)
+        self._auction = _Mix(profile.auction, AUCTION)
+        self._burst = 0
+        self._hot = self.desks[0]
+        self._news: Desk | None = None
+        self._since_tidy = 0
+
+    def next(self, now_ns: int, burst: int) -> Request | None:
+        """What somebody asks for at this time, if anything; ``burst`` is the number of a burst."""
+        random = self._random
+        if burst:
+            if burst != self._burst:
+                self._burst = burst
+                self._hot = self._news or self._pick()
+                self._news = None
+            desk = self._hot if random() < _HOT_SHARE else self._pick()
+        else:
+            desk = self._pick()
+        floor = self._floor
+        if random() < floor.move:
+            desk.drift(random())
+        status = desk.listing.status
+        if status == _OPEN:
+            mix = self._open
+        elif status in _AUCTIONS:
+            mix = self._auction
+        else:
+            return None
+        self._since_tidy += 1
+        if self._since_tidy == _TIDY_EVERY:
+            self._since_tidy = 0
+            floor.tidy(desk)
+        action = mix.actions[bisect_right(mix.bounds, random() * mix.total)]
+        return action(floor, desk, now_ns)
+
+    def heat(self, desk: Desk) -> None:
+        """Let the next burst go to an instrument: there is news about it."""
+        self._news = desk
+
+    def _pick(self) -> Desk:
+        """An instrument, by its activity."""
+        weights = self._weights
+        return self.desks[
+            min(bisect_right(weights, self._random() * weights[-1]), len(weights) - 1)
+        ]
+
+
+class _Mix:
+    """Actions by weight, ready for a bisection."""
+
+    def __init__(self, weights: Mapping[str, float], actions: Mapping[str, Action]) -> None:
+        chosen = [(weight, actions[name]) for name, weight in weights.items() if weight]
+        self.bounds = list(accumulate(weight for weight, _ in chosen))
+        self.total = self.bounds.pop()
+        self.actions = [action for _, action in chosen]
+
+
+def _targets(weights: Sequence[float], profile: Profile, expected_orders: float) -> list[int]:
+    """How many orders are to rest on a side of each book."""
+    book = profile.book
+    by_activity = sorted(range(len(weights)), key=lambda index: (-weights[index], index))
+    targets = [0] * len(weights)
+    ordinary = by_activity[min(book.large, len(by_activity) - 1)]
+    for rank, index in enumerate(by_activity):
+        share = weights[index] / weights[ordinary] if weights[ordinary] else 0.0
+        orders = book.large_orders if rank < book.large else book.orders * share
+        targets[index] = max(book.least, round(orders))
+    total = 2 * sum(targets)
+    scale = min(1.0, _BOOK_BUDGET * expected_orders / total)
+    return [max(3, round(target * scale)) for target in targets]

@@ -1,0 +1,420 @@
+"""Market operations during a synthetic day: bands, news, halts, busts, settlement and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from heapq import heapify, heappop, heappush
+from itertools import count
+
+from pregao.clock import SECOND
+from pregao.exchange.engine.commands import (
+    AddInstrument,
+    AdjustLastTrade,
+    AmendTrade,
+    BustTrade,
+    ChangeInstrument,
+    Command,
+    DeleteSide,
+    EnterImplied,
+    EnterTrade,
+    ExpelOrder,
+    PublishNews,
+    RejoinGroup,
+    RemoveInstrument,
+    ResetBook,
+    SetClosingPrice,
+    SetOpenInterest,
+    SetPriceBand,
+    SetQuantityBand,
+    SetSecurityStatus,
+    SetSettlementPrice,
+)
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.terms import (
+    PRICE8_PER_PRICE,
+    PRICE_SCALE,
+    NewsSource,
+    OpenCloseSettlFlag,
+    PriceBandMidpoint,
+    PriceBandType,
+    PriceLimitType,
+    SettlPriceType,
+    Side,
+    TradingStatus,
+    TrdSubType,
+)
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.desk import Desk
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.pace import Pace
+from pregao.exchange.traders.profiles import Profile
+
+_PERCENT = PRICE_SCALE
+_AUCTION_BAND = 4 * _PERCENT
+_REJECTION_BAND = 12 * _PERCENT
+_STATIC_LIMITS = 20
+_HARD_LIMIT = 30
+_LEAST_STEPS_IN_BAND = 20
+"""A band narrower than this would call an auction at every other trade."""
+_SPREAD_LIMIT_STEPS = 2000
+_HALT_SHARE = 0.01
+"""A halt lasts up to so much of the day."""
+_SHUT = (TradingStatus.CLOSE, TradingStatus.FORBIDDEN)
+_SUB_TYPES = (
+    None,
+    TrdSubType.MULTI_ASSET_TRADE,
+    TrdSubType.LEG_TRADE,
+    TrdSubType.MIDPOINT_TRADE,
+    TrdSubType.BLOCK_BOOK_TRADE,
+    TrdSubType.RLP_TRADE,
+)
+_HEADLINES = (
+    "Fato relevante: resultado acima do previsto",
+    "Comunicado ao mercado: revisão de projeções",
+    "Suspensão temporária de produção",
+    "Aquisição anunciada antes da abertura",
+    "Decisão de política monetária",
+)
+_SENTENCE = (
+    "A companhia informa aos acionistas e ao mercado em geral que os números serão "
+    "detalhados em teleconferência. "
+)
+
+_Act = Callable[["Operations", int], "Iterator[Command]"]
+
+
+class Operations:
+    """The acts of market operations, planned over a span of the day from a seed."""
+
+    def __init__(
+        self,
+        market: Market,
+        crowd: Crowd,
+        pace: Pace,
+        profile: Profile,
+        seed: int,
+        start_ns: int,
+        end_ns: int,
+    ) -> None:
+        self.market = market
+        self.crowd = crowd
+        self.pace = pace
+        self.draws = Draws(seed, "operations")
+        self._number = count()
+        self._length_ns = end_ns - start_ns
+        self._percent = profile.shocks.percent
+        self._plan: list[tuple[int, int, _Act]] = []
+        acts = [*profile.operations.items(), ("shock", profile.shocks.count)]
+        for name, times in acts:
+            for _ in range(times):
+                when = start_ns + int(self.draws.random() * self._length_ns)
+                self._plan.append((when, next(self._number), _ACTS[name]))
+        heapify(self._plan)
+        self._next_security_id = max(market.listings, default=0) + 1_000_000
+        self._news = count(1)
+
+    @property
+    def next_ns(self) -> int | None:
+        """When something is planned next."""
+        return self._plan[0][0] if self._plan else None
+
+    def due(self, now_ns: int) -> Iterator[Command]:
+        """What is done now; each command is to be carried out before the next is asked for."""
+        while self._plan and self._plan[0][0] <= now_ns:
+            _, _, act = heappop(self._plan)
+            yield from act(self, now_ns)
+
+    def later(self, when_ns: int, act: _Act) -> None:
+        """Plan something that follows from what is done now."""
+        heappush(self._plan, (when_ns, next(self._number), act))
+
+    def opening(self) -> Iterator[Command]:
+        """What is published before the day begins: bands, reference prices, open interest."""
+        for listing in list(self.market.listings.values()):
+            yield from _bands(listing)
+            if listing.derivative and listing.previous_close8 is not None:
+                yield SetSettlementPrice(
+                    listing.security_id,
+                    listing.previous_close8 // PRICE8_PER_PRICE,
+                    OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY,
+                )
+                yield SetOpenInterest(listing.security_id, int(self.draws.random() * 500_000))
+
+    def closing(self) -> Iterator[Command]:
+        """What is published after the close: settlement and closing prices."""
+        for listing in list(self.market.listings.values()):
+            last = listing.statistics.last
+            if last is None:
+                continue
+            if listing.derivative:
+                yield SetSettlementPrice(
+                    listing.security_id, last, settl_price_type=SettlPriceType.FINAL
+                )
+                yield SetOpenInterest(listing.security_id, int(self.draws.random() * 500_000))
+            else:
+                yield SetClosingPrice(
+                    listing.security_id,
+                    last * PRICE8_PER_PRICE,
+                    last_trade_date=self.market.trade_date,
+                )
+
+    def desks(self) -> list[Desk]:
+        """The instruments whose day has begun: what is closed is left alone."""
+        return [desk for desk in self.crowd.desks if desk.listing.status not in _SHUT]
+
+    def desk(self) -> Desk | None:
+        """An instrument that is traded now, if any is."""
+        desks = self.desks()
+        return self.draws.choice(desks) if desks else None
+
+    def quiet_desk(self) -> Desk | None:
+        """One of the instruments with a small book that are traded now, if any is."""
+        desks = sorted(self.desks(), key=lambda desk: desk.target)
+        return self.draws.choice(desks[: max(1, len(desks) * 3 // 4)]) if desks else None
+
+    def firm(self) -> int:
+        """A member firm."""
+        return self.draws.choice(self.crowd.firms)
+
+
+def _bands(listing: Listing) -> Iterator[Command]:
+    """The limits of the day for one instrument."""
+    security_id = listing.security_id
+    close8 = listing.previous_close8
+    if not listing.takes_orders or close8 is None:
+        return
+    tick = listing.tick
+    middle = close8 // PRICE8_PER_PRICE
+    yield SetPriceBand(security_id, reference8=close8)
+    yield SetQuantityBand(security_id, listing.lot * 1_000_000, listing.lot * 5_000)
+    if listing.instrument.allows_any_sign:
+        reach = _SPREAD_LIMIT_STEPS * tick
+        yield SetPriceBand(
+            security_id, PriceBandType.HARD_LIMIT, low=middle - reach, high=middle + reach
+        )
+        return
+    hard = max(middle * _HARD_LIMIT // 100 // tick, 50) * tick
+    yield SetPriceBand(
+        security_id, PriceBandType.HARD_LIMIT, low=max(tick, middle - hard), high=middle + hard
+    )
+    if middle * _AUCTION_BAND // (100 * _PERCENT) < _LEAST_STEPS_IN_BAND * tick:
+        return
+    static = middle * _STATIC_LIMITS // 100 // tick * tick
+    yield SetPriceBand(
+        security_id, PriceBandType.STATIC_LIMITS, low=middle - static, high=middle + static
+    )
+    for kind, width in (
+        (PriceBandType.REJECTION_BAND, _REJECTION_BAND),
+        (PriceBandType.AUCTION_LIMITS, _AUCTION_BAND),
+    ):
+        yield SetPriceBand(
+            security_id,
+            kind,
+            PriceLimitType.PERCENTAGE,
+            PriceBandMidpoint.LAST_TRADED_PRICE,
+            -width,
+            width,
+        )
+
+
+def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
+    """News that moves a price, and a burst of orders with it."""
+    draws = operations.draws
+    desk = operations.desk()
+    if desk is None:
+        return
+    percent = draws.uniform(*operations._percent)
+    desk.shock(percent if draws.random() < 0.5 else -percent)
+    operations.pace.begin_burst(now_ns)
+    operations.crowd.heat(desk)
+    yield PublishNews(
+        draws.choice(_HEADLINES),
+        _SENTENCE * draws.randint(1, 30),
+        "https://example.invalid/noticias" if draws.random() < 0.5 else "",
+        draws.choice((NewsSource.MARKET_SURVEILLANCE, NewsSource.BOVESPA_COMPANIES_AGENCY)),
+        desk.security_id if draws.random() < 0.8 else None,
+        "pt",
+        next(operations._news),
+    )
+
+
+def _traded(operations: Operations) -> tuple[Desk, int] | None:
+    """An instrument and one of its trades that can still be changed."""
+    desks = [desk for desk in operations.desks() if desk.listing.trades]
+    if not desks:
+        return None
+    desk = operations.draws.choice(desks)
+    listing = desk.listing
+    trade_id = operations.draws.choice(list(listing.trades)[-50:])
+    trade = listing.trades[trade_id].item
+    # A trade of an earlier session no longer counts in the statistics, and is left alone.
+    counted = listing.statistics.prices.get(trade.price, 0) >= trade.size
+    return (desk, trade_id) if counted else None
+
+
+def _bust(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    if (found := _traded(operations)) is not None:
+        yield BustTrade(found[0].security_id, found[1])
+
+
+def _amend(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    if (found := _traded(operations)) is not None:
+        desk, trade_id = found
+        size = desk.listing.trades[trade_id].item.size
+        yield AmendTrade(desk.security_id, trade_id, quantity=size + desk.lot)
+
+
+def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
+    draws = operations.draws
+    desk = operations.desk()
+    if desk is None:
+        return
+    late = draws.random() < 0.3
+    yield EnterTrade(
+        desk.security_id,
+        max(desk.fair, desk.least) * desk.tick,
+        desk.lot * draws.randint(1, 500),
+        operations.firm(),
+        operations.firm(),
+        draws.choice(_SUB_TYPES),
+        crossed=draws.random() < 0.2,
+        out_of_sequence=late,
+        transact_time_ns=now_ns - draws.randint(1, 60) * SECOND if late else None,
+    )
+
+
+def _forward(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    draws = operations.draws
+    forwards = [
+        listing
+        for listing in operations.market.listings.values()
+        if listing.instrument.is_forward and listing.status not in _SHUT
+    ]
+    if not forwards:
+        return
+    listing = draws.choice(forwards)
+    price = listing.reference_price() or 1000 * listing.tick
+    yield EnterTrade(
+        listing.security_id,
+        max(listing.tick, price // listing.tick * listing.tick),
+        listing.lot * draws.randint(1, 200),
+        operations.firm(),
+        operations.firm(),
+        on_behalf=False,
+        seller_days=draws.choice((16, 30, 60, 90)),
+        interest_rate=draws.randint(50, 1500),
+    )
+
+
+def _expel(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    desk = operations.desk()
+    if desk is None:
+        return
+    for side in (desk.listing.bids, desk.listing.offers):
+        if side.keys and (order := side.levels[side.keys[0]].head) is not None:
+            yield ExpelOrder(order.order_id)
+            return
+
+
+def _delete_side(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    if (desk := operations.quiet_desk()) is not None:
+        yield DeleteSide(desk.security_id, operations.draws.choice((Side.BUY, Side.SELL)))
+
+
+def _pause(operations: Operations, now_ns: int) -> Iterator[Command]:
+    desk = operations.quiet_desk()
+    if desk is None:
+        return
+    listing = desk.listing
+    if listing.own_status is not None or listing.status != TradingStatus.OPEN:
+        return
+    length = int(operations.draws.uniform(0.2, 1.0) * _HALT_SHARE * operations._length_ns)
+
+    def rejoin(operations: Operations, now_ns: int) -> Iterator[Command]:
+        del operations, now_ns
+        # A group that gathered orders again may have taken it back meanwhile.
+        if listing.own_status == TradingStatus.PAUSE:
+            yield RejoinGroup(listing.security_id)
+
+    operations.later(now_ns + length + 1, rejoin)
+    yield SetSecurityStatus(listing.security_id, TradingStatus.PAUSE)
+
+
+def _reset_book(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    if (desk := operations.quiet_desk()) is not None:
+        yield ResetBook(desk.security_id)
+
+
+def _define(operations: Operations, now_ns: int) -> Iterator[Command]:
+    """List a new instrument like another one, change it, and take it off again."""
+    desk = operations.quiet_desk()
+    if desk is None:
+        return
+    pattern = desk.listing.instrument
+    number = operations._next_security_id = operations._next_security_id + 1
+    new = replace(
+        pattern, security_id=number, symbol=f"N{number}", isin_number=None, previous_close=None
+    )
+
+    def change(operations: Operations, now_ns: int) -> Iterator[Command]:
+        del operations, now_ns
+        yield ChangeInstrument(replace(new, security_desc="Description changed during the day"))
+
+    def remove(operations: Operations, now_ns: int) -> Iterator[Command]:
+        del operations, now_ns
+        yield RemoveInstrument(number)
+
+    length = operations._length_ns // 20
+    operations.later(now_ns + length + 1, change)
+    operations.later(now_ns + 2 * length + 2, remove)
+    yield AddInstrument(new)
+
+
+def _adjust(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    desks = [desk for desk in operations.desks() if desk.listing.statistics.last is not None]
+    if desks:
+        listing = operations.draws.choice(desks).listing
+        assert listing.statistics.last is not None
+        yield AdjustLastTrade(listing.security_id, listing.statistics.last, listing.lot)
+
+
+def _implied(operations: Operations, now_ns: int) -> Iterator[Command]:
+    del now_ns
+    desks = [d for d in operations.crowd.desks if d.listing.instrument.implied_market_indicator]
+    if not desks:
+        return
+    desk = operations.draws.choice(desks)
+    buy = operations.draws.random() < 0.5
+    price = desk.passive(buy, operations.draws.randint(0, 5))
+    if price is not None and desk.listing.status == TradingStatus.OPEN:
+        yield EnterImplied(
+            desk.security_id,
+            Side.BUY if buy else Side.SELL,
+            price,
+            desk.lot * operations.draws.randint(1, 20),
+        )
+
+
+_ACTS: dict[str, _Act] = {
+    "bust": _bust,
+    "amend": _amend,
+    "enter_trade": _enter_trade,
+    "forward": _forward,
+    "expel": _expel,
+    "delete_side": _delete_side,
+    "pause": _pause,
+    "reset_book": _reset_book,
+    "define": _define,
+    "adjust": _adjust,
+    "implied": _implied,
+    "shock": _shock,
+}

@@ -1,0 +1,386 @@
+"""Profiles: how a synthetic market behaves, read from TOML and checked entry by entry."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.instruments import SecurityType
+
+OPEN_ACTIONS = (
+    "quote",
+    "cancel",
+    "reduce",
+    "requote",
+    "enlarge",
+    "iceberg",
+    "at_the_close",
+    "good_till_cancel",
+    "take",
+    "cross",
+    "mass_cancel",
+)
+"""What traders do while trading is continuous."""
+AUCTION_ACTIONS = ("quote", "at_the_auction", "at_the_close", "cancel", "reduce", "requote")
+"""What traders do in an auction."""
+TAKE_KINDS = ("limit", "immediate_or_cancel", "fill_or_kill", "market", "market_to_limit")
+"""How an order that wants to trade at once is sent."""
+OPERATIONS = (
+    "bust",
+    "amend",
+    "enter_trade",
+    "forward",
+    "expel",
+    "delete_side",
+    "pause",
+    "reset_book",
+    "define",
+    "adjust",
+    "implied",
+)
+"""What market operations do during the day."""
+
+_MOST_RATE = 10_000_000.0
+_MOST_COUNT = 1_000_000
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """Who gets the orders, and when they come."""
+
+    exponent: float
+    day: tuple[float, ...]
+    auction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """Short spans in which orders come many times faster than in the mean."""
+
+    share: float
+    length_ms: float
+    factor: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class BookSize:
+    """How many orders rest on a side."""
+
+    orders: int
+    least: int
+    large: int
+    large_orders: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Where orders are placed, in price steps."""
+
+    half_spread: float
+    near: float
+    far: float
+    far_share: float
+    move: float
+    auction_reach: float
+
+
+@dataclass(frozen=True, slots=True)
+class Quantities:
+    """Sizes of orders in lots, each with its weight."""
+
+    lots: tuple[int, ...]
+    weights: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shocks:
+    """News that moves a price at once."""
+
+    count: int
+    percent: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who trades: firms, each with some order entry sessions."""
+
+    firms: int
+    sessions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a synthetic market behaves."""
+
+    name: str
+    rate: float
+    messages_per_order: float
+    security_types: tuple[SecurityType, ...]
+    weights: Mapping[str, float]
+    activity: Activity
+    bursts: Bursts
+    book: BookSize
+    prices: Prices
+    quantities: Quantities
+    open: Mapping[str, float]
+    auction: Mapping[str, float]
+    take: Mapping[str, float]
+    operations: Mapping[str, int]
+    shocks: Shocks
+    members: Members
+
+
+def bundled_profiles() -> tuple[str, ...]:
+    """The names of the profiles that come with the package."""
+    return tuple(_bundle())
+
+
+def load_profile(name_or_path: str) -> Profile:
+    """A bundled profile by its name, or the profile in a TOML file."""
+    bundle = _bundle()
+    if name_or_path in bundle:
+        return parse_profile(name_or_path, bundle[name_or_path], f"profile {name_or_path}")
+    path = Path(name_or_path)
+    if path.suffix != ".toml" and not path.is_file():
+        raise UsageError(
+            f"there is no profile {name_or_path!r}: choose one of {', '.join(bundle)}, "
+            "or give the path of a TOML file"
+        )
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path}: the profile cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: not a TOML file: {error}") from error
+    return parse_profile(path.stem, data, str(path))
+
+
+def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
+    """Check a profile's data; ``where`` begins every error."""
+    top = _Section(where, "", data)
+    profile = Profile(
+        name=name,
+        rate=top.number("rate", above=0.0, most=_MOST_RATE),
+        messages_per_order=top.number("messages_per_order", least=1.0, most=100.0),
+        security_types=top.security_types("security_types"),
+        weights=top.weight_by_symbol("weights"),
+        activity=_activity(top.section("activity")),
+        bursts=_bursts(top.section("bursts")),
+        book=_book(top.section("book")),
+        prices=_prices(top.section("prices")),
+        quantities=_quantities(top.section("quantities")),
+        open=top.section("open").mix(OPEN_ACTIONS),
+        auction=top.section("auction").mix(AUCTION_ACTIONS),
+        take=top.section("take").mix(TAKE_KINDS),
+        operations=_operations(top.section("operations")),
+        shocks=_shocks(top.section("shocks")),
+        members=_members(top.section("members")),
+    )
+    top.done()
+    return profile
+
+
+def _activity(section: _Section) -> Activity:
+    activity = Activity(
+        section.number("exponent", most=10.0),
+        section.numbers("day"),
+        section.number("auction", most=1000.0),
+    )
+    if not any(activity.day):
+        section.wrong("day", "needs at least one number above 0")
+    section.done()
+    return activity
+
+
+def _bursts(section: _Section) -> Bursts:
+    factor = section.span("factor", least=1.0)
+    share = section.number("share", most=0.5)
+    if share * (factor[0] + factor[1]) / 2 > 0.9:
+        section.wrong("share", "leaves no orders for the time outside bursts: lower it or factor")
+    bursts = Bursts(share, section.number("length_ms", above=0.0), factor)
+    section.done()
+    return bursts
+
+
+def _book(section: _Section) -> BookSize:
+    orders = section.count("orders", least=1)
+    book = BookSize(
+        orders,
+        section.count("least", least=1),
+        section.count("large"),
+        section.count("large_orders", least=1),
+    )
+    if book.least > orders:
+        section.wrong("least", f"is above orders ({orders})")
+    section.done()
+    return book
+
+
+def _prices(section: _Section) -> Prices:
+    prices = Prices(
+        section.number("half_spread", least=0.5),
+        section.number("near", above=0.0),
+        section.number("far", above=0.0),
+        section.number("far_share", most=1.0),
+        section.number("move", most=1.0),
+        section.number("auction_reach", above=0.0),
+    )
+    section.done()
+    return prices
+
+
+def _quantities(section: _Section) -> Quantities:
+    lots = section.numbers("lots")
+    weights = section.numbers("weights")
+    if any(lot < 1 or lot != int(lot) for lot in lots):
+        section.wrong("lots", "holds something other than whole lots")
+    if len(lots) != len(weights):
+        section.wrong("weights", f"has {len(weights)} numbers for {len(lots)} lots")
+    if not sum(weights):
+        section.wrong("weights", "sum to 0")
+    section.done()
+    return Quantities(tuple(int(lot) for lot in lots), weights)
+
+
+def _operations(section: _Section) -> dict[str, int]:
+    operations = {name: section.count(name, default=0) for name in OPERATIONS}
+    section.done()
+    return operations
+
+
+def _shocks(section: _Section) -> Shocks:
+    shocks = Shocks(section.count("count"), section.span("percent", least=0.0, most=50.0))
+    section.done()
+    return shocks
+
+
+def _members(section: _Section) -> Members:
+    members = Members(
+        section.count("firms", least=2, most=9999), section.count("sessions", least=1, most=1000)
+    )
+    section.done()
+    return members
+
+
+class _Section:
+    """A table of a profile that complains by the full name of an entry."""
+
+    def __init__(self, where: str, name: str, data: Mapping[str, Any]) -> None:
+        self._where = where
+        self._name = name
+        self._left = dict(data)
+
+    def wrong(self, key: str, why: str) -> NoReturn:
+        """Complain about an entry."""
+        raise UsageError(f"{self._where}: {self._full(key)} {why}")
+
+    def _full(self, key: str) -> str:
+        return f"{self._name}.{key}" if self._name else key
+
+    def _take(self, key: str) -> Any:
+        if key not in self._left:
+            self.wrong(key, "is missing")
+        return self._left.pop(key)
+
+    def _each(self, key: str, check: Callable[[str, Any], _Value]) -> tuple[_Value, ...]:
+        values = self._take(key)
+        if not isinstance(values, list) or not values:
+            self.wrong(key, "must be a list that is not empty")
+        return tuple(check(key, value) for value in values)
+
+    def _number(self, key: str, value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            self.wrong(key, f"must be a number, not {value!r}")
+        if not math.isfinite(value) or value < 0:
+            self.wrong(key, f"must not be {value}: it cannot be negative or endless")
+        return float(value)
+
+    def done(self) -> None:
+        """Nothing may be left that nobody asked for."""
+        for key in self._left:
+            self.wrong(key, "is not an entry of a profile")
+
+    def section(self, key: str) -> _Section:
+        """A table within."""
+        data = self._take(key)
+        if not isinstance(data, dict):
+            self.wrong(key, "must be a table")
+        return _Section(self._where, self._full(key), data)
+
+    def number(
+        self, key: str, *, least: float = 0.0, above: float | None = None, most: float = 1e9
+    ) -> float:
+        """One number within bounds."""
+        value = self._number(key, self._take(key))
+        if above is not None and value <= above:
+            self.wrong(key, f"must be above {above:g}, not {value:g}")
+        if not least <= value <= most:
+            self.wrong(key, f"must be from {least:g} to {most:g}, not {value:g}")
+        return value
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """Some numbers, none of them negative."""
+        return self._each(key, self._number)
+
+    def span(self, key: str, *, least: float, most: float = 1e6) -> tuple[float, float]:
+        """A lowest and a highest number."""
+        values = self.numbers(key)
+        if len(values) != 2 or not least <= values[0] <= values[1] <= most:
+            self.wrong(key, f"must be two numbers from {least:g} to {most:g}, the lower one first")
+        return values[0], values[1]
+
+    def count(
+        self, key: str, *, least: int = 0, most: int = _MOST_COUNT, default: int | None = None
+    ) -> int:
+        """A whole number within bounds."""
+        value = self._left.pop(key, default) if default is not None else self._take(key)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.wrong(key, f"must be a whole number from {least} to {most}, not {value!r}")
+        return int(value)
+
+    def mix(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Weights of named things; those left out have none, and all together must have some."""
+        mix = {
+            name: self._number(name, self._left.pop(name)) if name in self._left else 0.0
+            for name in names
+        }
+        self.done()
+        if not sum(mix.values()):
+            raise UsageError(
+                f"{self._where}: the weights of {self._name} sum to 0: give at least one of "
+                f"{', '.join(names)}"
+            )
+        return mix
+
+    def security_types(self, key: str) -> tuple[SecurityType, ...]:
+        """Types of securities by their names."""
+        return self._each(key, self._security_type)
+
+    def _security_type(self, key: str, value: Any) -> SecurityType:
+        if not isinstance(value, str) or value not in SecurityType.__members__:
+            known = ", ".join(SecurityType.__members__)
+            self.wrong(key, f"has no type {value!r}: choose from {known}")
+        return SecurityType[value]
+
+    def weight_by_symbol(self, key: str) -> dict[str, float]:
+        """Extra weights of instruments; whether these exist is seen when they are chosen."""
+        data = self._take(key)
+        if not isinstance(data, dict):
+            self.wrong(key, "must be a table")
+        return {symbol: self._number(f"{key}.{symbol}", data[symbol]) for symbol in data}
+
+
+def _bundle() -> dict[str, dict[str, Any]]:
+    text = (
+        resources.files("pregao.exchange.traders")
+        .joinpath("profiles.toml")
+        .read_text(encoding="utf-8")
+    )
+    return tomllib.loads(text)
