@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.gap_columns import HEALED, Counters, Item, Step, follow
+from pregao.umdf.gaps import HEALED, Counters, Item, Step, follow
 from pregao.umdf.gaps import InstrumentGaps
 from pregao.umdf.gaps import Step as LiveStep
 from pregao.umdf.loops import SnapshotHeader

@@ -10,7 +10,7 @@ import numpy as np
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed.columns import Codes, MessageColumns, Numbers
 from pregao.feed.places import INDEX_BITS, places_in
-from pregao.umdf.gap_columns import Item
+from pregao.umdf.gaps import Item
 
 KEY = (
     "security_id",

@@ -1,4 +1,4 @@
-"""The kernel of gap_columns: counters of instruments followed over columns of messages."""
+"""The kernel of gaps: counters of instruments followed over columns of items."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False

@@ -1,231 +1,154 @@
-"""Gaps of single instruments, by ``rptSeq``: who is touched, and how a snapshot heals them.
+"""Gaps of single instruments, by ``rptSeq``: what each item is to its instrument.
 
 ``rptSeq`` counts the messages of an instrument over all templates. A gap makes that instrument
-stale and no other: its messages are queued until a snapshot holds what was missed and the queue
-follows on it. The counter begins anew with 1 after an EmptyBook, which itself carries none: one
-case stays unseen, an EmptyBook lost together with exactly as many messages as were counted before.
+stale and no other. The counter begins anew with 1 after an EmptyBook, which itself carries none:
+one case stays unseen, an EmptyBook lost together with exactly as many messages as were counted
+before.
+
+The items of an instrument are its messages, in order, and among them snapshots, each behind the
+last packet that it holds. `InstrumentCount` follows one item after the other; `follow` follows
+whole columns of them.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from enum import IntEnum
 
-from pregao.umdf.loops import SnapshotHeader
-from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, is_usable, snapshot_place
-from pregao.umdf.sequencing import Place, covers
+import numpy as np
+import numpy.typing as npt
 
-T = TypeVar("T")
+from pregao.umdf import _gap_kernels as k
 
-MOST_QUEUED = 100_000
-"""How many messages of one stale instrument are kept."""
+Numbers = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint8]
 
 
-class Step(Enum):
-    """What a message is to its instrument."""
+class Item(IntEnum):
+    """What an item of an instrument is."""
 
-    FIRST = "the first one seen"
-    NEXT = "the next one"
-    UNCOUNTED = "it carries no counter"
-    RESTART = "the counter begins anew"
-    COVERED = "the instrument's snapshot holds it already"
-    GAP = "messages before it are missing"
-    QUEUED = "it waits for a snapshot"
-
-    @property
-    def applies(self) -> bool:
-        """Is the message to be applied now?"""
-        return self in (Step.FIRST, Step.NEXT, Step.UNCOUNTED, Step.RESTART)
+    MESSAGE = k.MESSAGE
+    """A message; its count is its ``rptSeq``, 0 where it carries none."""
+    EMPTIED = k.EMPTIED
+    """An EmptyBook."""
+    RESET = k.RESET
+    """A ChannelReset."""
+    SNAPSHOT = k.SNAPSHOT
+    """A whole snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
+    ABSENT = k.ABSENT
+    """A whole loop of snapshots in which the instrument is not: it has an empty book."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Messages of an instrument that are missing."""
+class Step(IntEnum):
+    """What an item is to its instrument."""
 
-    security_id: int
-    found_at: Place
-    """The packet that showed it."""
-    first: int | None
-    """The first missing count; None where the counter went back, or the book did not fit."""
-    last: int | None
-    reason: str
+    APPLIES = k.APPLIES
+    RESTART = k.RESTART
+    """It applies to a book that is empty before it: the EmptyBook was lost."""
+    GAP = k.GAP
+    """Messages before it are missing: the instrument is stale from here on."""
+    QUEUED = k.QUEUED
+    """The instrument is stale."""
+    AGREES = k.AGREES
+    """The snapshot counts as many messages as have come: the book must be equal to it."""
+    LOADS = k.LOADS
+    """The snapshot begins the book, or heals it."""
+    DISAGREES = k.DISAGREES
+    """The snapshot shows that messages are missing, and makes up for them at once."""
+    NOTED = k.NOTED
+    """It changes no book."""
 
 
-@dataclass(frozen=True, slots=True)
-class Healed(Generic[T]):
-    """A stale instrument is sound again: load its snapshot, then apply these messages."""
-
-    gap: Gap
-    snapshot: Place | None
-    """None where an EmptyBook or a ChannelReset healed it: there is no snapshot to load."""
-    messages: list[Incremental[T]]
+HEALED = k.HEALED
+"""A bit beside the step in columns: the instrument was stale before the item and is not behind."""
+NOTHING = k.NOTHING
+UNTOUCHED = k.UNTOUCHED
+UNSEEN = k.UNSEEN
 
 
 @dataclass(slots=True)
-class _Instrument(Generic[T]):
-    last: int | None = None
-    """The last count; 0 after an EmptyBook, None if it is not known."""
-    covered: Place | None = None
-    seen: Place | None = None
-    """Where the last message stood that was sound."""
-    gap: Gap | None = None
-    queue: deque[Incremental[T]] = field(default_factory=deque)
+class InstrumentCount:
+    """The counter of one instrument."""
+
+    last: int
+    """The last count; below 0 what is said of an instrument without one."""
+    stale: bool = False
+
+    def follow(self, item: Item, count: int) -> Step:
+        """What the next item is; where it was stale and is not any more, the item healed it."""
+        match item:
+            case Item.MESSAGE:
+                return self._message(count)
+            case Item.EMPTIED:
+                self.last = 0
+                self.stale = False
+            case Item.RESET:
+                self.stale = False
+                if self.last == UNSEEN:
+                    self.last = NOTHING
+            case Item.SNAPSHOT:
+                return self._snapshot(count)
+            case Item.ABSENT:
+                if self.last == UNSEEN:
+                    self.last = NOTHING
+                return Step.NOTED
+        return Step.APPLIES
+
+    def _message(self, count: int) -> Step:
+        if count == 0:
+            return Step.QUEUED if self.stale else Step.APPLIES
+        last, self.last = self.last, count
+        if self.stale:
+            self.stale = count != 1
+            return Step.QUEUED if self.stale else Step.RESTART
+        if last == NOTHING or count == max(last, 0) + 1:
+            return Step.APPLIES
+        self.stale = count != 1
+        return Step.GAP if self.stale else Step.RESTART
+
+    def _snapshot(self, count: int) -> Step:
+        last, self.last = self.last, count
+        was_stale, self.stale = self.stale, False
+        if was_stale or (last == UNSEEN and count > 0):
+            return Step.LOADS
+        return Step.AGREES if last == NOTHING or max(last, 0) == count else Step.DISAGREES
 
 
-def _sound_step(last: int | None, count: int) -> Step | None:
-    """What a count is behind the last one, if nothing is missing between."""
-    if last is None:
-        return Step.FIRST
-    if count == last + 1:
-        return Step.NEXT
-    return Step.RESTART if count == 1 else None
+@dataclass(slots=True)
+class Counters:
+    """The counters of some instruments as columns; they go on from call to call."""
+
+    last: Numbers
+    """The last count; below 0 what is said of instruments without one."""
+    stale: Codes
+
+    @staticmethod
+    def new(instruments: int, *, from_the_start: bool) -> Counters:
+        """Counters of instruments of which nothing has come."""
+        begin = first_count(from_the_start=from_the_start)
+        return Counters(np.full(instruments, begin, np.int64), np.zeros(instruments, np.uint8))
 
 
-class InstrumentGaps(Generic[T]):
-    """Follows the counters of all instruments of a channel."""
+def first_count(*, from_the_start: bool) -> int:
+    """The last count of an instrument of which nothing has come.
 
-    def __init__(self, most_queued: int = MOST_QUEUED) -> None:
-        self._most = most_queued
-        self._instruments: dict[int, _Instrument[T]] = {}
+    From the start of a sequence on, an instrument's first count is 1. Who joins later finds other
+    counts; their past is missing, unless a snapshot or a reset makes up for it.
+    """
+    return UNTOUCHED if from_the_start else UNSEEN
 
-    @property
-    def stale(self) -> dict[int, Gap]:
-        """The instruments that wait for a snapshot, and why."""
-        return {
-            security_id: found.gap
-            for security_id, found in self._instruments.items()
-            if found.gap is not None
-        }
 
-    def queued(self, security_id: int) -> int:
-        """How many messages of an instrument wait."""
-        found = self._instruments.get(security_id)
-        return 0 if found is None else len(found.queue)
+@dataclass(slots=True)
+class Followed:
+    """What came of the items: steps (with the HEALED bit), and the last count before each."""
 
-    def begin(self, security_id: int, last_rpt_seq: int | None, place: Place) -> None:
-        """Begin with a snapshot that holds as of a place.
+    steps: Codes
+    before: Numbers
 
-        One without a counter is of an instrument that had no message yet, or none since its
-        book was emptied. Instruments that have no snapshot are not to be begun: a book without
-        orders and figures is in no snapshot, whatever its counter.
-        """
-        self._instruments[security_id] = _Instrument(last_rpt_seq or 0, place)
 
-    def observe(self, message: Incremental[T]) -> tuple[Step, Gap | None]:
-        """What a message of an instrument is, and the gap if it shows one.
-
-        After RESTART the book is empty before the message: where no EmptyBook came, it was lost.
-        """
-        if message.security_id is None or message.template_id in NEVER_DISCARDED:
-            return Step.UNCOUNTED, None
-        found = self._instruments.setdefault(message.security_id, _Instrument())
-        if found.covered is not None:
-            if covers(found.covered, message.place):
-                return Step.COVERED, None
-            found.covered = None
-        count = message.rpt_seq
-        if found.gap is not None:
-            return self._observe_stale(found, message), None
-        if not count:
-            return Step.UNCOUNTED, None
-        last, found.last = found.last, count
-        step = _sound_step(last, count)
-        if step is not None:
-            found.seen = message.place
-            return step, None
-        assert last is not None
-        if count > last:
-            missing = count - last - 1
-            reason = f"{missing} messages of the instrument are missing before this one"
-            gap = Gap(message.security_id, message.place, last + 1, count - 1, reason)
-        else:
-            reason = f"the counter of the instrument went from {last} back to {count}"
-            gap = Gap(message.security_id, message.place, None, None, reason)
-        found.gap = gap
-        found.queue.append(message)
-        return Step.GAP, gap
-
-    def _observe_stale(self, found: _Instrument[T], message: Incremental[T]) -> Step:
-        count = message.rpt_seq
-        if count == 1:
-            found.gap = None
-            found.queue.clear()
-            found.last = 1
-            found.seen = message.place
-            return Step.RESTART
-        if count:
-            if found.last is not None and count != found.last + 1:
-                found.queue.clear()  # missed again: what was queued follows on nothing
-            found.last = count
-        found.queue.append(message)
-        if len(found.queue) > self._most:
-            found.queue.popleft()
-        return Step.QUEUED
-
-    def mark_stale(self, message: Incremental[T], reason: str) -> Gap | None:
-        """The book of the instrument did not fit this message: it needs a snapshot too."""
-        assert message.security_id is not None
-        found = self._instruments.setdefault(message.security_id, _Instrument())
-        if found.gap is not None:
-            return None
-        found.gap = Gap(message.security_id, message.place, None, None, reason)
-        found.queue.append(message)
-        if message.rpt_seq:
-            found.last = message.rpt_seq
-        return found.gap
-
-    def emptied(self, security_id: int, place: Place) -> Healed[T] | None:
-        """An EmptyBook: the counter begins with 1 again, and a stale book is known again."""
-        found = self._instruments.setdefault(security_id, _Instrument())
-        if found.covered is not None and covers(found.covered, place):
-            return None
-        found.last = 0
-        found.covered = None
-        found.seen = place
-        return self._known_again(found)
-
-    def channel_reset(self, place: Place) -> list[Healed[T]]:
-        """A ChannelReset: all books are known to be empty; counters go on."""
-        healed = []
-        for found in self._instruments.values():
-            if found.covered is None or not covers(found.covered, place):
-                sound = self._known_again(found)
-                if sound is not None:
-                    healed.append(sound)
-        return healed
-
-    def _known_again(self, found: _Instrument[T]) -> Healed[T] | None:
-        if found.gap is None:
-            return None
-        healed: Healed[T] = Healed(found.gap, None, [])
-        found.gap = None
-        found.queue.clear()
-        return healed
-
-    def snapshot(self, header: SnapshotHeader, incremental_version: int) -> Healed[T] | None:
-        """Heal a stale instrument with a snapshot, if the snapshot and the queue connect.
-
-        What the snapshot covers leaves the queue; the first message behind it must carry the
-        next count. Of instruments that are not stale, and of old snapshots, nothing comes.
-        """
-        found = self._instruments.get(header.security_id)
-        if found is None or found.gap is None or not is_usable(header, incremental_version):
-            return None
-        place = snapshot_place(header, incremental_version)
-        if found.seen is not None and not covers(place, found.seen):
-            return None  # it is older than what was known
-        rest = [message for message in found.queue if not covers(place, message.place)]
-        counts = [message.rpt_seq for message in rest if message.rpt_seq]
-        if counts:
-            if counts[0] != (header.last_rpt_seq or 0) + 1:
-                return None
-        elif not covers(place, found.gap.found_at):
-            return None
-        healed = Healed(found.gap, place, rest)
-        found.gap = None
-        found.queue.clear()
-        found.covered = found.seen = place
-        found.last = counts[-1] if counts else header.last_rpt_seq or 0
-        return healed
+def follow(starts: Numbers, kinds: Codes, counts: Numbers, counters: Counters) -> Followed:
+    """Follow the items of instruments, which are from each start to the next, in order."""
+    steps = np.empty(len(kinds), np.uint8)
+    before = np.empty(len(kinds), np.int64)
+    k.follow_counts(starts, kinds, counts, counters.last, counters.stale, steps, before)
+    return Followed(steps, before)
