@@ -1,8 +1,6 @@
 """The kernels replay any sequence of updates exactly as the book classes do."""
 
-import hashlib
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book import _kernels
 from pregao.book.faults import FaultCode, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
@@ -258,11 +255,3 @@ def test_any_numbers_at_all_are_survived(data, kind):
     replayed = Replay(kind, 2, room=4).run(rows, dump_at=range(count))
     assert len(replayed.books) == count
     assert len(replayed.faults) <= count
-
-
-def test_the_cache_of_compiled_kernels_follows_their_parts():
-    folder = Path(_kernels.__file__).parent
-    digest = hashlib.sha256()
-    for name in ("_words", "_ladder_kernels", "_priority_kernels", "_position_kernels"):
-        digest.update((folder / f"{name}.py").read_bytes())
-    assert digest.hexdigest()[:12] == _kernels.PARTS

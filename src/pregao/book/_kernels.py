@@ -17,10 +17,6 @@ from pregao.book._ladder_kernels import bottom, enter, part, price_of, u
 from pregao.book._position_kernels import apply_by_position
 from pregao.book._priority_kernels import apply_by_priority, clear_side
 
-PARTS = "ee26e43e3e26"
-"""What the files of the parts hash to. Numba keeps compiled kernels as long as *this* file is the
-same, so it has to change when a part does; a test says what to write here."""
-
 
 @part
 def _wipe(meta, table, slots, ranks, ladder, by_position):
