@@ -71,12 +71,12 @@ def test_debug_shows_where_an_error_arose(pregao, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_ends_with_130(pregao, monkeypatch, tmp_path):
-    from pregao.cli import decoding
+    from pregao.cli import decode_request
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decoding, "decode_captures", interrupted)
+    monkeypatch.setattr(decode_request, "decode_captures", interrupted)
     assert pregao("decode", tmp_path).code == 130
 
 
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
 
 
 def test_an_interrupt_leaves_nothing_behind(pregao, monkeypatch, tmp_path):
-    from pregao.cli.outputs import TableOutput
+    from pregao.cli.decode_output import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
     seen: list[str] = []

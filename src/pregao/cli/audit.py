@@ -33,15 +33,15 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Summarise the audit of a lake's books."""
-    from pregao.cli import arguments
+    from pregao.cli import option_values
     from pregao.cli.books import days_of
     from pregao.lake.books.export import Selection, selected
     from pregao.lake.books.tables import AUDIT
     from pregao.lake.store import Lake
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     selection = Selection(
-        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(arguments.parts(symbol))
+        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(option_values.parts(symbol))
     )
     place = Lake(lake)
     place.require()

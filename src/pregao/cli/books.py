@@ -61,14 +61,14 @@ def books(
     the start of the sequence. A day that was built already is built again only if more was
     ingested since, or other settings are given, and then replaces what was there as a whole.
     """
-    from pregao.cli import arguments
+    from pregao.cli import option_values
     from pregao.lake.books.build import BookOptions
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     options = BookOptions(
         dates=tuple(days_of(day)),
         channels=tuple(sorted(channels or ())),
-        symbols=tuple(arguments.parts(symbol)),
+        symbols=tuple(option_values.parts(symbol)),
         depth=depth,
         interval_ns=parse_span(checkpoint_every, "--checkpoint-every"),
     )
@@ -123,10 +123,10 @@ def _progress(shown: bool) -> Any:
 
 def days_of(values: Iterable[str] | None) -> list[date]:
     """Days that were named, in comma lists or by repeating the option."""
-    from pregao.cli import arguments
+    from pregao.cli import option_values
 
     found = []
-    for part in arguments.parts(values):
+    for part in option_values.parts(values):
         try:
             found.append(date.fromisoformat(part))
         except ValueError:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from rich.markup import escape
 
-from pregao.cli import query_rows
+from pregao.cli import query_output
 from pregao.cli.ingest import show as show_ingest
-from pregao.cli.render import console
+from pregao.cli.terminal import console
 from pregao.clock import MINUTE
 from pregao.exchange.simulation import Simulation
 from pregao.exchange.simulation_settings import Settings
@@ -77,7 +77,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     session = connect(lake, spark)
     for question in QUESTIONS:
         out.print(f"\n[bold]{question.words}[/bold]")
-        query_rows.show(session, session.sql(question.sql), 20)
+        query_output.show(session, session.sql(question.sql), 20)
     where = escape(str(lake))
     out.print(f"\nThe lake is in {where}. Go on with")
     out.print(f"  pregao lake tables --lake {where}", highlight=False)

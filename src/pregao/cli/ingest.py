@@ -61,19 +61,19 @@ def ingest(
     is there already, under whatever name, is left alone. The run fails, committing nothing, if
     not every packet and message is accounted for.
     """
-    from pregao.cli import arguments
+    from pregao.cli import option_values
     from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
     from pregao.lake.plan import Options
     from pregao.lake.source_request import parse_size
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     options = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=parse_span(skew, "--skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
-        streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
+        streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
         feeds=tuple(feeds_of(feed)),
     )
     run: Runner = run_here

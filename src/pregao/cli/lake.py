@@ -31,7 +31,7 @@ def tables(
     import json
     from dataclasses import asdict
 
-    from pregao.cli.render import console, print_table
+    from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
     from pregao.lake.store import Lake
     from pregao.lake.summary import columns, summarize
@@ -132,7 +132,7 @@ def compact(
     ] = None,
 ) -> None:
     """Merge small files, in the order that makes reading cheap; rows stay what they are."""
-    from pregao.cli.render import console, print_table
+    from pregao.cli.terminal import console, print_table
     from pregao.lake.compact import compact as merge
     from pregao.lake.store import Lake
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.cli.captures import Captures, ReadAccount, numbered
+from pregao.cli.input_captures import Captures, ReadAccount, numbered
 from pregao.cli.progress import Progress
 from pregao.clock import format_ns
 from pregao.schemas import Registry

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.cli.texts import (
+from pregao.cli.decode_text import (
     Dialect,
     column_text,
     named_texts,

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import PacketBlock
-from pregao.cli.arguments import umdf_schemas
-from pregao.cli.captures import STANDARD_INPUT, Captures, ReadAccount, numbered
-from pregao.cli.outputs import Output, Versions
+from pregao.cli.decode_output import Output, Versions
+from pregao.cli.decode_selection import Selection, limited, security_id
+from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
+from pregao.cli.option_values import umdf_schemas
 from pregao.cli.progress import Progress
-from pregao.cli.selection import Selection, limited, security_id
 from pregao.errors import UsageError
 from pregao.sbe.model import Message
 from pregao.schemas import Registry

@@ -11,10 +11,8 @@ import numpy as np
 
 from pregao.capture import Flow, PacketBlock
 from pregao.capture.bulk import PADDING
-from pregao.cli.captures import STANDARD_INPUT, Captures
-from pregao.cli.files import NewFiles
-from pregao.cli.hexadecimal import packet_bytes
-from pregao.cli.outputs import (
+from pregao.cli.decode_hex import packet_bytes
+from pregao.cli.decode_output import (
     Output,
     SingleFile,
     Versions,
@@ -22,9 +20,11 @@ from pregao.cli.outputs import (
     output_kind,
     several_templates,
 )
-from pregao.cli.pipeline import Decoded, Learned, Pipeline, expected_versions, learn
+from pregao.cli.decode_pipeline import Decoded, Learned, Pipeline, expected_versions, learn
+from pregao.cli.decode_selection import Selection
+from pregao.cli.input_captures import STANDARD_INPUT, Captures
+from pregao.cli.new_files import NewFiles
 from pregao.cli.progress import Progress
-from pregao.cli.selection import Selection
 from pregao.errors import UsageError
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
