@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pregao import __version__
 from pregao.cli import main
-from pregao.cli.progress import Progress
+from pregao.cli.progress import ReadingProgress
 from tests.cli.market import Market, order, small_market
 
 COMMANDS = [
@@ -150,13 +150,13 @@ def test_the_demonstration_where_it_cannot_write(pregao, tmp_path):
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
-    with Progress("decoding") as quiet:
+    with ReadingProgress("decoding") as quiet:
         quiet.begin("a.pcap", 100)
         quiet.reached(50)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with Progress("decoding") as bar:
+    with ReadingProgress("decoding") as bar:
         bar.begin("a.pcap", 100)
         bar.reached(50)
         bar.begin("b.pcap", None)

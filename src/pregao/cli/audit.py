@@ -34,14 +34,15 @@ def audit(
 ) -> None:
     """Summarise the audit of a lake's books."""
     from pregao.cli import option_values
-    from pregao.cli.books import days_of
     from pregao.lake.books.export import Selection, selected
     from pregao.lake.books.tables import AUDIT
     from pregao.lake.store import Lake
 
     channels = option_values.numbers(channel, "--channel", 255)
     selection = Selection(
-        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(option_values.parts(symbol))
+        tuple(option_values.days(day)),
+        tuple(sorted(channels or ())),
+        tuple(option_values.parts(symbol)),
     )
     place = Lake(lake)
     place.require()

@@ -56,12 +56,11 @@ def book(
     """
     from pregao.book.faults import State
     from pregao.cli import option_values
-    from pregao.cli.books import days_of
     from pregao.lake.books.lookup import book_at
     from pregao.lake.store import Lake
 
     when = option_values.moment(at, "--at")
-    wanted: date | None = days_of([day])[0] if day else None
+    wanted: date | None = option_values.days([day])[0] if day else None
     moment = book_at(Lake(lake), instrument, when, wanted, channel)
     if as_json:
         typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))

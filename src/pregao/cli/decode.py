@@ -12,7 +12,7 @@ import typer
 from pregao.cli import options
 
 if TYPE_CHECKING:
-    from pregao.cli.decode_pipeline import Decoded
+    from pregao.cli.decode_pipeline import DecodeAccount
 
 EPILOG = "\n\n".join(
     (
@@ -110,13 +110,13 @@ def decode(
     """Decode every message of market-data captures, in packet order."""
     from pregao.cli import option_values
     from pregao.cli.decode_output import ReaderGoneError
-    from pregao.cli.decode_request import Request, decode_captures, decode_packet
+    from pregao.cli.decode_request import DecodeRequest, decode_captures, decode_packet
     from pregao.errors import UsageError
     from pregao.schemas import Registry
 
     started = time.perf_counter()
     registry = Registry.from_environment([] if schema is None else [schema])
-    request = Request(
+    request = DecodeRequest(
         registry=registry,
         output=output,
         format=format_,
@@ -145,7 +145,7 @@ def decode(
     raise typer.Exit(1 if account.rejected else 0)
 
 
-def tell(account: Decoded, seconds: float) -> None:
+def tell(account: DecodeAccount, seconds: float) -> None:
     """Say on standard error what was done, skipped and rejected."""
     for name, tail in account.reading.tails:
         say(f"{name}: {tail}; what is whole before it was decoded")

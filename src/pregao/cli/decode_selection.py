@@ -17,7 +17,7 @@ from pregao.umdf.survey import message_of, words
 
 
 @dataclass(slots=True)
-class Selection:
+class MessageSelection:
     """What was asked for; None stands for everything."""
 
     templates: frozenset[int] | None = None

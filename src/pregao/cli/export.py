@@ -58,13 +58,14 @@ def export(
 ) -> None:
     """Write ticks, or full books, of a lake as CSV."""
     from pregao.cli import option_values
-    from pregao.cli.books import days_of
     from pregao.lake.books.export import Selection, export_checkpoints, export_ticks
     from pregao.lake.store import Lake
 
     channels = option_values.numbers(channel, "--channel", 255)
     selection = Selection(
-        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(option_values.parts(symbol))
+        tuple(option_values.days(day)),
+        tuple(sorted(channels or ())),
+        tuple(option_values.parts(symbol)),
     )
     when = option_values.moment(at, "--at")
     if when is not None and (what is What.TICKS or checkpoints or not selection.symbols):

@@ -22,7 +22,7 @@ from pregao.capture import (
 from pregao.capture.bulk import BLOCK_BYTES
 from pregao.capture.pcap import is_pcap
 from pregao.capture.source import open_source
-from pregao.cli.progress import Progress
+from pregao.cli.progress import ReadingProgress
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey import LineNumbers, Lines
 
@@ -99,7 +99,7 @@ class Captures:
                 self._spools = {}
 
     def read(
-        self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
+        self, account: ReadAccount, progress: ReadingProgress, block_bytes: int = BLOCK_BYTES
     ) -> Generator[tuple[BlockReader, PacketBlock], None, None]:
         """The blocks of all captures, one capture after the other.
 

@@ -74,7 +74,6 @@ def stream(
     and commits it as one unit, exactly once: nothing is lost or doubled if the command is killed.
     """
     from pregao.cli import option_values
-    from pregao.cli.ingest import feeds_of
     from pregao.clock import parse_span
     from pregao.lake.plan import Options
     from pregao.lake.source_request import parse_size
@@ -90,7 +89,7 @@ def stream(
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
         streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
-        feeds=tuple(feeds_of(feed)),
+        feeds=tuple(option_values.feeds(feed)),
     )
     pace = Pace(
         once=once,

@@ -1,4 +1,4 @@
-"""Tables on the terminal."""
+"""What is printed for people: the terminal, and tables on it."""
 
 from __future__ import annotations
 
