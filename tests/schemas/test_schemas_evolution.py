@@ -91,7 +91,7 @@ def test_a_field_stands_from_its_first_to_its_last_version(ranges, own, version)
     assert derived.attributes["version"] == str(version)
     assert derived.attributes["semanticVersion"] == f"1.{version}"
     assert source == untouched
-    assert schema_from_tree(derived, "test.xml").version == version
+    assert schema_from_tree(derived).version == version
 
 
 @given(
@@ -201,7 +201,7 @@ def test_what_stands_in_a_gone_message_is_gone():
 def test_a_mistake_names_file_line_and_element_whatever_the_version(body, reason):
     for version in VERSIONS:
         with pytest.raises(SchemaError) as raised:
-            derive(tree(body), version, "test.xml")
+            derive(tree(body), version)
         assert str(raised.value).startswith("test.xml:2: <")
         assert reason in str(raised.value)
 
@@ -216,7 +216,7 @@ def test_a_mistake_names_file_line_and_element_whatever_the_version(body, reason
 )
 def test_two_elements_for_one_thing_in_the_same_version_are_a_mistake(body, reason):
     with pytest.raises(SchemaError) as raised:
-        derive(tree(body), 6, "test.xml")
+        derive(tree(body), 6)
     assert str(raised.value).startswith("test.xml:2: <")
     assert f"stands in version 6 with the same {reason}" in str(raised.value)
 
@@ -237,7 +237,7 @@ def test_two_names_of_one_value_in_the_same_version_are_a_mistake(members):
 
 def test_a_version_that_the_file_does_not_know_is_refused():
     with pytest.raises(SchemaError, match=r"test\.xml knows the versions 3, 5, 6, 9, not 7"):
-        derive(tree(), 7, "test.xml")
+        derive(tree(), 7)
 
 
 @pytest.mark.parametrize("versions", [(), (5, 3), (3, 3)])

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pregao.errors import SchemaError
-from pregao.sbe.tree import Element, complaint
+from pregao.sbe.tree import Element, schema_error
 
 EVOLUTION = "urn:pregao:evolution:1"
 _SBE = "http://fixprotocol.io/2016/sbe"
@@ -40,41 +40,41 @@ def evolves(tree: Element) -> bool:
     return any(child.namespace == EVOLUTION for child in tree.children)
 
 
-def known_versions(tree: Element, file_name: str = "<schema>") -> tuple[SchemaVersion, ...]:
+def known_versions(tree: Element) -> tuple[SchemaVersion, ...]:
     """The versions that the root lists, oldest first."""
     versions: list[SchemaVersion] = []
     for child in tree.children:
         if child.namespace != EVOLUTION or child.tag != "version":
             continue
         if set(child.attributes) != {"number", "semanticVersion"}:
-            raise complaint(file_name, child, "needs number and semanticVersion, nothing else")
-        number = _number(child, "number", file_name)
+            raise schema_error(child, "needs number and semanticVersion, nothing else")
+        number = _number(child, "number")
         if versions and number <= versions[-1].number:
-            raise complaint(file_name, child, "versions are listed once each, oldest first")
+            raise schema_error(child, "versions are listed once each, oldest first")
         versions.append(SchemaVersion(number, child.attributes["semanticVersion"]))
     if not versions:
-        raise complaint(file_name, tree, "lists no <evo:version>")
+        raise schema_error(tree, "lists no <evo:version>")
     return tuple(versions)
 
 
-def derive(tree: Element, version: int, file_name: str = "<schema>") -> Element:
+def derive(tree: Element, version: int) -> Element:
     """A plain SBE tree of one version; the given tree stays as it is.
 
     A mistake raises SchemaError with the file, the line and the element, also where it does not
     touch the version that was asked for. Only siblings that stand for the same thing are looked
     for in that version alone.
     """
-    versions = known_versions(tree, file_name)
+    versions = known_versions(tree)
     wanted = next((known for known in versions if known.number == version), None)
     if wanted is None:
         numbers = ", ".join(str(known.number) for known in versions)
-        raise SchemaError(f"{file_name} knows the versions {numbers}, not {version}")
+        raise SchemaError(f"{tree.file} knows the versions {numbers}, not {version}")
     for name in ("version", "semanticVersion"):
         if name in tree.attributes:
-            raise complaint(file_name, tree, f"{name} is said by <evo:version>, not by the root")
-    root = _Derivation(version, file_name).element(tree, [known.number for known in versions])
+            raise schema_error(tree, f"{name} is said by <evo:version>, not by the root")
+    root = _Derivation(version).element(tree, [known.number for known in versions])
     if root is None:
-        raise complaint(file_name, tree, "a root stands in all versions")
+        raise schema_error(tree, "a root stands in all versions")
     root.attributes["version"] = str(version)
     root.attributes["semanticVersion"] = wanted.semantic_version
     return root
@@ -83,9 +83,8 @@ def derive(tree: Element, version: int, file_name: str = "<schema>") -> Element:
 class _Derivation:
     """The walk through one file for one version."""
 
-    def __init__(self, version: int, file_name: str) -> None:
+    def __init__(self, version: int) -> None:
         self.version = version
-        self.file_name = file_name
 
     def element(self, source: Element, around: list[int]) -> Element | None:
         """The element as it is in the version; None where it does not stand.
@@ -94,7 +93,7 @@ class _Derivation:
         too, so that its mistakes are found.
         """
         if source.namespace not in (None, _SBE):
-            raise self.mistake(source, f"the namespace {source.namespace} is not known here")
+            raise schema_error(source, f"the namespace {source.namespace} is not known here")
         stands = self.standing(source, around)
         attributes, text = self.state(source, stands)
         children: list[Element] = []
@@ -106,20 +105,22 @@ class _Derivation:
         if self.version not in stands:
             return None
         self.refuse_twins(children)
-        return Element(source.tag, source.namespace, attributes, source.line, children, text)
+        return Element(
+            source.tag, source.namespace, attributes, source.file, source.line, children, text
+        )
 
     def standing(self, element: Element, around: list[int]) -> list[int]:
         """The versions in which an element stands."""
         first, last = around[0], around[-1]
         if "sinceVersion" in element.attributes:
-            first = _number(element, "sinceVersion", self.file_name)
+            first = _number(element, "sinceVersion")
         if _SINCE in element.attributes:
             first = self.one_of(around, element, _SINCE)
         if _UNTIL in element.attributes:
             last = self.one_of(around, element, _UNTIL)
         stands = [number for number in around if first <= number <= last]
         if not stands:
-            raise self.mistake(element, "stands in no version in which its parent stands")
+            raise schema_error(element, "stands in no version in which its parent stands")
         return stands
 
     def state(self, element: Element, stands: list[int]) -> tuple[dict[str, str], str]:
@@ -129,7 +130,7 @@ class _Derivation:
             if "}" not in name:
                 attributes[name] = value
             elif name not in (_SINCE, _UNTIL):
-                raise self.mistake(element, f"the attribute {_local(name)} is not known here")
+                raise schema_error(element, f"the attribute {_local(name)} is not known here")
         text = element.text
         found = attributes, text
         last = stands[0]
@@ -137,12 +138,12 @@ class _Derivation:
             if child.namespace != EVOLUTION or _lists_version(element, child):
                 continue
             if child.tag != "from":
-                raise self.mistake(child, "the namespace of evolution has no such element here")
+                raise schema_error(child, "the namespace of evolution has no such element here")
             if child.children or child.text or "version" not in child.attributes:
-                raise self.mistake(child, "needs a version, and takes no text and no children")
+                raise schema_error(child, "needs a version, and takes no text and no children")
             version = self.one_of(stands, child, "version")
             if version <= last:
-                raise self.mistake(child, f"version {version} must come after version {last}")
+                raise schema_error(child, f"version {version} must come after version {last}")
             last = version
             attributes, text = self.changed(child, attributes, text)
             if version <= self.version:
@@ -155,19 +156,19 @@ class _Derivation:
         """What an ``<evo:from>`` makes of attributes and text; it must change what it names."""
         after = dict(attributes)
         if len(change.attributes) == 1:
-            raise self.mistake(change, "changes nothing")
+            raise schema_error(change, "changes nothing")
         for name, value in change.attributes.items():
             if name == "version":
                 continue
             if name == _TEXT:
                 if value == text:
-                    raise self.mistake(change, f"the text is {value!r} already")
+                    raise schema_error(change, f"the text is {value!r} already")
                 text = value
             elif "}" in name:
-                raise self.mistake(change, f"the attribute {_local(name)} is not known here")
+                raise schema_error(change, f"the attribute {_local(name)} is not known here")
             elif after.get(name, "") == value:
                 state = f"is {value!r} already" if value else "is not there to be removed"
-                raise self.mistake(change, f"{name} {state}")
+                raise schema_error(change, f"{name} {state}")
             else:
                 after[name] = value
         return {name: value for name, value in after.items() if value}, text
@@ -184,7 +185,7 @@ class _Derivation:
             for key in keys:
                 other = seen.setdefault(key, child)
                 if other is not child:
-                    raise self.mistake(
+                    raise schema_error(
                         child,
                         f"stands in version {self.version} with the same {key[0]} as "
                         f"{other.described()} in line {other.line}",
@@ -192,17 +193,13 @@ class _Derivation:
 
     def one_of(self, versions: list[int], element: Element, attribute: str) -> int:
         """The number in an attribute, which must be one of the versions."""
-        number = _number(element, attribute, self.file_name)
+        number = _number(element, attribute)
         if number not in versions:
             possible = ", ".join(map(str, versions))
-            raise self.mistake(
+            raise schema_error(
                 element, f"{_local(attribute)} is {number}, and must be one of {possible}"
             )
         return number
-
-    def mistake(self, element: Element, reason: str) -> SchemaError:
-        """An error that names the file, the line and the element."""
-        return complaint(self.file_name, element, reason)
 
 
 def _lists_version(parent: Element, child: Element) -> bool:
@@ -215,10 +212,8 @@ def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _number(element: Element, attribute: str, file_name: str) -> int:
+def _number(element: Element, attribute: str) -> int:
     text = element.attributes[attribute]
     if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        raise complaint(
-            file_name, element, f"{_local(attribute)} is {text!r}, not a version number"
-        )
+        raise schema_error(element, f"{_local(attribute)} is {text!r}, not a version number")
     return int(text)
