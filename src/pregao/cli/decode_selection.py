@@ -8,8 +8,7 @@ import numpy as np
 
 from pregao.capture import PacketBlock
 from pregao.sbe.model import Message
-from pregao.sbe.values import Kind as Sort
-from pregao.sbe.values import Reading, readings
+from pregao.sbe.values import Reading, ValueKind, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Kind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
@@ -71,7 +70,7 @@ class MessageSelection:
 def security_id(message: Message) -> Reading | None:
     """The field of a message that says which instrument it is about, if it has one."""
     for reading in readings(message):
-        if reading.name == "securityID" and reading.kind is Sort.INTEGER and reading.size == 8:
+        if reading.name == "securityID" and reading.kind is ValueKind.INTEGER and reading.size == 8:
             return reading
     return None
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from pregao.cli import _kernels
 from pregao.sbe.model import Message
-from pregao.sbe.values import Kind, Reading
+from pregao.sbe.values import Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import Column, TemplateTable, columns_of
@@ -127,9 +127,9 @@ def _csv_value(array: Any, column: Column) -> Any:
         return _hexadecimal(array)
     reading = column.reading
     match None if reading is None else reading.kind:
-        case Kind.ENUM | Kind.DATE | Kind.FLOAT:
+        case ValueKind.ENUM | ValueKind.DATE | ValueKind.FLOAT:
             return array.cast(pa.string())
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers(array, Dialect.JSON)
         case _:
             return numbers_text(array, 0 if reading is None else reading.scale)
@@ -142,25 +142,25 @@ def _value(array: Any, column: Column, dialect: Dialect) -> Any:
     if reading is None:
         return _words(array, dialect)
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return _record(array, column, dialect)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             return _enumeration(array, column, dialect)
-        case Kind.SET if dialect is Dialect.TEXT:
+        case ValueKind.SET if dialect is Dialect.TEXT:
             return _set_names(array, reading)
-        case Kind.TIME if dialect is Dialect.TEXT:
+        case ValueKind.TIME if dialect is Dialect.TEXT:
             return time_text(array, reading.unit)
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             text = numbers_text(array, reading.scale)
             return _quoted(text) if dialect is Dialect.JSON else text
-        case Kind.DATE:
+        case ValueKind.DATE:
             text = array.cast(pa.string())
             return _quoted(text) if dialect is Dialect.JSON else text
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             return changed(array.cast(pa.string()), "[a-df-z]", lambda value: f'"{value}"')
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers(array, dialect)
-        case Kind.TEXT | Kind.BYTES:
+        case ValueKind.TEXT | ValueKind.BYTES:
             return _words(array, dialect)
         case _:
             return numbers_text(array)

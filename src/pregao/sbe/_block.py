@@ -9,7 +9,7 @@ from typing import Any
 from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter, converter
 from pregao.sbe._to_wire import RefusedError, encoder
-from pregao.sbe.values import Kind, Reading
+from pregao.sbe.values import Reading, ValueKind
 
 Paths = tuple[tuple[str, ...], ...]
 Blanks = tuple[tuple[int, Any], ...]
@@ -112,7 +112,7 @@ class BlockCodec:
         for reading in self.readings:
             for leaf in reading.leaves:
                 if max(reading.since_version, leaf.since_version) > version:
-                    blank = b"" if leaf.kind in (Kind.TEXT, Kind.BYTES) else 0
+                    blank = b"" if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES) else 0
                     yield from ((start + k, blank) for k in range(leaf.width))
                 start += leaf.width
 
@@ -198,9 +198,9 @@ def _structure(leaves: Sequence[Reading], block_length: int, byte_order: str) ->
     for leaf in leaves:
         if leaf.offset > position:
             parts.append(f"{leaf.offset - position}x")
-        if leaf.kind in (Kind.TEXT, Kind.BYTES):
+        if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
             parts.append(f"{leaf.size}s")
-        elif leaf.kind is Kind.NUMBERS:
+        elif leaf.kind is ValueKind.NUMBERS:
             parts.append(f"{leaf.length}{leaf.primitive.code}")
         else:
             parts.append(leaf.primitive.code)
@@ -211,6 +211,6 @@ def _structure(leaves: Sequence[Reading], block_length: int, byte_order: str) ->
 
 
 def _raw_null(leaf: Reading) -> Any:
-    if leaf.kind in (Kind.TEXT, Kind.BYTES):
+    if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
         return b""
     return 0 if leaf.null is None else leaf.null

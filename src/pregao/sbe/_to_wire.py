@@ -11,7 +11,7 @@ from typing import Any
 from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Kind, Reading
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Reading, ValueKind
 
 _EXACT = Context(prec=60)
 
@@ -28,21 +28,21 @@ class RefusedError(Exception):
 def encoder(reading: Reading) -> Converter:
     """What makes the number on the wire of a value."""
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return _record_encoder(reading)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             return _enum_encoder(reading)
-        case Kind.SET:
+        case ValueKind.SET:
             return _set_encoder(reading)
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return _decimal_encoder(reading)
-        case Kind.DATE:
+        case ValueKind.DATE:
             return _date_encoder(reading)
-        case Kind.TEXT | Kind.BYTES:
+        case ValueKind.TEXT | ValueKind.BYTES:
             return _string_encoder(reading)
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers_encoder(reading)
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             return _float_encoder(reading)
         case _:
             return _integer_encoder(reading)
@@ -194,7 +194,7 @@ def _set_encoder(reading: Reading) -> Converter:
 
 
 def _string_encoder(reading: Reading) -> Converter:
-    text = reading.kind is Kind.TEXT
+    text = reading.kind is ValueKind.TEXT
     size = reading.size
 
     def encode(value: Any) -> bytes:
