@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pregao.capture import Datagram, Layers, Packet
-from pregao.capture.layers import ETHERNET
+from pregao.capture import ETHERNET, Datagram, Layers, Packet
 from pregao.errors import DecodeError, UsageError
 from pregao.umdf.packets import decode_header, frames
 

@@ -19,7 +19,7 @@ from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, num
 from pregao.cli.option_values import umdf_schemas
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
-from pregao.sbe.model import Message
+from pregao.sbe import Message
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Unknown, Walked, walk
 from pregao.umdf.keys import key_columns

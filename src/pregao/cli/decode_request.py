@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pregao.capture import Flow, PacketBlock
-from pregao.capture.bulk import PADDING
+from pregao.capture import PADDING, Flow, PacketBlock
 from pregao.cli.decode_hex import packet_bytes
 from pregao.cli.decode_output import (
     Output,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pregao.capture import PacketBlock
-from pregao.sbe.model import Message
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe import Message, Reading, ValueKind, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Kind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.cli import _kernels
-from pregao.sbe.model import Message
-from pregao.sbe.values import Reading, ValueKind
+from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import Column, TemplateTable, columns_of

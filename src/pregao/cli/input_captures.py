@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from pregao.capture import (
+    BLOCK_BYTES,
     BlockReader,
     CaptureStatistics,
     PacketBlock,
     TruncatedTail,
+    is_pcap,
+    open_source,
     read_blocks,
 )
-from pregao.capture.bulk import BLOCK_BYTES
-from pregao.capture.pcap import is_pcap
-from pregao.capture.source import open_source
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey import LineNumbers, Lines

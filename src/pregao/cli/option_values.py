@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from pregao.clock import parse_ns
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe.model import Schema
-from pregao.sbe.xml import template
+from pregao.sbe import Schema, template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
 

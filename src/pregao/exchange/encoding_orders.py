@@ -17,7 +17,7 @@ from pregao.exchange.encoding_fields import (
 )
 from pregao.exchange.events import MassDeleteOrders, OrderAdded, OrderChanged, OrderDeleted
 from pregao.exchange.terms import Side
-from pregao.sbe._block import BlockCodec
+from pregao.sbe import BlockCodec
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.model import Dimension
 from pregao.sbe.values import Reading, readings
