@@ -167,8 +167,8 @@ def test_what_stands_in_a_gone_message_is_gone():
         (message(f'{F} evo:until="4"/>'), "until is 4, and must be one of 3, 5, 6, 9"),
         (message(f'{F} evo:since="four"/>'), "since is 'four', not a version number"),
         (message(f'{F} sinceVersion="-1"/>'), "sinceVersion is '-1', not a version number"),
-        (message(f'{F} evo:since="9" evo:until="5"/>'), "stands in no version"),
-        (message(f'{F} sinceVersion="10"/>'), "stands in no version"),
+        (message(f'{F} evo:since="9" evo:until="5"/>'), "is in no version"),
+        (message(f'{F} sinceVersion="10"/>'), "is in no version"),
         (message(f'{F} evo:unitl="5"/>'), "the attribute unitl is not known"),
         (message(f'{F} evo:text="5"/>'), "the attribute text is not known"),
         (message(f'{F} xmlns:x="urn:x" x:y="5"/>'), "the attribute y is not known"),
@@ -218,7 +218,7 @@ def test_two_elements_for_one_thing_in_the_same_version_are_a_mistake(body, reas
     with pytest.raises(SchemaError) as raised:
         derive(tree(body), 6)
     assert str(raised.value).startswith("test.xml:2: <")
-    assert f"stands in version 6 with the same {reason}" in str(raised.value)
+    assert f"is in version 6 with the same {reason}" in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_list_of_versions_is_in_order_and_not_empty(versions):
     [
         ('version="3"', "version is said by <evo:version>"),
         ('semanticVersion="1.3"', "semanticVersion is said by <evo:version>"),
-        ('evo:since="9"', "a root stands in all versions"),
+        ('evo:since="9"', "a root is in all versions"),
     ],
 )
 def test_the_root_does_not_say_a_version_itself(root, reason):

@@ -56,7 +56,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class PacketPlace:
-    """A packet inside a block: its time, where its bytes stand and on which interface.
+    """A packet inside a block: its time, where its bytes are and on which interface.
 
     The interface is counted over all sections of the file.
     """
@@ -223,7 +223,7 @@ class BlockParser:
         return PacketPlace(time_ns, at, captured, original, known.link_type, number)
 
     def _simple(self, at: int, original: int, length: int, position: int) -> PacketPlace:
-        """A simple packet block has neither a time (0 stands for it) nor a captured length."""
+        """A simple packet block has neither a time (it reads as 0) nor a captured length."""
         known = self._known(0, position)
         captured = min(original, known.snap_length or original)
         if captured > length - 16:

@@ -108,7 +108,7 @@ class _Stored:
         return int(got)
 
     def seek(self, position: int) -> None:
-        """Go to a position counted from where the file stood when it was handed over."""
+        """Go to a position counted from where the file was when it was handed over."""
         try:
             self.stream.seek(self._origin + position)
         except _READ_ERRORS as error:

@@ -16,7 +16,7 @@ EPILOG = "\n\n".join(
         "pregao audit --lake lake",
         "pregao audit --lake lake --symbol PETR4 --json",
         "Every snapshot in the captures is compared with the book that was rebuilt up to it: "
-        "orders, their order, counts, and published figures. The exit code is 1 if one differs "
+        "orders, their order, counts, and published statistics. The exit code is 1 if one differs "
         "and no gap explains it.",
     )
 )

@@ -27,7 +27,7 @@ def packet_bytes(text: str) -> bytes:
         elif dump:
             raise UsageError(
                 f"The offset {offset[1] if offset else 0:#x} of the dump does not follow on: "
-                f"{len(found)} bytes stand before it. Paste all lines."
+                f"{len(found)} bytes come before it. Paste all lines."
             )
         else:
             found += _plain(line)

@@ -76,7 +76,7 @@ def learn(
     registry: Registry,
     progress: ReadingProgress,
 ) -> Learned:
-    """Read the captures once: the streams of all lines, what is there, what symbols stand for.
+    """Read the captures once: the streams of all lines, the templates, the symbols' instruments.
 
     The instruments of the symbols are added to the selection.
     """

@@ -16,7 +16,7 @@ from pregao.umdf.survey import message_of, words
 
 @dataclass(slots=True)
 class MessageSelection:
-    """What was asked for; None stands for everything."""
+    """What was asked for; None means everything."""
 
     templates: frozenset[int] | None = None
     security_ids: frozenset[int] | None = None

@@ -23,7 +23,7 @@ from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import Column, TemplateTable, columns_of
 
 CSV_KEYS = ("channel_id", "sequence_version", "sequence_number")
-"""What stands before a message's fields in CSV."""
+"""What comes before a message's fields in CSV."""
 
 _CHANNEL, _STREAM, _VERSION, _NUMBER, _INDEX, _CAPTURED, _SENT = range(len(KEY_SCHEMA))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

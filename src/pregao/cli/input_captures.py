@@ -161,7 +161,7 @@ def numbered(
 
 
 def _named(name: str) -> list[str]:
-    """The captures that a name stands for: itself, or those in the folder of that name."""
+    """The captures that a name means: itself, or those in the folder of that name."""
     if name == STANDARD_INPUT or _URI.match(name):
         return [name]
     folder = Path(name)

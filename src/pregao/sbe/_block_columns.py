@@ -384,7 +384,7 @@ def text_of(
     stop_at_nul: bool,
     empty_is_null: bool,
 ) -> Any:
-    """A column of texts that stand at those places, or of bytes where there is no encoding."""
+    """A column of texts that are at those places, or of bytes where there is no encoding."""
     lengths = lengths.copy()
     sizes = np.empty(len(starts), np.int64)
     _kernels.text_sizes(buffer, starts, lengths, stop_at_nul, sizes)

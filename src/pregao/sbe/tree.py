@@ -11,7 +11,7 @@ from pregao.errors import SchemaError
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
-_SEPARATOR = "\n"  # cannot stand in a namespace or a name
+_SEPARATOR = "\n"  # cannot be in a namespace or a name
 
 
 @dataclass(slots=True)

@@ -166,14 +166,14 @@ class _SchemaReader(TypeReader):
             part: Field | Group | Data
             if child.tag == "field":
                 if groups or data:
-                    raise schema_error(child, "a field stands before all groups and data")
+                    raise schema_error(child, "a field comes before all groups and data")
                 part = self._field(child, position)
                 fields.append(part)
                 if part.presence is not Presence.CONSTANT:
                     position = part.offset + part.size
             elif child.tag == "group":
                 if data:
-                    raise schema_error(child, "a group stands before all data")
+                    raise schema_error(child, "a group comes before all data")
                 part = self._group(child)
                 groups.append(part)
             elif child.tag == "data":

@@ -3,14 +3,14 @@
 Such a file is SBE XML with a namespace of ours. Its root lists the versions it knows
 (``<evo:version number="16" semanticVersion="2.2.0"/>``), and below it
 
-- ``sinceVersion="8"`` is the first version in which an element stands; ``evo:since`` says the same
+- ``sinceVersion="8"`` is the first version that has an element; ``evo:since`` says the same
   where the published schema has no ``sinceVersion`` or another one;
-- ``evo:until="9"`` is the last version in which it stands;
+- ``evo:until="9"`` is the last version that has it;
 - a child ``<evo:from version="15" type="Quantity"/>`` replaces attributes of its parent from that
   version on (``evo:text`` its text); an empty value removes the attribute.
 
-A child stands at most where its parent does. A ``sinceVersion`` in an ``<evo:from>`` is only an
-attribute: it does not move where its parent stands.
+A child is in no version that its parent is not in. A ``sinceVersion`` in an ``<evo:from>`` is only
+an attribute: it does not change which versions have its parent.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def derive(tree: Element, version: int) -> Element:
     """A plain SBE tree of one version; the given tree stays as it is.
 
     A mistake raises SchemaError with the file, the line and the element, also where it does not
-    touch the version that was asked for. Only siblings that stand for the same thing are looked
+    touch the version that was asked for. Only siblings that are the same thing are looked
     for in that version alone.
     """
     versions = known_versions(tree)
@@ -74,7 +74,7 @@ def derive(tree: Element, version: int) -> Element:
             raise schema_error(tree, f"{name} is said by <evo:version>, not by the root")
     root = _Derivation(version).element(tree, [known.number for known in versions])
     if root is None:
-        raise schema_error(tree, "a root stands in all versions")
+        raise schema_error(tree, "a root is in all versions")
     root.attributes["version"] = str(version)
     root.attributes["semanticVersion"] = wanted.semantic_version
     return root
@@ -87,30 +87,30 @@ class _Derivation:
         self.version = version
 
     def element(self, source: Element, around: list[int]) -> Element | None:
-        """The element as it is in the version; None where it does not stand.
+        """The element as it is in the version; None where the version does not have it.
 
-        ``around`` are the versions in which the parent stands. What does not stand is walked
-        too, so that its mistakes are found.
+        ``around`` are the versions that have the parent. What the version does not have is
+        walked too, so that its mistakes are found.
         """
         if source.namespace not in (None, _SBE):
             raise schema_error(source, f"the namespace {source.namespace} is not known here")
-        stands = self.standing(source, around)
-        attributes, text = self.state(source, stands)
+        present = self.present_in(source, around)
+        attributes, text = self.state(source, present)
         children: list[Element] = []
         for child in source.children:
             if child.namespace != EVOLUTION:
-                derived = self.element(child, stands)
+                derived = self.element(child, present)
                 if derived is not None:
                     children.append(derived)
-        if self.version not in stands:
+        if self.version not in present:
             return None
         self.refuse_twins(children)
         return Element(
             source.tag, source.namespace, attributes, source.file, source.line, children, text
         )
 
-    def standing(self, element: Element, around: list[int]) -> list[int]:
-        """The versions in which an element stands."""
+    def present_in(self, element: Element, around: list[int]) -> list[int]:
+        """The versions that have an element."""
         first, last = around[0], around[-1]
         if "sinceVersion" in element.attributes:
             first = _number(element, "sinceVersion")
@@ -118,13 +118,13 @@ class _Derivation:
             first = self.one_of(around, element, _SINCE)
         if _UNTIL in element.attributes:
             last = self.one_of(around, element, _UNTIL)
-        stands = [number for number in around if first <= number <= last]
-        if not stands:
-            raise schema_error(element, "stands in no version in which its parent stands")
-        return stands
+        present = [number for number in around if first <= number <= last]
+        if not present:
+            raise schema_error(element, "is in no version that its parent is in")
+        return present
 
-    def state(self, element: Element, stands: list[int]) -> tuple[dict[str, str], str]:
-        """The attributes and the text of an element in the version, or before it stands."""
+    def state(self, element: Element, present: list[int]) -> tuple[dict[str, str], str]:
+        """The attributes and the text of an element in the version, or at first."""
         attributes: dict[str, str] = {}
         for name, value in element.attributes.items():
             if "}" not in name:
@@ -133,7 +133,7 @@ class _Derivation:
                 raise schema_error(element, f"the attribute {_local(name)} is not known here")
         text = element.text
         found = attributes, text
-        last = stands[0]
+        last = present[0]
         for child in element.children:
             if child.namespace != EVOLUTION or _lists_version(element, child):
                 continue
@@ -141,7 +141,7 @@ class _Derivation:
                 raise schema_error(child, "the namespace of evolution has no such element here")
             if child.children or child.text or "version" not in child.attributes:
                 raise schema_error(child, "needs a version, and takes no text and no children")
-            version = self.one_of(stands, child, "version")
+            version = self.one_of(present, child, "version")
             if version <= last:
                 raise schema_error(child, f"version {version} must come after version {last}")
             last = version
@@ -174,7 +174,7 @@ class _Derivation:
         return {name: value for name, value in after.items() if value}, text
 
     def refuse_twins(self, children: list[Element]) -> None:
-        """Two siblings of one name, id or value cannot stand in the same version."""
+        """Two siblings of one name, id or value cannot be in the same version."""
         seen: dict[tuple[str, str], Element] = {}
         for child in children:
             keys = [("name", child.attributes["name"])] if "name" in child.attributes else []
@@ -187,7 +187,7 @@ class _Derivation:
                 if other is not child:
                     raise schema_error(
                         child,
-                        f"stands in version {self.version} with the same {key[0]} as "
+                        f"is in version {self.version} with the same {key[0]} as "
                         f"{other.described()} in line {other.line}",
                     )
 
@@ -208,7 +208,7 @@ def _lists_version(parent: Element, child: Element) -> bool:
 
 
 def _local(name: str) -> str:
-    """The name of an attribute as it stands in the file, without its namespace."""
+    """The name of an attribute as the file has it, without its namespace."""
     return name.rpartition("}")[2]
 
 
