@@ -9,7 +9,7 @@ from typing import Any
 from pregao.capture import PcapWriter, UdpFramer
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.model import Block, Message
-from pregao.sbe.values import Kind, Reading, readings
+from pregao.sbe.values import Reading, ValueKind, readings
 from pregao.schemas import bundled
 from pregao.umdf.packets import PacketHeader, encode_packet
 
@@ -43,20 +43,20 @@ def values(rng: random.Random, block: Block) -> dict[str, Any]:
 
 def value(rng: random.Random, reading: Reading) -> Any:
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return {member.name: value(rng, member) for member in reading.members}
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             assert reading.enum is not None
             return rng.choice(reading.enum.members).name
-        case Kind.SET:
+        case ValueKind.SET:
             return 0x80
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return rng.randrange(1, 100_000)
-        case Kind.DATE:
+        case ValueKind.DATE:
             return date(2026, 5, rng.randrange(1, 29))
-        case Kind.TIME:
+        case ValueKind.TIME:
             return START + rng.randrange(10**9) if reading.unit == "ns" else 2_000_000_000
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return "PETR4"[: reading.size]
         case _:
             high = min(reading.primitive.maximum, 1 << 40) - 2

@@ -1,3 +1,5 @@
 """Pregão: B3's electronic market in Python, from the wire to the lake."""
 
-__version__ = "0.1.0"
+from pregao._version import __version__
+
+__all__ = ["__version__"]

@@ -1,56 +1,51 @@
-"""How kernels are compiled: numba with a cache directory of our own, and unaligned loads.
+"""How kernels are compiled: numba with a cache of our own, and unaligned loads.
 
 Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
+import sys
+import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
+import llvmlite
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from pregao._kernel_cache import cache_folder, digest_of, kernel_sources, module_names
+from pregao._version import __version__
 
-def _writable(folder: Path) -> bool:
-    """Can files be made in this folder (which is created if need be)?"""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return True
-    except OSError:
-        return False
-
-
-def cache_directory() -> Path | None:
-    """The first writable of: what the user named, the user's cache folder, the temporary folder."""
-    candidates = []
-    if named := os.environ.get("PREGAO_CACHE_DIR"):
-        candidates.append(Path(named) / "numba")
-    if named := os.environ.get("NUMBA_CACHE_DIR"):
-        candidates.append(Path(named))
-    with contextlib.suppress(RuntimeError):  # no home directory at all
-        candidates.append(
-            Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pregao" / "numba"
-        )
-    candidates.append(Path(tempfile.gettempdir()) / f"pregao-{os.getuid()}" / "numba")
-    return next((folder for folder in candidates if _writable(folder)), None)
-
-
-_CACHE = cache_directory()
-if _CACHE is not None:
-    setattr(numba.config, "CACHE_DIR", str(_CACHE))  # noqa: B010 - the module computes its names
+_SOURCES = kernel_sources()
+_MODULES = module_names(_SOURCES)
+_VERSIONS = (__version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version)
+_CACHE = cache_folder(digest_of(_SOURCES, _VERSIONS))
+_lock = threading.Lock()
 
 
 def njit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel: cached where a cache can be kept, without the interpreter's lock."""
-    return numba.njit(function, cache=_CACHE is not None, nogil=True)
+    """Compile a kernel: cached where a cache can be kept, without the interpreter's lock.
+
+    What is not among the files of the digest (or in no file at all) is never taken from a cache.
+    """
+    if _CACHE is None or function.__module__ not in _MODULES:
+        return numba.njit(function, nogil=True)
+    with _lock:
+        # Only for our kernels: where others keep theirs is not ours to say.
+        others = getattr(numba.config, "CACHE_DIR")  # noqa: B009 - the module computes its names
+        _cache_in(str(_CACHE))
+        try:
+            return numba.njit(function, cache=True, nogil=True)
+        finally:
+            _cache_in(others)
+
+
+def _cache_in(folder: str) -> None:
+    setattr(numba.config, "CACHE_DIR", folder)  # noqa: B010 - likewise
 
 
 def _loader(width: int, result: Any) -> Any:

@@ -10,14 +10,14 @@ class PregaoError(Exception):
 class SchemaError(PregaoError):
     """A schema file is wrong, or a schema that was asked for is not known.
 
-    When the mistake stands in a file, the message names the file, the line and the element.
+    When the mistake is in a file, the message names the file, the line and the element.
     """
 
 
 class DecodeError(PregaoError):
     """Bytes that are not what they should be; the only exception that decoders raise.
 
-    ``position`` is where in the given buffer the trouble stands, when it is known, and
+    ``position`` is where in the given buffer the trouble is, when it is known, and
     ``reason`` a short stable phrase, so that equal faults can be counted together.
     """
 

@@ -10,7 +10,7 @@ from pregao.capture import PcapWriter, UdpFramer
 from pregao.clock import format_ns
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import Kind, readings
+from pregao.sbe.values import ValueKind, readings
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from tests.sbe.support import plausible_body
@@ -194,13 +194,13 @@ def _json_value(reading, value):
     if value is None:
         return None
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return {m.name: _json_value(m, value[m.name]) for m in reading.members}
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return format(value, "f")
-        case Kind.DATE:
+        case ValueKind.DATE:
             return value.isoformat()
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return value.hex()
         case _:
             return value
@@ -227,27 +227,32 @@ def _text_value(reading, value):
     if value is None:
         return None
     match reading.kind:
-        case Kind.RECORD if [m.name for m in reading.members] == ["year", "month", "day", "week"]:
+        case ValueKind.RECORD if [m.name for m in reading.members] == [
+            "year",
+            "month",
+            "day",
+            "week",
+        ]:
             return month_year(value)
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             inner = [(m.name, _text_value(m, value[m.name])) for m in reading.members]
             return "{" + " ".join(f"{n}={v}" for n, v in inner if v is not None) + "}"
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return format(value, "f")
-        case Kind.SET:
+        case ValueKind.SET:
             return "|".join(reading.set.names(value)) or "0"
-        case Kind.TIME if reading.unit == "ns":
+        case ValueKind.TIME if reading.unit == "ns":
             return format_ns(value)
-        case Kind.TIME if 0 <= value <= 253402300799:
+        case ValueKind.TIME if 0 <= value <= 253402300799:
             return format_ns(value * 10**9).replace(".000000000", "")
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return _words(value)
         case _:
             return str(value)
 
 
 def _words(text):
-    from pregao.cli.texts import shown
+    from pregao.cli.decode_text import shown
 
     plain = text and all(c.isprintable() and not c.isspace() and c not in '"{}[]=\\' for c in text)
     return text if plain else shown(text)
@@ -278,10 +283,10 @@ def as_table(block, values):
 def _table_value(reading, value):
     if value is None:
         return None
-    if reading.kind is Kind.RECORD:
+    if reading.kind is ValueKind.RECORD:
         members = {m.column: _table_value(m, value[m.name]) for m in reading.members}
         return {name: inner for name, inner in members.items() if inner is not None}
-    return str(value) if reading.kind is Kind.ENUM else value
+    return str(value) if reading.kind is ValueKind.ENUM else value
 
 
 def lean(value):

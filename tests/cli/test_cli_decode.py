@@ -254,9 +254,9 @@ def test_a_named_template_without_messages_gives_an_empty_table(pregao, day, tmp
 
 
 def test_rows_are_written_in_groups_of_bounded_size(pregao, tmp_path, monkeypatch):
-    from pregao.cli import outputs
+    from pregao.cli import decode_output
 
-    monkeypatch.setattr(outputs, "ROW_GROUP", 10)
+    monkeypatch.setattr(decode_output, "ROW_GROUP", 10)
     market = Market()
     for n in range(1, 36):
         market.send(order(rptSeq=n), number=n)
@@ -271,9 +271,9 @@ def test_rows_are_written_in_groups_of_bounded_size(pregao, tmp_path, monkeypatc
 
 
 def test_what_waits_in_memory_is_bounded(pregao, tmp_path, monkeypatch):
-    from pregao.cli import outputs
+    from pregao.cli import decode_output
 
-    monkeypatch.setattr(outputs, "MOST_WAITING", 3)
+    monkeypatch.setattr(decode_output, "MOST_WAITING", 3)
     capture = wild_market(1, count=30, wild=0).write(tmp_path / "w.pcap")
     assert pregao("decode", capture, "-o", f"{tmp_path}/t/").code == 0
     total = sum(pq.read_table(path).num_rows for path in (tmp_path / "t").iterdir())
@@ -587,12 +587,12 @@ def test_existing_folders_are_kept_unless_forced(pregao, day, tmp_path):
 
 
 def test_nothing_is_left_when_the_command_fails(pregao, day, tmp_path, monkeypatch):
-    from pregao.cli import outputs
+    from pregao.cli import decode_output
 
     def fails(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(outputs.TableOutput, "flush", fails)
+    monkeypatch.setattr(decode_output.TableOutput, "flush", fails)
     result = pregao("decode", day, "-o", f"{tmp_path}/tables/")
     assert result.code == 2
     assert result.err == "pregao: The output cannot be written: No space left on device.\n"

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from pregao import __version__
 from pregao.cli import main
-from pregao.cli.progress import Progress
+from pregao.cli.progress import ReadingProgress
 from tests.cli.market import Market, order, small_market
 
 COMMANDS = [
@@ -71,12 +71,12 @@ def test_debug_shows_where_an_error_arose(pregao, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_ends_with_130(pregao, monkeypatch, tmp_path):
-    from pregao.cli import decoding
+    from pregao.cli import decode_request
 
     def interrupted(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(decoding, "decode_captures", interrupted)
+    monkeypatch.setattr(decode_request, "decode_captures", interrupted)
     assert pregao("decode", tmp_path).code == 130
 
 
@@ -94,7 +94,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
 
 
 def test_an_interrupt_leaves_nothing_behind(pregao, monkeypatch, tmp_path):
-    from pregao.cli.outputs import TableOutput
+    from pregao.cli.decode_output import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
     seen: list[str] = []
@@ -150,13 +150,13 @@ def test_the_demonstration_where_it_cannot_write(pregao, tmp_path):
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
-    with Progress("decoding") as quiet:
+    with ReadingProgress("decoding") as quiet:
         quiet.begin("a.pcap", 100)
         quiet.reached(50)
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with Progress("decoding") as bar:
+    with ReadingProgress("decoding") as bar:
         bar.begin("a.pcap", 100)
         bar.reached(50)
         bar.begin("b.pcap", None)

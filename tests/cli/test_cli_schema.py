@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pregao.cli import dictionary, dictionary_tables
+from pregao.cli import schema_document, schema_tables
 from pregao.sbe.model import blocks
 from pregao.schemas import bundled, bundled_versions
 
@@ -51,12 +51,12 @@ def test_fields_with_offset_type_null_and_since(pregao):
 def test_every_message_can_be_shown(capsys, protocol):
     schema = bundled(protocol)
     for message in schema.messages:
-        found = dictionary.described(schema, str(message.id))
-        assert found == dictionary.described(schema, message.name)
+        found = schema_document.described(schema, str(message.id))
+        assert found == schema_document.described(schema, message.name)
         assert [field["offset"] for field in found["fields"]] == [
             None if field.presence.value == "constant" else field.offset for field in message.fields
         ]
-        dictionary_tables.show(found)
+        schema_tables.show(found)
         shown = capsys.readouterr().out
         for block in blocks(message):
             assert all(field.name in shown for field in block.fields)
@@ -66,9 +66,9 @@ def test_every_message_can_be_shown(capsys, protocol):
 def test_every_type_can_be_shown(capsys, protocol):
     schema = bundled(protocol)
     for name, kind in schema.types.items():
-        found = dictionary.described(schema, name)
+        found = schema_document.described(schema, name)
         assert (found["name"], found["size"]) == (kind.name, kind.size)
-        dictionary_tables.show(found)
+        schema_tables.show(found)
         assert kind.name in capsys.readouterr().out
 
 

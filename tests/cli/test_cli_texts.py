@@ -13,9 +13,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.cli.outputs import text_bytes
-from pregao.cli.rendering import csv_header, csv_lines, json_lines, text_lines
-from pregao.cli.texts import Dialect, column_text, numbers_text, shown, time_text
+from pregao.cli.decode_output import text_bytes
+from pregao.cli.decode_text import (
+    Dialect,
+    column_text,
+    csv_header,
+    csv_lines,
+    json_lines,
+    numbers_text,
+    shown,
+    text_lines,
+    time_text,
+)
 from pregao.clock import format_ns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled

@@ -1,7 +1,55 @@
 """The import rules of the house hold."""
 
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
 from importlinter.cli import lint_imports
+
+import pregao
+
+HOUSE = Path(pregao.__file__).parent
 
 
 def test_a_folder_imports_only_from_folders_above_it(capsys):
     assert lint_imports(no_cache=True) == 0, capsys.readouterr().out
+
+
+def imported(source):
+    """Every module, and every name of a module, that a source imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_nobody_imports_the_underscore_modules_of_another_package():
+    for path in HOUSE.rglob("*.py"):
+        inside = ".".join(path.relative_to(HOUSE.parent).parent.parts) + "."
+        for name in imported(path.read_text()):
+            if name.startswith("pregao."):
+                owner = name.partition("._")[0] + "."
+                assert "._" not in name or inside.startswith(owner), (path, name)
+
+
+@pytest.mark.parametrize("package", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.capture"])
+def test_a_package_has_what_it_says_it_has(package):
+    module = import_module(package)
+    assert len(module.__doc__) > 40
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="nothing_of_that_name"):
+        _ = module.nothing_of_that_name
+
+
+@pytest.mark.parametrize("module", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.cli.main"])
+def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
+    code = (
+        f"import sys, {module}; print(sorted({{'numba', 'numpy', 'pyarrow'}} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,6 +1,6 @@
 """The demonstration: a session simulated, taken in and asked, and the same again."""
 
-from pregao.cli.demonstration import QUESTIONS, run
+from pregao.cli.demo import QUESTIONS, run
 from pregao.clock import SECOND
 from tests.lake.days import rows
 

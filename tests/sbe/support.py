@@ -13,7 +13,7 @@ from pregao.sbe.codec import MessageCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.model import Nature
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import MAX_DAY, MAX_MANTISSA, MAX_SIGNED, MIN_DAY, Kind, readings
+from pregao.sbe.values import MAX_DAY, MAX_MANTISSA, MAX_SIGNED, MIN_DAY, ValueKind, readings
 
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
@@ -146,9 +146,9 @@ def schema_xml(draw):
 def value_of(reading):
     """A strategy of values that a reading can hold."""
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             value = st.fixed_dictionaries({m.name: value_of(m) for m in reading.members})
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             names = [member.name for member in reading.enum.members]
             low, high = reading.primitive.minimum, reading.primitive.maximum
             known = {member.value for member in reading.enum.members}
@@ -156,16 +156,16 @@ def value_of(reading):
                 lambda number: number not in known and number != reading.null
             )
             value = st.one_of(st.sampled_from(names), strange)
-        case Kind.SET:
+        case ValueKind.SET:
             value = st.integers(0, reading.primitive.maximum)
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             high = min(MAX_MANTISSA, reading.primitive.maximum)
             value = (
                 st.integers(-high, high)
                 .filter(lambda number: number != reading.null)
                 .map(lambda number: Decimal(number).scaleb(-reading.scale))
             )
-        case Kind.DATE:
+        case ValueKind.DATE:
             low = max(MIN_DAY, reading.primitive.minimum)
             high = min(MAX_DAY, reading.primitive.maximum)
             value = (
@@ -173,26 +173,26 @@ def value_of(reading):
                 .filter(lambda number: number != reading.null)
                 .map(lambda number: date(1970, 1, 1) + timedelta(days=number))
             )
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             alphabet = st.characters(codec="ascii", exclude_characters="\0")
             value = st.text(alphabet, min_size=reading.null is not None, max_size=reading.size)
             if reading.encoding == "utf-8":
                 value = value | st.sampled_from(["ação", "€uro"])
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             value = st.binary(min_size=reading.size, max_size=reading.size)
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             high = min(MAX_SIGNED, reading.primitive.maximum)
             value = st.tuples(*[st.integers(reading.primitive.minimum, high)] * reading.length)
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             value = st.floats(width=8 * reading.primitive.size, allow_nan=False)
         case _:
             high = min(MAX_SIGNED, reading.primitive.maximum)
             value = st.integers(reading.primitive.minimum, high).filter(
                 lambda number: number != reading.null
             )
-    if not reading.required or reading.kind in (Kind.ENUM, Kind.DECIMAL):
-        nullable = reading.null is not None or reading.kind is Kind.RECORD
-        if nullable and reading.kind is not Kind.RECORD:
+    if not reading.required or reading.kind in (ValueKind.ENUM, ValueKind.DECIMAL):
+        nullable = reading.null is not None or reading.kind is ValueKind.RECORD
+        if nullable and reading.kind is not ValueKind.RECORD:
             value = st.none() | value
     return value
 
@@ -238,11 +238,11 @@ def shown(block, values):
 def _shown(reading, value):
     if value is None:
         return None
-    if reading.kind is Kind.RECORD:
+    if reading.kind is ValueKind.RECORD:
         return {m.column: _shown(m, value[m.name]) for m in reading.members}
-    if reading.kind is Kind.ENUM:
+    if reading.kind is ValueKind.ENUM:
         return str(value)
-    if reading.kind is Kind.FLOAT and reading.primitive.size == 4:
+    if reading.kind is ValueKind.FLOAT and reading.primitive.size == 4:
         return float(np.float32(value))
     return value
 
@@ -308,7 +308,7 @@ def _put(header, field, number):
 
 
 def _plausible(rng, leaf, wild):
-    if leaf.kind in (Kind.TEXT, Kind.BYTES):
+    if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
         return rng.choice([b"", b"PETR4", b"A", rng.randbytes(leaf.size)])[: leaf.size].ljust(
             leaf.size, b"\0"
         )
@@ -320,7 +320,7 @@ def _plausible(rng, leaf, wild):
         choices.append(int(leaf.null))
     if leaf.enum is not None:
         choices.append(rng.choice(leaf.enum.members).value)
-    if leaf.kind is Kind.DECIMAL:
+    if leaf.kind is ValueKind.DECIMAL:
         choices = [*choices[:5], -1, 123400, MAX_MANTISSA, -MAX_MANTISSA, int(leaf.null or 0)]
     mask = (1 << (8 * size)) - 1
     return b"".join(

@@ -193,6 +193,17 @@ def test_includes_come_from_the_same_folder_only(tmp_path):
             load_schema(main)
 
 
+def test_a_mistake_in_an_included_file_names_that_file(tmp_path):
+    (tmp_path / "types.xml").write_text("<types>\n\n<type name='T' primitiveType='int7'/></types>")
+    main = tmp_path / "main.xml"
+    main.write_text(
+        '<messageSchema xmlns:xi="http://www.w3.org/2001/XInclude" id="1">'
+        '<xi:include href="types.xml"/></messageSchema>'
+    )
+    with pytest.raises(SchemaError, match=r'/types\.xml:3: <type name="T">'):
+        load_schema(main)
+
+
 def test_what_a_schema_can_say():
     found = schema(
         """<type name="Version" primitiveType="char" length="4" presence="constant">v1</type>

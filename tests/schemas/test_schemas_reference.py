@@ -36,7 +36,7 @@ def reference():
 
 def ours(protocol: str, version: int) -> Node:
     path = PROJECT / "src" / "pregao" / "schemas" / protocol / f"{protocol}.xml"
-    return node_of_element(derive(parse_tree(path.read_bytes(), path.name), version, path.name))
+    return node_of_element(derive(parse_tree(path.read_bytes(), path.name), version))
 
 
 @pytest.mark.parametrize(("protocol", "version", "semantic_version"), FILES)

@@ -1,8 +1,14 @@
-"""Captures: pcap and pcapng in and out, link, IP, UDP and TCP layers, split points."""
+"""Captures: pcap and pcapng in and out, link, IP, UDP and TCP layers, split points.
 
-from pregao.capture.bulk import BlockReader, PacketBlock, read_blocks
+`read_blocks` gives the UDP payloads of a capture as flat arrays, `read_packets` one packet at a
+time (`datagrams`, `segments` and `streams` take them apart). `split_points` says where a capture
+can be cut without reading it. `PcapWriter` writes one.
+"""
+
+from pregao.capture.bulk import BLOCK_BYTES, PADDING, BlockReader, PacketBlock, read_blocks
 from pregao.capture.fragments import FragmentLimits
 from pregao.capture.layers import (
+    ETHERNET,
     Cut,
     Datagram,
     Dissection,
@@ -17,9 +23,16 @@ from pregao.capture.layers import (
     dissect,
     segments,
 )
+from pregao.capture.pcap import is_pcap
 from pregao.capture.reader import CaptureReader, Packet, TruncatedTail, read_packets
-from pregao.capture.source import Source
-from pregao.capture.split import boundary_at_time, first_boundary, split_points
+from pregao.capture.source import ByteSource, Source, capture_error, open_source
+from pregao.capture.split import (
+    BoundaryFinder,
+    boundary_at_time,
+    boundary_finder,
+    first_boundary,
+    split_points,
+)
 from pregao.capture.statistics import CaptureStatistics
 from pregao.capture.tcp import (
     Chunk,
@@ -34,7 +47,12 @@ from pregao.capture.tcp import (
 from pregao.capture.write import PcapWriter, UdpFramer, tcp_frame, udp_frame
 
 __all__ = [
+    "BLOCK_BYTES",
+    "ETHERNET",
+    "PADDING",
     "BlockReader",
+    "BoundaryFinder",
+    "ByteSource",
     "CaptureReader",
     "CaptureStatistics",
     "Chunk",
@@ -62,9 +80,13 @@ __all__ = [
     "TruncatedTail",
     "UdpFramer",
     "boundary_at_time",
+    "boundary_finder",
+    "capture_error",
     "datagrams",
     "dissect",
     "first_boundary",
+    "is_pcap",
+    "open_source",
     "read_blocks",
     "read_packets",
     "segments",

@@ -1,7 +1,7 @@
 """Kernels of captures: one pass over the records of a buffer, and the search for boundaries.
 
 The plain twin of the walks is the message-at-a-time path (``reader`` and ``layers``); the twin of
-the boundary search stands in its tests.
+the boundary search is in its tests.
 """
 
 from __future__ import annotations

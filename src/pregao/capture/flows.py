@@ -16,7 +16,7 @@ _FIRST_ROOM = 256
 
 
 class FlowTable:
-    """Numbers flows; those over IPv4 stand in ``slots``, ``addresses`` and ``ports`` too.
+    """Numbers flows; those over IPv4 are in ``slots``, ``addresses`` and ``ports`` too.
 
     The arrays are indexed by flow number, so flows over IPv6 leave unused places in them.
     """
@@ -38,7 +38,7 @@ class FlowTable:
     def take_new(self, count: int) -> None:
         """Name the flows that a kernel put into the table: it has this many now."""
         for index in range(len(self.flows), count):
-            # As they stand in the packet: four bytes and four bytes, two bytes and two bytes.
+            # As they are in the packet: four bytes and four bytes, two bytes and two bytes.
             addresses = int(self.addresses[index]).to_bytes(8, "little")
             src_port, dst_port = struct.unpack(">HH", int(self.ports[index]).to_bytes(4, "little"))
             src, dst = address_text(addresses[:4]), address_text(addresses[4:])

@@ -122,7 +122,7 @@ class Fragments:
         if place and partial.starts[place - 1] + len(partial.parts[place - 1]) > offset:
             return True
         if place < len(partial.starts) and (not more or partial.starts[place] < end):
-            return True  # also if bytes stand behind what claims to be the last fragment
+            return True  # also if there are bytes behind what claims to be the last fragment
         if partial.total is None:
             return False
         return not more or end > partial.total or (end == partial.total and more)

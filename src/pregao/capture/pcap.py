@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from pregao.capture.source import fault
+from pregao.capture.source import capture_error
 from pregao.errors import CaptureError
 
 HEADER_BYTES = 24
@@ -56,7 +56,7 @@ class PcapHeader:
     def check_captured(self, captured: int, name: str, position: int) -> None:
         """Refuse a record whose length cannot be: what follows it cannot be found any more."""
         if captured > self.most_captured:
-            raise fault(
+            raise capture_error(
                 name,
                 position,
                 f"the record claims {captured} captured bytes, above the limit of "
@@ -77,17 +77,21 @@ def parse_header(head: bytes, name: str) -> PcapHeader:
     order = ">" if big_endian else "<"
     magic = struct.unpack_from(f"{order}I", head)[0]
     if magic == _MODIFIED:
-        raise fault(
+        raise capture_error(
             name,
             0,
             "this is the modified pcap format of Kuznetzov's old libpcap patch, whose records "
             "cannot be told from its header; convert it with tcpdump or Wireshark first",
         )
     if len(head) < HEADER_BYTES:
-        raise fault(name, len(head), "the file ends inside the pcap header; nothing was captured")
+        raise capture_error(
+            name, len(head), "the file ends inside the pcap header; nothing was captured"
+        )
     major, minor, _, _, snap_length, network = struct.unpack_from(f"{order}HHiIII", head, 4)
     if (major, minor) != (2, 4):
-        raise fault(name, 4, f"pcap version {major}.{minor} is not known; 2.4 is the one in use")
+        raise capture_error(
+            name, 4, f"pcap version {major}.{minor} is not known; 2.4 is the one in use"
+        )
     # The bits above the link type say how long a frame check sequence is; IP's own length cuts it.
     return PcapHeader(
         big_endian, 1000 if magic == _MICROSECONDS else 1, snap_length, network & 0xFFFF
@@ -97,12 +101,12 @@ def parse_header(head: bytes, name: str) -> PcapHeader:
 def not_a_capture(head: bytes, name: str) -> CaptureError:
     """The error for a file that is neither pcap nor pcapng."""
     if not head:
-        return fault(name, 0, "the file is empty")
+        return capture_error(name, 0, "the file is empty")
     for start, hint in _HINTS:
         if head.startswith(start):
-            return fault(name, 0, f"this is {hint}")
+            return capture_error(name, 0, f"this is {hint}")
     shown = head[:8].hex(" ")
-    return fault(
+    return capture_error(
         name,
         0,
         f"not a capture: it starts with {shown}, and a pcap or pcapng file was expected "

@@ -6,7 +6,7 @@ import struct
 from dataclasses import dataclass
 
 from pregao.capture.pcap import longest_record
-from pregao.capture.source import fault
+from pregao.capture.source import capture_error
 
 SECTION = 0x0A0D0D0A
 INTERFACE = 1
@@ -56,7 +56,7 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class PacketPlace:
-    """A packet inside a block: its time, where its bytes stand and on which interface.
+    """A packet inside a block: its time, where its bytes are and on which interface.
 
     The interface is counted over all sections of the file.
     """
@@ -92,14 +92,14 @@ class BlockParser:
             elif magic == _ORDER_MAGIC.to_bytes(4, "big"):
                 order = ">"
             else:
-                raise fault(
+                raise capture_error(
                     self.name, position, f"the section header has no byte-order magic: {magic!r}"
                 )
         else:
             order = self._order
         length: int = struct.unpack_from(f"{order}I", data, at + 4)[0]
         if length < BLOCK_HEAD_BYTES or length % 4 or length > MOST_BLOCK:
-            raise fault(
+            raise capture_error(
                 self.name,
                 position,
                 f"a block claims {length} bytes, which is not a multiple of 4 from 12 to "
@@ -120,7 +120,7 @@ class BlockParser:
         kind, _ = struct.unpack_from(f"{order}II", data, at)
         closing: int = struct.unpack_from(f"{order}I", data, at + length - 4)[0]
         if closing != length:
-            raise fault(
+            raise capture_error(
                 self.name,
                 position,
                 f"the block's length is {length} at its start and {closing} at its end; "
@@ -156,7 +156,7 @@ class BlockParser:
         self._room(length, 28, position, "a section header")
         major, minor = struct.unpack_from(f"{order}HH", data, at + 12)
         if major != 1:
-            raise fault(self.name, position, f"pcapng version {major}.{minor} is not known")
+            raise capture_error(self.name, position, f"pcapng version {major}.{minor} is not known")
         self._order = order
         self.big_endian = order == ">"
         self.interfaces_before += len(self.interfaces)
@@ -173,18 +173,24 @@ class BlockParser:
             if code == 0:
                 break
             if where + size > end:
-                raise fault(self.name, position, "an option runs past its interface block")
+                raise capture_error(self.name, position, "an option runs past its interface block")
             if code == _OPTION_TIME_RESOLUTION:
                 if size != 1:
-                    raise fault(self.name, position, f"if_tsresol has {size} bytes instead of 1")
+                    raise capture_error(
+                        self.name, position, f"if_tsresol has {size} bytes instead of 1"
+                    )
                 exponent, binary = data[where] & 0x7F, data[where] >= 0x80
             elif code == _OPTION_TIME_OFFSET:
                 if size != 8:
-                    raise fault(self.name, position, f"if_tsoffset has {size} bytes instead of 8")
+                    raise capture_error(
+                        self.name, position, f"if_tsoffset has {size} bytes instead of 8"
+                    )
                 (offset_s,) = struct.unpack_from(f"{self._order}q", data, where)
             where += size + -size % 4
         if len(self.interfaces) == MOST_INTERFACES:
-            raise fault(self.name, position, f"more than {MOST_INTERFACES} interfaces in a section")
+            raise capture_error(
+                self.name, position, f"more than {MOST_INTERFACES} interfaces in a section"
+            )
         self.interfaces.append(Interface(link_type, snap_length, exponent, binary, offset_s))
 
     def _packet(
@@ -199,7 +205,7 @@ class BlockParser:
     ) -> PacketPlace:
         known = self._known(interface, position)
         if captured > length - 32:
-            raise fault(
+            raise capture_error(
                 self.name,
                 position,
                 f"the packet claims {captured} captured bytes in a block of {length}",
@@ -207,7 +213,7 @@ class BlockParser:
         self._check_captured(captured, known, position)
         time_ns = known.time_ns(ticks)
         if not -_INT64 <= time_ns < _INT64:
-            raise fault(
+            raise capture_error(
                 self.name,
                 position,
                 f"the packet's time, {time_ns} ns, is beyond what 64 bits of nanoseconds hold; "
@@ -217,11 +223,11 @@ class BlockParser:
         return PacketPlace(time_ns, at, captured, original, known.link_type, number)
 
     def _simple(self, at: int, original: int, length: int, position: int) -> PacketPlace:
-        """A simple packet block has neither a time (0 stands for it) nor a captured length."""
+        """A simple packet block has neither a time (it reads as 0) nor a captured length."""
         known = self._known(0, position)
         captured = min(original, known.snap_length or original)
         if captured > length - 16:
-            raise fault(
+            raise capture_error(
                 self.name, position, f"the packet needs {captured} bytes in a block of {length}"
             )
         self._check_captured(captured, known, position)
@@ -229,7 +235,7 @@ class BlockParser:
 
     def _known(self, interface: int, position: int) -> Interface:
         if interface >= len(self.interfaces):
-            raise fault(
+            raise capture_error(
                 self.name, position, f"the packet names interface {interface}, not described so far"
             )
         return self.interfaces[interface]
@@ -237,7 +243,7 @@ class BlockParser:
     def _check_captured(self, captured: int, interface: Interface, position: int) -> None:
         most = longest_record(interface.snap_length)
         if captured > most:
-            raise fault(
+            raise capture_error(
                 self.name,
                 position,
                 f"the packet claims {captured} captured bytes, above the limit of {most}",
@@ -245,6 +251,6 @@ class BlockParser:
 
     def _room(self, length: int, needed: int, position: int, what: str) -> None:
         if length < needed:
-            raise fault(
+            raise capture_error(
                 self.name, position, f"{what} of {length} bytes is shorter than its {needed} bytes"
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from pregao.capture import pcap, pcapng
-from pregao.capture.source import ByteSource, Source, fault, open_source
+from pregao.capture.source import ByteSource, Source, capture_error, open_source
 from pregao.errors import UsageError
 
 _CHUNK = 1 << 20
@@ -197,7 +197,7 @@ def open_format(source: ByteSource) -> tuple[pcap.PcapHeader | None, pcapng.Bloc
             head += source.read(parser.block_length(head, 0, 0) - len(head))
         if len(head) < pcapng.BLOCK_HEAD_BYTES or len(head) < parser.block_length(head, 0, 0):
             reason = "the file ends inside the pcapng section header; nothing was captured"
-            raise fault(source.name, len(head), reason)
+            raise capture_error(source.name, len(head), reason)
         return None, parser, head
     if pcap.is_pcap(head):
         return pcap.parse_header(head, source.name), parser, head

@@ -37,7 +37,7 @@ _PIECE = 1 << 16
 _READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, pa.ArrowException)
 
 
-def fault(name: str, position: int, reason: str) -> CaptureError:
+def capture_error(name: str, position: int, reason: str) -> CaptureError:
     """The error that names the file, the byte position and the reason."""
     return CaptureError(f"{name}: at byte {position}: {reason}")
 
@@ -97,20 +97,24 @@ class _Stored:
                 got = None if piece is None else len(piece)
                 view[: len(piece or b"")] = piece or b""
         except _READ_ERRORS as error:
-            raise fault(self.name, at, f"cannot be read: {_sentence(error)}") from error
+            raise capture_error(self.name, at, f"cannot be read: {_sentence(error)}") from error
         except TypeError as error:
             reason = "is not a binary file: its read() must give bytes"
             raise UsageError(f"{self.name} {reason}") from error
         if got is None:
-            raise fault(self.name, at, "the stream has nothing to give yet; open it as blocking")
+            raise capture_error(
+                self.name, at, "the stream has nothing to give yet; open it as blocking"
+            )
         return int(got)
 
     def seek(self, position: int) -> None:
-        """Go to a position counted from where the file stood when it was handed over."""
+        """Go to a position counted from where the file was when it was handed over."""
         try:
             self.stream.seek(self._origin + position)
         except _READ_ERRORS as error:
-            raise fault(self.name, position, f"cannot be reached: {_sentence(error)}") from error
+            raise capture_error(
+                self.name, position, f"cannot be reached: {_sentence(error)}"
+            ) from error
         self._ahead = b""
         self.at = position
 
@@ -121,7 +125,7 @@ class _Stored:
                 self.size = max(0, int(self.stream.seek(0, io.SEEK_END)) - self._origin)
             except _READ_ERRORS as error:
                 reason = f"its size cannot be found: {_sentence(error)}"
-                raise fault(self.name, self.at, reason) from error
+                raise capture_error(self.name, self.at, reason) from error
             self.seek(self.at)
         return self.size
 
@@ -173,7 +177,7 @@ class _Gzip:
                 out = self._member.decompress(self._waiting, len(view))
             except zlib.error as error:
                 reason = f"the gzip data is damaged: {_sentence(error)}"
-                raise fault(self._stored.name, self._stored.at, reason) from error
+                raise capture_error(self._stored.name, self._stored.at, reason) from error
             if not out and not self._waiting:
                 self.cut = True
                 return 0
@@ -224,7 +228,7 @@ class _Zstd:
             except _READ_ERRORS as error:
                 if "runcated" not in str(error):
                     reason = f"the zstd data is damaged: {_sentence(error)}"
-                    raise fault(self._stored.name, self._stored.at, reason) from error
+                    raise capture_error(self._stored.name, self._stored.at, reason) from error
                 self.cut = True
                 self._last = self._rescue() if self._stored.seekable else b""
         if self._last is not None:

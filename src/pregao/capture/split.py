@@ -9,7 +9,7 @@ one. If not, more bytes before it are looked at; and if that does not help (payl
 like records, or endless zeros), the records are walked from the last boundary that is known.
 
 One false chain is always there: four bytes behind the true one, where each packet's original length
-stands for its captured length and is the same. These two are told apart by their times, which
+is taken for its captured length, and is the same. These two are told apart by their times, which
 on the true chain are near that of the file's first packet.
 """
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 
 @dataclass(slots=True)
 class CaptureStatistics:
-    """Counts in which every packet stands exactly once.
+    """Counts of packets; every packet is in exactly one of them.
 
     ``packets == udp + tcp + cut + malformed + other + fragments``, where ``udp`` and ``tcp`` were
     delivered, ``cut`` were shortened by the snap length, ``malformed`` and ``other`` (neither UDP

@@ -185,7 +185,7 @@ class TcpReassembler:
     def _take(
         self, direction: _Direction, at: int, segment: Segment, events: list[StreamEvent]
     ) -> int:
-        """Deliver, hold or drop a segment's bytes; give where they stand in the stream."""
+        """Deliver, hold or drop a segment's bytes; give where they are in the stream."""
         data = segment.payload
         if at < direction.next - _FURTHEST_BACK:
             # One such segment is noise; several in a row are a new connection whose SYN is lost.

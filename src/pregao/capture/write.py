@@ -156,7 +156,7 @@ class UdpFramer:
         ident = self._ident
         self._ident = (ident + 1) & 0xFFFF
         ip_checksum = 0xFFFF - (self._ip_sum + size + 28 + ident) % 0xFFFF
-        # 65535 stands for both zeros of the ones' complement, and UDP sends 0 as 65535.
+        # 65535 means both zeros of the ones' complement, and UDP sends 0 as 65535.
         udp_checksum = 0xFFFF - (self._udp_sum + 2 * (size + 8) + _sum(payload)) % 0xFFFF
         return (
             self._pack(

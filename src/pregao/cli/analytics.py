@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pregao.cli import options
-from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
@@ -62,6 +61,7 @@ def analytics(
     Each day is made of what was ingested of it. A day that was made already is made again only if
     more was ingested since, and then replaces the one before as a whole.
     """
+    from pregao.cli import option_values
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
     from pregao.lake.analytics.tables import Wanted
@@ -69,10 +69,12 @@ def analytics(
     from pregao.lake.store import Lake
 
     # Mistakes show before Spark is started.
-    names = list(ANALYTICS) if table is None else _parts(table)
+    names = list(ANALYTICS) if table is None else option_values.parts(table)
     in_order(names)
-    wanted = Wanted() if interval is None else Wanted(known_intervals(_parts(interval)))
-    dates = None if date is None else [_day(text) for text in _parts(date)]
+    wanted = (
+        Wanted() if interval is None else Wanted(known_intervals(option_values.parts(interval)))
+    )
+    dates = None if date is None else option_values.days(date)
     settings = parse_conf(conf)
     place = Lake(lake)
     place.require()
@@ -88,19 +90,6 @@ def analytics(
     )
     if not quiet:
         _show(made)
-
-
-def _parts(values: Iterable[str]) -> list[str]:
-    """What comma lists name, each once."""
-    found = [part.strip() for value in values for part in value.split(",")]
-    return list(dict.fromkeys(part for part in found if part))
-
-
-def _day(text: str) -> Date:
-    try:
-        return Date.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"--date takes a day such as 2026-05-21, not {text!r}.") from None
 
 
 def _show(made: Iterable[Made]) -> None:

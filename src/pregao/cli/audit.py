@@ -16,7 +16,7 @@ EPILOG = "\n\n".join(
         "pregao audit --lake lake",
         "pregao audit --lake lake --symbol PETR4 --json",
         "Every snapshot in the captures is compared with the book that was rebuilt up to it: "
-        "orders, their order, counts, and published figures. The exit code is 1 if one differs "
+        "orders, their order, counts, and published statistics. The exit code is 1 if one differs "
         "and no gap explains it.",
     )
 )
@@ -33,15 +33,16 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
     """Summarise the audit of a lake's books."""
-    from pregao.cli import arguments
-    from pregao.cli.books import days_of
+    from pregao.cli import option_values
     from pregao.lake.books.export import Selection, selected
     from pregao.lake.books.tables import AUDIT
     from pregao.lake.store import Lake
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     selection = Selection(
-        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(arguments.parts(symbol))
+        tuple(option_values.days(day)),
+        tuple(sorted(channels or ())),
+        tuple(option_values.parts(symbol)),
     )
     place = Lake(lake)
     place.require()

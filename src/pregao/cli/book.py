@@ -55,13 +55,12 @@ def book(
     the checkpoints.
     """
     from pregao.book.faults import State
-    from pregao.cli import arguments
-    from pregao.cli.books import days_of
+    from pregao.cli import option_values
     from pregao.lake.books.lookup import book_at
     from pregao.lake.store import Lake
 
-    when = arguments.moment(at, "--at")
-    wanted: date | None = days_of([day])[0] if day else None
+    when = option_values.moment(at, "--at")
+    wanted: date | None = option_values.days([day])[0] if day else None
     moment = book_at(Lake(lake), instrument, when, wanted, channel)
     if as_json:
         typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,6 @@ import typer
 
 from pregao.cli import options
 from pregao.clock import parse_span
-from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.books.build import BookOptions, DayReport
@@ -61,14 +59,14 @@ def books(
     the start of the sequence. A day that was built already is built again only if more was
     ingested since, or other settings are given, and then replaces what was there as a whole.
     """
-    from pregao.cli import arguments
+    from pregao.cli import option_values
     from pregao.lake.books.build import BookOptions
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     options = BookOptions(
-        dates=tuple(days_of(day)),
+        dates=tuple(option_values.days(day)),
         channels=tuple(sorted(channels or ())),
-        symbols=tuple(arguments.parts(symbol)),
+        symbols=tuple(option_values.parts(symbol)),
         depth=depth,
         interval_ns=parse_span(checkpoint_every, "--checkpoint-every"),
     )
@@ -119,19 +117,6 @@ def _progress(shown: bool) -> Any:
             typer.echo(words, err=True)
 
     return Told() if shown else Progress()
-
-
-def days_of(values: Iterable[str] | None) -> list[date]:
-    """Days that were named, in comma lists or by repeating the option."""
-    from pregao.cli import arguments
-
-    found = []
-    for part in arguments.parts(values):
-        try:
-            found.append(date.fromisoformat(part))
-        except ValueError:
-            raise UsageError(f"--date takes a day such as 2026-05-21, not {part!r}.") from None
-    return found
 
 
 def show(reports: Iterable[DayReport]) -> None:

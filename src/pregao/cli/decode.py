@@ -12,7 +12,7 @@ import typer
 from pregao.cli import options
 
 if TYPE_CHECKING:
-    from pregao.cli.pipeline import Decoded
+    from pregao.cli.decode_pipeline import DecodeAccount
 
 EPILOG = "\n\n".join(
     (
@@ -108,26 +108,26 @@ def decode(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")] = False,
 ) -> None:
     """Decode every message of market-data captures, in packet order."""
-    from pregao.cli import arguments
-    from pregao.cli.decoding import Request, decode_captures, decode_packet
-    from pregao.cli.outputs import ReaderGoneError
+    from pregao.cli import option_values
+    from pregao.cli.decode_output import ReaderGoneError
+    from pregao.cli.decode_request import DecodeRequest, decode_captures, decode_packet
     from pregao.errors import UsageError
     from pregao.schemas import Registry
 
     started = time.perf_counter()
     registry = Registry.from_environment([] if schema is None else [schema])
-    request = Request(
+    request = DecodeRequest(
         registry=registry,
         output=output,
         format=format_,
-        templates=arguments.template_ids(template, registry),
-        security_ids=arguments.numbers(security_id, "--security-id", (1 << 63) - 1),
-        symbols=arguments.parts(symbol),
-        channels=arguments.numbers(channel, "--channel", 255),
-        since_ns=arguments.moment(since, "--since"),
-        until_ns=arguments.moment(until, "--until"),
+        templates=option_values.template_ids(template, registry),
+        security_ids=option_values.numbers(security_id, "--security-id", (1 << 63) - 1),
+        symbols=option_values.parts(symbol),
+        channels=option_values.numbers(channel, "--channel", 255),
+        since_ns=option_values.moment(since, "--since"),
+        until_ns=option_values.moment(until, "--until"),
         limit=limit,
-        streams=arguments.streams(stream),
+        streams=option_values.streams(stream),
         force=force,
     )
     try:
@@ -145,7 +145,7 @@ def decode(
     raise typer.Exit(1 if account.rejected else 0)
 
 
-def tell(account: Decoded, seconds: float) -> None:
+def tell(account: DecodeAccount, seconds: float) -> None:
     """Say on standard error what was done, skipped and rejected."""
     for name, tail in account.reading.tails:
         say(f"{name}: {tail}; what is whole before it was decoded")

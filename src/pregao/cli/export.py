@@ -57,16 +57,17 @@ def export(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
     """Write ticks, or full books, of a lake as CSV."""
-    from pregao.cli import arguments
-    from pregao.cli.books import days_of
+    from pregao.cli import option_values
     from pregao.lake.books.export import Selection, export_checkpoints, export_ticks
     from pregao.lake.store import Lake
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     selection = Selection(
-        tuple(days_of(day)), tuple(sorted(channels or ())), tuple(arguments.parts(symbol))
+        tuple(option_values.days(day)),
+        tuple(sorted(channels or ())),
+        tuple(option_values.parts(symbol)),
     )
-    when = arguments.moment(at, "--at")
+    when = option_values.moment(at, "--at")
     if when is not None and (what is What.TICKS or checkpoints or not selection.symbols):
         raise UsageError("--at goes with `export book` and --symbol: it looks up single books.")
     place = Lake(lake)

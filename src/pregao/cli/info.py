@@ -44,13 +44,13 @@ def info(
     """Tell what market-data captures hold: streams, versions, gaps, rates, rejects."""
     import json
 
-    from pregao.cli import arguments
-    from pregao.cli.inventory import report, surveyed
-    from pregao.cli.inventory_tables import show
+    from pregao.cli import option_values
+    from pregao.cli.info_report import report, surveyed
+    from pregao.cli.info_tables import show
     from pregao.schemas import Registry
 
     registry = Registry.from_environment([] if schema is None else [schema])
-    survey, account = surveyed(files, registry, arguments.streams(stream))
+    survey, account = surveyed(files, registry, option_values.streams(stream))
     if as_json:
         typer.echo(json.dumps(report(survey, account), indent=2))
     else:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +11,6 @@ import typer
 
 from pregao.cli import options
 from pregao.clock import parse_span
-from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.report import Report
@@ -61,20 +58,20 @@ def ingest(
     is there already, under whatever name, is left alone. The run fails, committing nothing, if
     not every packet and message is accounted for.
     """
-    from pregao.cli import arguments
+    from pregao.cli import option_values
     from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
     from pregao.lake.plan import Options
     from pregao.lake.source_request import parse_size
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     options = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=parse_span(skew, "--skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
-        streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
-        feeds=tuple(feeds_of(feed)),
+        streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
+        feeds=tuple(option_values.feeds(feed)),
     )
     run: Runner = run_here
     merge: Merger = merge_here
@@ -97,17 +94,6 @@ def ingest(
         built = order_books.build(lake, master=master, spark=spark, quiet=quiet)
         if not quiet:
             order_books.show(built)
-
-
-def feeds_of(values: Iterable[str] | None) -> list[tuple[str, str]]:
-    """Which feed destinations are, from ``ADDRESS:PORT=B`` texts."""
-    found = []
-    for value in values or ():
-        destination, equals, name = value.partition("=")
-        if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]", name):
-            raise UsageError(f"--feed takes ADDRESS:PORT=A (or B, C, …), not {value!r}.")
-        found.append((destination, name))
-    return found
 
 
 def _shown(quiet: bool) -> Any:

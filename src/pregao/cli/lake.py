@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 
@@ -16,12 +17,10 @@ app = typer.Typer(
     epilog="Example: pregao lake tables --lake lake",
 )
 
-LakeOption = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
-
 
 @app.command()
 def tables(
-    lake: LakeOption,
+    lake: options.Lake,
     table: Annotated[
         str | None, typer.Argument(metavar="TABLE", help="Show the columns of this table.")
     ] = None,
@@ -31,7 +30,7 @@ def tables(
     import json
     from dataclasses import asdict
 
-    from pregao.cli.render import console, print_table
+    from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
     from pregao.lake.store import Lake
     from pregao.lake.summary import columns, summarize
@@ -73,7 +72,7 @@ def tables(
 
 
 @app.command()
-def check(lake: LakeOption) -> None:
+def check(lake: options.Lake) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
     from pregao.lake.check import check_lake
     from pregao.lake.soundness import unsound
@@ -99,7 +98,7 @@ def check(lake: LakeOption) -> None:
 
 @app.command()
 def vacuum(
-    lake: LakeOption,
+    lake: options.Lake,
     older_than: Annotated[
         str,
         typer.Option(
@@ -126,13 +125,13 @@ def vacuum(
 
 @app.command()
 def compact(
-    lake: LakeOption,
+    lake: options.Lake,
     table: Annotated[
         list[str] | None, typer.Argument(metavar="TABLE…", help="Tables; all by default.")
     ] = None,
 ) -> None:
     """Merge small files, in the order that makes reading cheap; rows stay what they are."""
-    from pregao.cli.render import console, print_table
+    from pregao.cli.terminal import console, print_table
     from pregao.lake.compact import compact as merge
     from pregao.lake.store import Lake
 

@@ -41,7 +41,7 @@ _debug = False
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from pregao import __version__
+        from pregao._version import __version__
 
         typer.echo(f"pregao {__version__}")
         raise typer.Exit

@@ -1,4 +1,4 @@
-"""Options that several commands have, each said once."""
+"""Options that several commands have, each declared once; `option_values` reads their text."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def pack(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
 ) -> None:
     """Pack Pregão and all that it needs for the workers of a cluster."""
-    from pregao.cli.files import NewFiles
+    from pregao.cli.new_files import NewFiles
     from pregao.errors import UsageError
     from pregao.lake.pack import pack as write_archive
 

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any
 
 
-class Progress:
+class ReadingProgress:
     """A bar for each capture while it is read; nothing at all without a terminal."""
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
@@ -33,7 +33,7 @@ class Progress:
         if self._bar is not None:
             self._bar.update(self._task, completed=position)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ReadingProgress:
         if self._bar is not None:
             self._bar.start()
         return self

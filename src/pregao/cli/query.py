@@ -39,20 +39,20 @@ def query(
     conf: options.Conf = None,
 ) -> None:
     """Query the tables of a lake with SQL, and print or write the rows."""
-    from pregao.cli import query_rows
-    from pregao.cli.files import NewFiles
+    from pregao.cli import query_output
+    from pregao.cli.new_files import NewFiles
     from pregao.lake.session import parse_conf
 
     settings = parse_conf(conf)
     if output is not None:
         # Mistakes about the file show before Spark is started.
-        write = query_rows.writer(output)
+        write = query_output.writer(output)
         NewFiles(force=force).check(output)
-    session, frame = query_rows.run(sql, lake, master, settings)
+    session, frame = query_output.run(sql, lake, master, settings)
     if output is None:
-        query_rows.show(session, frame, limit)
+        query_output.show(session, frame, limit)
         return
-    rows = query_rows.all_rows(session, frame)
+    rows = query_output.all_rows(session, frame)
     with NewFiles(force=force) as files:
         write(rows, files.create(output))
     typer.echo(f"{rows.num_rows:,} rows written to {output}", err=True)

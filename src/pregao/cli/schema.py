@@ -45,15 +45,15 @@ def schema(
     """Show the messages of a schema, or the fields of one message, or a type."""
     import json
 
-    from pregao.cli import dictionary, dictionary_tables
+    from pregao.cli import schema_document, schema_tables
 
-    chosen, versions = dictionary.choose(protocol, version, file)
+    chosen, versions = schema_document.choose(protocol, version, file)
     described = (
-        dictionary.contents(chosen, versions)
+        schema_document.contents(chosen, versions)
         if name is None
-        else dictionary.described(chosen, name)
+        else schema_document.described(chosen, name)
     )
     if as_json:
         typer.echo(json.dumps(described, indent=2))
     else:
-        dictionary_tables.show(described)
+        schema_tables.show(described)

@@ -73,8 +73,7 @@ def stream(
     Every batch takes what the files of both feeds have grown by, up to their last whole packets,
     and commits it as one unit, exactly once: nothing is lost or doubled if the command is killed.
     """
-    from pregao.cli import arguments
-    from pregao.cli.ingest import feeds_of
+    from pregao.cli import option_values
     from pregao.clock import parse_span
     from pregao.lake.plan import Options
     from pregao.lake.source_request import parse_size
@@ -82,15 +81,15 @@ def stream(
     from pregao.lake.streaming_files import RollingFiles
     from pregao.lake.streaming_query import Pace, follow_here, follow_on_spark
 
-    channels = arguments.numbers(channel, "--channel", 255)
+    channels = option_values.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
     options = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=skew_ns,
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
-        streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
-        feeds=tuple(feeds_of(feed)),
+        streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
+        feeds=tuple(option_values.feeds(feed)),
     )
     pace = Pace(
         once=once,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from pregao import __version__
+from pregao._version import __version__
 from pregao.clock import DAY, system_clock
 from pregao.errors import PregaoError
 from pregao.lake.captures import find_captures

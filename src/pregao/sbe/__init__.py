@@ -1,1 +1,102 @@
-"""Simple Binary Encoding 1.0: XML → schema model → message codec → column kernels."""
+"""Simple Binary Encoding 1.0: XML → schema model → message codec → column kernels.
+
+A schema is read by `load_schema`. `SchemaCodec` reads and writes single messages; `ColumnDecoder`
+reads many of one template into Arrow arrays. `readings` says what the fields mean as values.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pregao.sbe._block import BlockCodec
+from pregao.sbe.codec import Decoded, HeaderCodec, MessageCodec, MessageHeader, SchemaCodec
+from pregao.sbe.model import (
+    PRIMITIVES,
+    Block,
+    Choice,
+    Composite,
+    Data,
+    Dimension,
+    EncodedType,
+    EnumMember,
+    EnumType,
+    Field,
+    Group,
+    Member,
+    Message,
+    Nature,
+    Presence,
+    Primitive,
+    Schema,
+    SetType,
+    Type,
+    blocks,
+)
+from pregao.sbe.names import snake_case
+from pregao.sbe.tree import Element, parse_tree, read_tree, schema_error
+from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.xml import load_schema, schema_from_bytes, schema_from_tree, template
+
+if TYPE_CHECKING:
+    from pregao.sbe.arrow import block_schema, column_type, data_type, widened
+    from pregao.sbe.columns import ColumnDecoder, Columns
+
+__all__ = [
+    "PRIMITIVES",
+    "Block",
+    "BlockCodec",
+    "Choice",
+    "ColumnDecoder",
+    "Columns",
+    "Composite",
+    "Data",
+    "Decoded",
+    "Dimension",
+    "Element",
+    "EncodedType",
+    "EnumMember",
+    "EnumType",
+    "Field",
+    "Group",
+    "HeaderCodec",
+    "Member",
+    "Message",
+    "MessageCodec",
+    "MessageHeader",
+    "Nature",
+    "Presence",
+    "Primitive",
+    "Reading",
+    "Schema",
+    "SchemaCodec",
+    "SetType",
+    "Type",
+    "ValueKind",
+    "block_schema",
+    "blocks",
+    "column_type",
+    "data_type",
+    "load_schema",
+    "parse_tree",
+    "read_tree",
+    "readings",
+    "schema_error",
+    "schema_from_bytes",
+    "schema_from_tree",
+    "snake_case",
+    "template",
+    "widened",
+]
+
+_LATE = {
+    **dict.fromkeys(("block_schema", "column_type", "data_type", "widened"), "arrow"),
+    **dict.fromkeys(("ColumnDecoder", "Columns"), "columns"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Arrow and numba take a third of a second to import: only who uses columns waits for them.
+    if name in _LATE:
+        return getattr(import_module(f"{__name__}.{_LATE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import Any
 from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter, converter
 from pregao.sbe._to_wire import RefusedError, encoder
-from pregao.sbe.values import Kind, Reading
+from pregao.sbe.values import Reading, ValueKind
 
 Paths = tuple[tuple[str, ...], ...]
 Blanks = tuple[tuple[int, Any], ...]
@@ -42,7 +42,7 @@ class BlockCodec:
         self._encoders: list[tuple[str, bool, bool, Converter]] = []
         start = 0
         for reading in readings:
-            # A width of 0 stands for a single number, which is not handed on as a tuple.
+            # A width of 0 means a single number, which is not handed on as a tuple.
             width = 0 if reading.single else reading.width
             self._converters.append((reading.name, start, width, converter(reading)))
             self._encoders.append(
@@ -52,7 +52,7 @@ class BlockCodec:
         self._absent: dict[int, tuple[Paths, Blanks]] = {}
 
     def decode(self, buffer: Any, position: int, block_length: int, version: int) -> dict[str, Any]:
-        """The values of the block that stands at a position and is so long."""
+        """The values of the block at a position that is so long."""
         if block_length < self.size:
             return self._decode_short(buffer, position, block_length, version)
         leaves = self._struct.unpack_from(buffer, position)
@@ -97,7 +97,7 @@ class BlockCodec:
     def _newer(self, version: int) -> tuple[Paths, Blanks]:
         """The ways to the fields, and members of records, that came after a version.
 
-        And what stands for their numbers: whatever an older sender had there is not looked at.
+        And what is put in place of their numbers: what an older sender had there does not count.
         """
         found = self._absent.get(version)
         if found is None:
@@ -112,7 +112,7 @@ class BlockCodec:
         for reading in self.readings:
             for leaf in reading.leaves:
                 if max(reading.since_version, leaf.since_version) > version:
-                    blank = b"" if leaf.kind in (Kind.TEXT, Kind.BYTES) else 0
+                    blank = b"" if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES) else 0
                     yield from ((start + k, blank) for k in range(leaf.width))
                 start += leaf.width
 
@@ -137,7 +137,7 @@ class BlockCodec:
     def packer(self, names: Sequence[str]) -> Callable[..., bytes]:
         """A fast writer of the named fields, given as their numbers on the wire, in that order.
 
-        None stands for null. Fields that are not named are null, or zero where they cannot be.
+        None means null. Fields that are not named are null, or zero where they cannot be.
         """
         base: list[Any] = []
         places: dict[str, int] = {}
@@ -198,9 +198,9 @@ def _structure(leaves: Sequence[Reading], block_length: int, byte_order: str) ->
     for leaf in leaves:
         if leaf.offset > position:
             parts.append(f"{leaf.offset - position}x")
-        if leaf.kind in (Kind.TEXT, Kind.BYTES):
+        if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
             parts.append(f"{leaf.size}s")
-        elif leaf.kind is Kind.NUMBERS:
+        elif leaf.kind is ValueKind.NUMBERS:
             parts.append(f"{leaf.length}{leaf.primitive.code}")
         else:
             parts.append(leaf.primitive.code)
@@ -211,6 +211,6 @@ def _structure(leaves: Sequence[Reading], block_length: int, byte_order: str) ->
 
 
 def _raw_null(leaf: Reading) -> Any:
-    if leaf.kind in (Kind.TEXT, Kind.BYTES):
+    if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
         return b""
     return 0 if leaf.null is None else leaf.null

@@ -17,8 +17,8 @@ from pregao.sbe.values import (
     MAX_DAY,
     MAX_MANTISSA,
     MIN_DAY,
-    Kind,
     Reading,
+    ValueKind,
     readings,
 )
 
@@ -101,15 +101,15 @@ class BlockColumns:
         """The kernel that reads a part, or None where numpy does it."""
         if self._big_endian:
             return None
-        if leaf.kind is Kind.ENUM:
+        if leaf.kind is ValueKind.ENUM:
             return _kernels.ENUM8_I16 if leaf.primitive.size == 1 else None
-        if leaf.kind is Kind.TIME or leaf.kind is Kind.DECIMAL:
+        if leaf.kind is ValueKind.TIME or leaf.kind is ValueKind.DECIMAL:
             return _kernels.W64_I64 if leaf.primitive.size == 8 else None
-        if leaf.kind in (Kind.INTEGER, Kind.SET):
+        if leaf.kind in (ValueKind.INTEGER, ValueKind.SET):
             return _KERNELS.get(leaf.primitive.name)
-        if leaf.kind is Kind.DATE:
+        if leaf.kind is ValueKind.DATE:
             return _KERNELS.get(leaf.primitive.name) if leaf.primitive.size in (2, 4) else None
-        if leaf.kind is Kind.TEXT and leaf.size <= _LONGEST_TEXT:
+        if leaf.kind is ValueKind.TEXT and leaf.size <= _LONGEST_TEXT:
             return _kernels.TEXT if leaf.encoding in _TEXTS else None
         return None
 
@@ -130,7 +130,7 @@ class BlockColumns:
                 columns.append(pa.nulls(count, kind))
             elif reading.end > reach:
                 columns.append(self._short(reading, buffer, positions, block_lengths, bad))
-            elif reading.kind is not Kind.RECORD and leaves.start in arrays:
+            elif reading.kind is not ValueKind.RECORD and leaves.start in arrays:
                 columns.append(arrays[leaves.start])
             else:
                 parts = [self._part(i, arrays, buffer, positions, bad) for i in leaves]
@@ -212,7 +212,7 @@ class BlockColumns:
     def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, bad: Flags) -> Any:
         """A column read without the kernel: the rare types, and the values out of the ordinary."""
         starts = positions + leaf.offset
-        if leaf.kind is Kind.TEXT:
+        if leaf.kind is ValueKind.TEXT:
             lengths = np.full(len(starts), leaf.size, np.int64)
             return text_of(
                 buffer,
@@ -223,11 +223,11 @@ class BlockColumns:
                 empty_is_null=leaf.null is not None,
             )
         raw = buffer[starts[:, None] + np.arange(leaf.size)]
-        if leaf.kind is Kind.BYTES:
+        if leaf.kind is ValueKind.BYTES:
             return pa.array([row.tobytes() for row in raw], pa.binary())
         code = leaf.primitive.code
         numbers = raw.reshape(-1).view(f"{self._order}{'u1' if code == 'B' else code}")
-        if leaf.kind is Kind.NUMBERS:
+        if leaf.kind is ValueKind.NUMBERS:
             values = numbers.reshape(-1, leaf.length)
             if leaf.primitive.name == "uint64":
                 bad |= (values > _INT64.max).any(axis=1)
@@ -241,9 +241,9 @@ class BlockColumns:
         null = np.zeros(len(numbers), np.bool_)
         if leaf.null is not None:
             null = np.isnan(numbers) if leaf.null != leaf.null else numbers == leaf.null
-        if leaf.kind is Kind.ENUM:
+        if leaf.kind is ValueKind.ENUM:
             return _enum_column(leaf, numbers, null)
-        if leaf.kind is not Kind.FLOAT:
+        if leaf.kind is not ValueKind.FLOAT:
             low, high = _range(leaf)
             if leaf.primitive.name == "uint64":
                 wrong = numbers > np.uint64(high)
@@ -253,12 +253,12 @@ class BlockColumns:
             bad |= wrong & ~null
         values = np.where(null, 0, _native(numbers, leaf))
         mask = null if null.any() else None
-        if leaf.kind is Kind.DECIMAL:
+        if leaf.kind is ValueKind.DECIMAL:
             plain = pa.array(values.astype(np.int64), pa.int64(), mask=mask)
             return pa.Array.from_buffers(
                 column_type(leaf), len(plain), plain.buffers(), plain.null_count
             )
-        if leaf.kind is Kind.DATE:
+        if leaf.kind is ValueKind.DATE:
             days = np.clip(values, MIN_DAY, MAX_DAY).astype(np.int32)
             return pa.array(days, pa.int32(), mask=mask).cast(pa.date32())
         return pa.array(values, column_type(leaf), mask=mask)
@@ -282,12 +282,12 @@ def _row(leaf: Reading, operation: int, names: list[npt.NDArray[np.int16]]) -> l
     row[_kernels.OPERATION] = operation
     row[_kernels.OFFSET] = leaf.offset
     row[_kernels.SIZE] = leaf.size if operation == _kernels.TEXT else _WIDTHS[operation]
-    row[_kernels.NULLABLE] = leaf.null is not None or leaf.kind is Kind.ENUM
-    if leaf.null is not None and leaf.kind is not Kind.TEXT:
+    row[_kernels.NULLABLE] = leaf.null is not None or leaf.kind is ValueKind.ENUM
+    if leaf.null is not None and leaf.kind is not ValueKind.TEXT:
         row[_kernels.NULL] = _signed(int(leaf.null))
     row[_kernels.LOW] = low
     row[_kernels.SPAN] = _signed(high - low)
-    if leaf.kind is Kind.ENUM:
+    if leaf.kind is ValueKind.ENUM:
         row[_kernels.NAMES] = len(names)
         names.append(_name_table(leaf))
     elif operation == _kernels.TEXT:
@@ -304,9 +304,9 @@ def _native(numbers: npt.NDArray[Any], leaf: Reading) -> npt.NDArray[Any]:
 
 def _range(leaf: Reading) -> tuple[int, int]:
     """The numbers that are values of a part."""
-    if leaf.kind is Kind.DECIMAL:
+    if leaf.kind is ValueKind.DECIMAL:
         return -MAX_MANTISSA, MAX_MANTISSA
-    if leaf.kind is Kind.DATE:
+    if leaf.kind is ValueKind.DATE:
         return MIN_DAY, MAX_DAY
     if leaf.primitive.name == "uint64":
         return 0, int(_INT64.max)
@@ -349,7 +349,7 @@ def _enum_column(leaf: Reading, numbers: npt.NDArray[Any], null: Flags) -> Any:
 
 def _assembled(reading: Reading, parts: Any) -> Any:
     """The column of a reading from those of its parts; a record of only nulls is null."""
-    if reading.kind is not Kind.RECORD:
+    if reading.kind is not ValueKind.RECORD:
         return next(parts)
     members = [_assembled(member, parts) for member in reading.members]
     empty = np.ones(len(members[0]), np.bool_)
@@ -384,7 +384,7 @@ def text_of(
     stop_at_nul: bool,
     empty_is_null: bool,
 ) -> Any:
-    """A column of texts that stand at those places, or of bytes where there is no encoding."""
+    """A column of texts that are at those places, or of bytes where there is no encoding."""
     lengths = lengths.copy()
     sizes = np.empty(len(starts), np.int64)
     _kernels.text_sizes(buffer, starts, lengths, stop_at_nul, sizes)

@@ -14,8 +14,8 @@ from pregao.sbe.values import (
     MAX_MANTISSA,
     MAX_SIGNED,
     MIN_DAY,
-    Kind,
     Reading,
+    ValueKind,
 )
 
 Converter = Callable[[Any], Any]
@@ -32,25 +32,25 @@ class _Names(dict[int, Any]):
 def converter(reading: Reading) -> Converter | None:
     """What makes a value of a number on the wire; None where the number is the value."""
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return _record_converter(reading)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             assert reading.enum is not None
             names = _Names({m.value: m.name for m in reading.enum.members})
             if reading.null is not None:
                 names[int(reading.null)] = None
             return names.__getitem__
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return _decimal_converter(reading)
-        case Kind.DATE:
+        case ValueKind.DATE:
             return _date_converter(reading)
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return _text_converter(reading)
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return None
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers_converter(reading)
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             return _float_converter(reading)
         case _:
             return _integer_converter(reading)

@@ -110,7 +110,7 @@ def _load_names(buffer, positions, offset, names, out):
         out[i] = names[load_u8(buffer, positions[i] + offset)]
 
 
-# What was stored stands together and in cache: these loops become vector instructions.
+# What was stored is together and in cache: these loops become vector instructions.
 
 
 @njit
@@ -223,7 +223,7 @@ def _lay_out(table, count, report):
 def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
     """Texts of a fixed size, each up to its first NUL; flags those that are not empty.
 
-    Returns how many bytes they all took, and whether a byte stood there that cannot be copied.
+    Returns how many bytes they all took, and whether a byte was there that cannot be copied.
     """
     odd = False
     for i in range(np.uint64(len(positions))):
@@ -359,7 +359,7 @@ def walk_parts(
 
     Without ``fill`` it counts the entries of each group (and pieces of data) and marks the
     messages that cannot be walked. With it, for messages known to be sound, it writes where
-    each entry (or piece) stands and how long it is, and the list offsets of each group.
+    each entry (or piece) is and how long it is, and the list offsets of each group.
     """
     remaining = np.empty(MAX_NESTING, np.int64)
     length = np.empty(MAX_NESTING, np.int64)

@@ -11,7 +11,7 @@ from typing import Any
 from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Kind, Reading
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Reading, ValueKind
 
 _EXACT = Context(prec=60)
 
@@ -28,21 +28,21 @@ class RefusedError(Exception):
 def encoder(reading: Reading) -> Converter:
     """What makes the number on the wire of a value."""
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return _record_encoder(reading)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             return _enum_encoder(reading)
-        case Kind.SET:
+        case ValueKind.SET:
             return _set_encoder(reading)
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return _decimal_encoder(reading)
-        case Kind.DATE:
+        case ValueKind.DATE:
             return _date_encoder(reading)
-        case Kind.TEXT | Kind.BYTES:
+        case ValueKind.TEXT | ValueKind.BYTES:
             return _string_encoder(reading)
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers_encoder(reading)
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             return _float_encoder(reading)
         case _:
             return _integer_encoder(reading)
@@ -73,7 +73,7 @@ def _integer_encoder(reading: Reading) -> Converter:
         if not low <= value <= high:
             raise RefusedError(f"{value} is not from {low} to {high}")
         if value == null:
-            raise RefusedError(f"{value} stands for null here; give None for null")
+            raise RefusedError(f"{value} means null here; give None for null")
         return value
 
     return encode
@@ -89,7 +89,7 @@ def _float_encoder(reading: Reading) -> Converter:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise RefusedError(f"{value!r} is not a number")
         if null is not None and (value == null or (null != null and value != value)):
-            raise RefusedError(f"{value} stands for null here; give None for null")
+            raise RefusedError(f"{value} means null here; give None for null")
         if narrow is not None:
             try:
                 narrow.pack(value)
@@ -121,7 +121,7 @@ def _decimal_encoder(reading: Reading) -> Converter:
         if not low <= mantissa <= high:
             raise RefusedError(f"{value} is out of range")
         if mantissa == null:
-            raise RefusedError(f"{value} stands for null here; give None for null")
+            raise RefusedError(f"{value} means null here; give None for null")
         return mantissa
 
     return encode
@@ -140,7 +140,7 @@ def _date_encoder(reading: Reading) -> Converter:
         if not low <= day <= high:
             raise RefusedError(f"{value} does not fit")
         if day == null:
-            raise RefusedError(f"{value} stands for null here; give None for null")
+            raise RefusedError(f"{value} means null here; give None for null")
         return day
 
     return encode
@@ -163,7 +163,7 @@ def _enum_encoder(reading: Reading) -> Converter:
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             raise RefusedError(f"{value!r} is not a value of this enumeration")
         if value == reading.null:
-            raise RefusedError(f"{value} stands for null here; give None for null")
+            raise RefusedError(f"{value} means null here; give None for null")
         return value
 
     return encode
@@ -194,7 +194,7 @@ def _set_encoder(reading: Reading) -> Converter:
 
 
 def _string_encoder(reading: Reading) -> Converter:
-    text = reading.kind is Kind.TEXT
+    text = reading.kind is ValueKind.TEXT
     size = reading.size
 
     def encode(value: Any) -> bytes:
@@ -207,7 +207,7 @@ def _string_encoder(reading: Reading) -> Converter:
             if b"\0" in raw:
                 raise RefusedError("a NUL character would end the text")
             if not raw and reading.null is not None:
-                raise RefusedError("an empty text stands for null here; give None")
+                raise RefusedError("an empty text means null here; give None")
             if len(raw) > size:
                 raise RefusedError(f"{value!r} is longer than {size} bytes")
             return raw

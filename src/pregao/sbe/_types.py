@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import re
 
-from pregao.errors import SchemaError
 from pregao.sbe.model import (
     PRIMITIVES,
     Choice,
@@ -21,7 +20,7 @@ from pregao.sbe.model import (
     SetType,
     Type,
 )
-from pregao.sbe.tree import Element, complaint
+from pregao.sbe.tree import Element, schema_error
 
 _TAGS = ("type", "composite", "enum", "set")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
@@ -31,27 +30,22 @@ _MAX_LENGTH = 1 << 20
 class TypeReader:
     """Reads types in any order of declaration; a type that contains itself is refused."""
 
-    def __init__(self, file_name: str) -> None:
-        self.file_name = file_name
+    def __init__(self) -> None:
         self.types: dict[str, Type] = {
             name: EncodedType(name, primitive) for name, primitive in PRIMITIVES.items()
         }
         self._declared: dict[str, Element] = {}
         self._reading: list[str] = []
 
-    def mistake(self, element: Element, reason: str) -> SchemaError:
-        """An error that names the file, the line and the element."""
-        return complaint(self.file_name, element, reason)
-
     def read_types(self, sections: list[Element]) -> None:
         """Read all the types of a schema."""
         for section in sections:
             for element in section.children:
                 if element.tag not in _TAGS:
-                    raise self.mistake(element, "an element that <types> does not have")
+                    raise schema_error(element, "an element that <types> does not have")
                 name = self.name(element)
                 if name in self._declared:
-                    raise self.mistake(element, "the name is taken by another type")
+                    raise schema_error(element, "the name is taken by another type")
                 self._declared[name] = element
         for name in self._declared:
             self._resolve(name)
@@ -59,7 +53,7 @@ class TypeReader:
     def type_named(self, element: Element, name: str) -> Type:
         """The type of that name, which the element uses."""
         if name not in self._declared and name not in self.types:
-            raise self.mistake(element, f"the type {name!r} is not declared")
+            raise schema_error(element, f"the type {name!r} is not declared")
         return self._resolve(name)
 
     def _resolve(self, name: str) -> Type:
@@ -69,7 +63,7 @@ class TypeReader:
         if name in self._reading:
             if name in PRIMITIVES:  # a type may be called like the primitive it is made of
                 return EncodedType(name, PRIMITIVES[name])
-            raise self.mistake(element, "the type contains itself")
+            raise schema_error(element, "the type contains itself")
         self._reading.append(name)
         found = self._type(element)
         self._reading.pop()
@@ -95,14 +89,14 @@ class TypeReader:
         """An attribute that must be there."""
         value = element.get(name)
         if value is None or not value.strip():
-            raise self.mistake(element, f"the attribute {name!r} is missing")
+            raise schema_error(element, f"the attribute {name!r} is missing")
         return value.strip()
 
     def name(self, element: Element) -> str:
         """The element's name."""
         value = self.text(element, "name")
         if not _NAME.match(value):
-            raise self.mistake(element, f"{value!r} is not a name")
+            raise schema_error(element, f"{value!r} is not a name")
         return value
 
     def number(
@@ -130,22 +124,22 @@ class TypeReader:
         try:
             return Presence(value)
         except ValueError:
-            raise self.mistake(element, f"the presence {value!r} is not known") from None
+            raise schema_error(element, f"the presence {value!r} is not known") from None
 
     def _whole(self, element: Element, what: str, text: str, low: int, high: int) -> int:
         try:
             value = int(text, 0) if text.lower().startswith(("0x", "-0x")) else int(text)
         except ValueError:
-            raise self.mistake(element, f"{what} {text!r} is not a whole number") from None
+            raise schema_error(element, f"{what} {text!r} is not a whole number") from None
         if not low <= value <= high:
-            raise self.mistake(element, f"{what} {value} is not from {low} to {high}")
+            raise schema_error(element, f"{what} {value} is not from {low} to {high}")
         return value
 
     # Values
 
     def _primitive(self, element: Element, name: str) -> Primitive:
         if name not in PRIMITIVES:
-            raise self.mistake(element, f"the primitive type {name!r} is not known")
+            raise schema_error(element, f"the primitive type {name!r} is not known")
         return PRIMITIVES[name]
 
     def _value(self, element: Element, what: str, text: str, primitive: Primitive) -> int | float:
@@ -154,7 +148,7 @@ class TypeReader:
             try:
                 return float(text)
             except ValueError:
-                raise self.mistake(element, f"{what} {text!r} is not a number") from None
+                raise schema_error(element, f"{what} {text!r} is not a number") from None
         if primitive.nature is Nature.CHAR and len(text) == 1 and not text.isdigit():
             return ord(text)
         return self._whole(element, what, text, primitive.minimum, primitive.maximum)
@@ -163,7 +157,7 @@ class TypeReader:
         """The value of an enumeration's member: of a char it is always the character."""
         if primitive.nature is Nature.CHAR:
             if len(text) != 1 or ord(text) > 0xFF:
-                raise self.mistake(element, f"{text!r} is not one character")
+                raise schema_error(element, f"{text!r} is not one character")
             return ord(text)
         return self._whole(element, "the value", text, primitive.minimum, primitive.maximum)
 
@@ -172,10 +166,10 @@ class TypeReader:
         owner_name, dot, member_name = reference.strip().partition(".")
         owner = self.type_named(element, owner_name) if dot else None
         if not isinstance(owner, EnumType):
-            raise self.mistake(element, f"valueRef {reference!r} is not Enumeration.Member")
+            raise schema_error(element, f"valueRef {reference!r} is not Enumeration.Member")
         member = owner.member(member_name)
         if member is None:
-            raise self.mistake(element, f"{owner_name} has no member {member_name!r}")
+            raise schema_error(element, f"{owner_name} has no member {member_name!r}")
         return owner, member
 
     def constant_text(self, element: Element, primitive: Primitive, text: str) -> Constant:
@@ -193,7 +187,7 @@ class TypeReader:
         try:
             codecs.lookup(name)
         except LookupError:
-            raise self.mistake(element, f"the character encoding {name!r} is not known") from None
+            raise schema_error(element, f"the character encoding {name!r} is not known") from None
         return name
 
     def _encoded(self, element: Element) -> EncodedType:
@@ -208,10 +202,10 @@ class TypeReader:
             elif element.text:
                 constant = self.constant_text(element, primitive, element.text)
             else:
-                raise self.mistake(element, "a constant type without a value")
+                raise schema_error(element, "a constant type without a value")
             if isinstance(constant, str):
                 if element.get("length") is not None and len(constant) > length:
-                    raise self.mistake(element, f"{constant!r} is longer than {length}")
+                    raise schema_error(element, f"{constant!r} is longer than {length}")
                 length = max(length, len(constant))
         bounds = {
             name: None
@@ -244,13 +238,13 @@ class TypeReader:
             elif child.tag in _TAGS:
                 kind = self._type(child)
             else:
-                raise self.mistake(child, "an element that a composite does not have")
+                raise schema_error(child, "an element that a composite does not have")
             name = self.name(child)
             if any(member.name == name for member in members):
-                raise self.mistake(child, "the name is taken in this composite")
+                raise schema_error(child, "the name is taken in this composite")
             offset = self.number(child, "offset", 0, 0xFFFF_FFFF, default=position)
             if kind.size and offset < position:
-                raise self.mistake(child, f"offset {offset} overlaps the member before it")
+                raise schema_error(child, f"offset {offset} overlaps the member before it")
             if kind.size or offset > position:
                 position = offset + kind.size
             members.append(
@@ -264,7 +258,7 @@ class TypeReader:
                 )
             )
         if not members:
-            raise self.mistake(element, "a composite without members")
+            raise schema_error(element, "a composite without members")
         return Composite(
             name=self.name(element),
             members=tuple(members),
@@ -285,7 +279,7 @@ class TypeReader:
             or found.length != 1
             or found.primitive.nature is Nature.FLOAT
         ):
-            raise self.mistake(element, f"the encoding type {name!r} is not a number or a char")
+            raise schema_error(element, f"the encoding type {name!r} is not a number or a char")
         return found
 
     def _enum(self, element: Element) -> EnumType:
@@ -293,7 +287,7 @@ class TypeReader:
         members: list[EnumMember] = []
         for child in element.children:
             if child.tag != "validValue":
-                raise self.mistake(child, "an element that an enumeration does not have")
+                raise schema_error(child, "an element that an enumeration does not have")
             member = EnumMember(
                 self.name(child),
                 self._character(child, child.text, encoding.primitive),
@@ -302,9 +296,9 @@ class TypeReader:
                 child.get("description") or "",
             )
             if any(member.name == other.name for other in members):
-                raise self.mistake(child, "the name is taken in this enumeration")
+                raise schema_error(child, "the name is taken in this enumeration")
             if any(member.value == other.value for other in members):
-                raise self.mistake(child, f"the value {child.text!r} is taken")
+                raise schema_error(child, f"the value {child.text!r} is taken")
             members.append(member)
         return EnumType(
             name=self.name(element),
@@ -319,11 +313,11 @@ class TypeReader:
     def _set(self, element: Element) -> SetType:
         encoding = self._number_encoding(element)
         if encoding.primitive.nature is not Nature.UNSIGNED:
-            raise self.mistake(element, "a set is encoded as an unsigned number")
+            raise schema_error(element, "a set is encoded as an unsigned number")
         choices: list[Choice] = []
         for child in element.children:
             if child.tag != "choice":
-                raise self.mistake(child, "an element that a set does not have")
+                raise schema_error(child, "an element that a set does not have")
             choice = Choice(
                 self.name(child),
                 self._whole(child, "the bit", child.text, 0, 8 * encoding.primitive.size - 1),
@@ -332,9 +326,9 @@ class TypeReader:
                 child.get("description") or "",
             )
             if any(choice.name == other.name for other in choices):
-                raise self.mistake(child, "the name is taken in this set")
+                raise schema_error(child, "the name is taken in this set")
             if any(choice.bit == other.bit for other in choices):
-                raise self.mistake(child, f"the bit {choice.bit} is taken")
+                raise schema_error(child, f"the bit {choice.bit} is taken")
             choices.append(choice)
         return SetType(
             name=self.name(element),

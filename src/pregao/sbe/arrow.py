@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from pregao.sbe.model import Block, Data, Group
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import DECIMAL_DIGITS, Kind, Reading, readings
+from pregao.sbe.values import DECIMAL_DIGITS, Reading, ValueKind, readings
 
 _INTEGERS = {
     "char": pa.int16(),
@@ -28,21 +28,21 @@ _INTEGERS = {
 def column_type(reading: Reading) -> Any:
     """The Arrow type of a reading's column."""
     match reading.kind:
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             return pa.decimal64(DECIMAL_DIGITS, reading.scale)
-        case Kind.DATE:
+        case ValueKind.DATE:
             return pa.date32()
-        case Kind.TIME:
+        case ValueKind.TIME:
             return pa.int64()
-        case Kind.TEXT:
+        case ValueKind.TEXT:
             return pa.string()
-        case Kind.BYTES:
+        case ValueKind.BYTES:
             return pa.binary()
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return pa.list_(_INTEGERS[reading.primitive.name], reading.length)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             return pa.dictionary(enum_index_type(reading), pa.string())
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return pa.struct(
                 [pa.field(member.column, column_type(member)) for member in reading.members]
             )

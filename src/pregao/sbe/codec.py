@@ -276,7 +276,7 @@ class MessageCodec:
     def decode_body(
         self, buffer: Any, position: int, block_length: int, version: int, end: int
     ) -> Decoded:
-        """Decode what stands after the header, up to ``end``."""
+        """Decode what follows the header, up to ``end``."""
         values, stop = self._parts.decode(buffer, position, block_length, version, end)
         return Decoded(self.message, version, values, stop)
 
@@ -329,7 +329,7 @@ class SchemaCodec:
         return codec
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
-        """Decode the message whose header stands at a position, up to ``end``."""
+        """Decode the message whose header is at a position, up to ``end``."""
         end = len(buffer) if end is None else end
         header = self.header.decode(buffer, position, end)
         if header.schema_id != self.schema.id:

@@ -195,7 +195,7 @@ class ColumnDecoder:
     def _walk(
         self, buffer: Bytes, starts: Numbers, ends: Numbers, bad: npt.NDArray[np.bool_]
     ) -> tuple[Numbers, Numbers, npt.NDArray[np.int32], list[int], list[int], list[int]] | None:
-        """Where the entries of groups and the pieces of data stand; None where some are bad."""
+        """Where the entries of groups and the pieces of data are; None where some are bad."""
         nodes = len(self._nodes)
         totals, bases, offset_bases = np.zeros((3, nodes), np.int64)
         nothing = np.zeros(1, np.int64)

@@ -52,7 +52,7 @@ class Primitive:
 
     @property
     def null_value(self) -> int | float:
-        """The value that stands for null where a schema does not name another."""
+        """The value that means null where a schema does not name another."""
         match self.nature:
             case Nature.CHAR:
                 return 0
@@ -110,7 +110,7 @@ class EncodedType:
 
     @property
     def null(self) -> int | float:
-        """The value that stands for null."""
+        """The value that means null."""
         return self.primitive.null_value if self.null_value is None else self.null_value
 
 
@@ -144,7 +144,7 @@ class EnumType:
 
     @property
     def null(self) -> int:
-        """The number that stands for null."""
+        """The number that means null."""
         return int(self.encoding.null)
 
     def member(self, name: str) -> EnumMember | None:
@@ -241,7 +241,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class LengthField:
-    """A number of a header: which primitive, and where in the header it stands."""
+    """A number of a header: which primitive, and where in the header it is."""
 
     primitive: Primitive
     offset: int
@@ -250,7 +250,7 @@ class LengthField:
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """The header of a repeating group: where its block length and entry count stand."""
+    """The header of a repeating group: where its block length and entry count are."""
 
     type: Composite
     block_length: LengthField
@@ -317,7 +317,7 @@ Block = Message | Group
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The message header: where the four numbers stand that choose how to read a message."""
+    """The message header: where the four numbers are that choose how to read a message."""
 
     type: Composite
     block_length: LengthField

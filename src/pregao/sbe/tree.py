@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from xml.parsers import expat
 
 from pregao.errors import SchemaError
@@ -10,16 +11,17 @@ from pregao.errors import SchemaError
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
-_SEPARATOR = "\n"  # cannot stand in a namespace or a name
+_SEPARATOR = "\n"  # cannot be in a namespace or a name
 
 
 @dataclass(slots=True)
 class Element:
-    """An XML element: names without their prefix, the line it stands on, its text."""
+    """An XML element: names without their prefix, the file and line it is in, its text."""
 
     tag: str
     namespace: str | None
     attributes: dict[str, str]
+    file: str
     line: int
     children: list[Element] = field(default_factory=list)
     text: str = ""
@@ -34,9 +36,18 @@ class Element:
         return f'<{self.tag} name="{name}">' if name is not None else f"<{self.tag}>"
 
 
-def complaint(file_name: str, element: Element, reason: str) -> SchemaError:
-    """An error that names the file, the line and the element."""
-    return SchemaError(f"{file_name}:{element.line}: {element.described()}: {reason}")
+def schema_error(element: Element, reason: str) -> SchemaError:
+    """What is wrong with an element; it names the file, the line and the element."""
+    return SchemaError(f"{element.file}:{element.line}: {element.described()}: {reason}")
+
+
+def read_tree(path: Path) -> Element:
+    """Read an XML file into a tree, as `parse_tree` does."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from None
+    return parse_tree(source, str(path))
 
 
 def parse_tree(source: bytes, file_name: str) -> Element:
@@ -83,14 +94,14 @@ class _TreeBuilder:
         self.elements += 1
         line = self.parser.CurrentLineNumber
         namespace, _, tag = name.rpartition(_SEPARATOR)
-        element = Element(tag, namespace or None, {}, line)
+        element = Element(tag, namespace or None, {}, self.file_name, line)
         for key, value in attributes.items():
             space, _, local = key.rpartition(_SEPARATOR)
             element.attributes[f"{{{space}}}{local}" if space else local] = value
         if len(self.open) >= MAX_DEPTH:
-            raise complaint(self.file_name, element, f"nested deeper than {MAX_DEPTH} levels")
+            raise schema_error(element, f"nested deeper than {MAX_DEPTH} levels")
         if self.elements > MAX_ELEMENTS:
-            raise complaint(self.file_name, element, f"more than {MAX_ELEMENTS} elements")
+            raise schema_error(element, f"more than {MAX_ELEMENTS} elements")
         if self.open:
             self.open[-1].children.append(element)
         else:

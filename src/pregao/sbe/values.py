@@ -39,7 +39,7 @@ _UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 _SINGLE_BYTE = ("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin-1", "latin1")
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What sort of value a field gives."""
 
     INTEGER = "integer"
@@ -61,7 +61,7 @@ class Reading:
 
     name: str
     column: str
-    kind: Kind
+    kind: ValueKind
     offset: int
     """Where it begins, counted from the start of its block."""
     size: int
@@ -91,19 +91,19 @@ class Reading:
     @property
     def single(self) -> bool:
         """Is it one number (or string) on the wire, not several?"""
-        return self.kind not in (Kind.RECORD, Kind.NUMBERS)
+        return self.kind not in (ValueKind.RECORD, ValueKind.NUMBERS)
 
     @property
     def width(self) -> int:
         """Of how many numbers (or strings) on the wire it is made."""
-        if self.kind is Kind.RECORD:
+        if self.kind is ValueKind.RECORD:
             return sum(member.width for member in self.members)
-        return self.length if self.kind is Kind.NUMBERS else 1
+        return self.length if self.kind is ValueKind.NUMBERS else 1
 
     @property
     def leaves(self) -> tuple[Reading, ...]:
         """Its parts that are no records, in order."""
-        if self.kind is not Kind.RECORD:
+        if self.kind is not ValueKind.RECORD:
             return (self,)
         return tuple(leaf for member in self.members for leaf in member.leaves)
 
@@ -163,7 +163,7 @@ def _reading(
             return Reading(
                 name,
                 snake_case(name),
-                Kind.SET,
+                ValueKind.SET,
                 offset,
                 kind.size,
                 kind.encoding.primitive,
@@ -184,7 +184,7 @@ def _enum(name: str, kind: EnumType, offset: int, *, optional: bool) -> Reading:
     return Reading(
         name,
         snake_case(name),
-        Kind.ENUM,
+        ValueKind.ENUM,
         offset,
         kind.size,
         kind.encoding.primitive,
@@ -205,7 +205,7 @@ def _encoded(
     reading = Reading(
         name,
         snake_case(name),
-        Kind.INTEGER,
+        ValueKind.INTEGER,
         offset,
         kind.size,
         primitive,
@@ -221,16 +221,20 @@ def _encoded(
     ):
         encoding = python_encoding(kind.character_encoding)
         return replace(
-            reading, kind=Kind.TEXT, encoding=encoding, null=0 if optional else None, minimum=None
+            reading,
+            kind=ValueKind.TEXT,
+            encoding=encoding,
+            null=0 if optional else None,
+            minimum=None,
         )
     if kind.length > 1:
         if primitive.name == "uint8":
-            return replace(reading, kind=Kind.BYTES, null=None)
-        return replace(reading, kind=Kind.NUMBERS, null=None)
+            return replace(reading, kind=ValueKind.BYTES, null=None)
+        return replace(reading, kind=ValueKind.NUMBERS, null=None)
     if primitive.nature is Nature.FLOAT:
-        return replace(reading, kind=Kind.FLOAT)
+        return replace(reading, kind=ValueKind.FLOAT)
     if "LocalMktDate" in (semantic_type, kind.semantic_type):
-        return replace(reading, kind=Kind.DATE)
+        return replace(reading, kind=ValueKind.DATE)
     return reading
 
 
@@ -258,7 +262,7 @@ def _composite(name: str, kind: Composite, offset: int, *, optional: bool) -> Re
     return Reading(
         name,
         snake_case(name),
-        Kind.RECORD,
+        ValueKind.RECORD,
         offset,
         kind.size,
         members[0].primitive,
@@ -300,7 +304,7 @@ def _decimal(name: str, kind: Composite, offset: int, *, optional: bool) -> Read
     return Reading(
         name,
         snake_case(name),
-        Kind.DECIMAL,
+        ValueKind.DECIMAL,
         offset,
         kind.size,
         mantissa.primitive,
@@ -322,7 +326,7 @@ def _time(name: str, kind: Composite, offset: int, *, optional: bool) -> Reading
     return Reading(
         name,
         f"{snake_case(name)}_{unit}",
-        Kind.TIME,
+        ValueKind.TIME,
         offset,
         kind.size,
         time.primitive,

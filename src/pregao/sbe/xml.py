@@ -24,7 +24,7 @@ from pregao.sbe.model import (
     Schema,
     Type,
 )
-from pregao.sbe.tree import Element, complaint, parse_tree
+from pregao.sbe.tree import Element, parse_tree, read_tree, schema_error
 
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
 _MAX_INCLUDES = 16
@@ -33,26 +33,18 @@ _MAX_INCLUDES = 16
 def load_schema(path: str | Path) -> Schema:
     """Read a schema file, with the files it includes from its own folder."""
     path = Path(path)
-    root = _included(_read(path), path, [path])
-    return schema_from_tree(root, str(path))
+    root = _included(read_tree(path), path, [path])
+    return schema_from_tree(root)
 
 
 def schema_from_bytes(source: bytes, file_name: str = "<schema>") -> Schema:
     """Read a schema from memory."""
-    return schema_from_tree(parse_tree(source, file_name), file_name)
+    return schema_from_tree(parse_tree(source, file_name))
 
 
-def schema_from_tree(root: Element, file_name: str) -> Schema:
+def schema_from_tree(root: Element) -> Schema:
     """Make the model of a schema from its XML tree."""
-    return _SchemaReader(file_name).read(root)
-
-
-def _read(path: Path) -> Element:
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return parse_tree(source, str(path))
+    return _SchemaReader().read(root)
 
 
 def _included(root: Element, path: Path, seen: list[Path]) -> Element:
@@ -65,11 +57,11 @@ def _included(root: Element, path: Path, seen: list[Path]) -> Element:
         name = child.get("href") or ""
         target = path.parent / name
         if not name or "/" in name or "\\" in name or PurePosixPath(name).name != name:
-            raise complaint(str(path), child, f"only files of the same folder, not {name!r}")
+            raise schema_error(child, f"only files of the same folder, not {name!r}")
         if target in seen or len(seen) > _MAX_INCLUDES:
-            raise complaint(str(path), child, f"includes {name!r} again")
+            raise schema_error(child, f"includes {name!r} again")
         seen.append(target)
-        other = _included(_read(target), target, seen)
+        other = _included(read_tree(target), target, seen)
         children.extend(other.children if other.tag == "messageSchema" else [other])
     root.children = children
     return root
@@ -80,10 +72,10 @@ class _SchemaReader(TypeReader):
 
     def read(self, root: Element) -> Schema:
         if root.tag != "messageSchema":
-            raise self.mistake(root, "the root element of an SBE schema is <messageSchema>")
+            raise schema_error(root, "the root element of an SBE schema is <messageSchema>")
         order = (root.get("byteOrder") or "littleEndian").lower()
         if order not in ("littleendian", "bigendian"):
-            raise self.mistake(root, f"byteOrder {root.get('byteOrder')!r} is not known")
+            raise schema_error(root, f"byteOrder {root.get('byteOrder')!r} is not known")
         self.read_types([child for child in root.children if child.tag == "types"])
         header = self._header(root, root.get("headerType") or "messageHeader")
         messages: dict[int, Message] = {}
@@ -92,13 +84,13 @@ class _SchemaReader(TypeReader):
             if element.tag == "message":
                 message = self._message(element)
                 if message.id in messages:
-                    raise self.mistake(element, f"the id {message.id} is taken")
+                    raise schema_error(element, f"the id {message.id} is taken")
                 if message.name in names:
-                    raise self.mistake(element, "the name is taken")
+                    raise schema_error(element, "the name is taken")
                 messages[message.id] = message
                 names.add(message.name)
             elif element.tag != "types":
-                raise self.mistake(element, "an element that SBE schemas do not have here")
+                raise schema_error(element, "an element that SBE schemas do not have here")
         return Schema(
             package=root.get("package") or "",
             id=self.number(root, "id", 0, 0xFFFF),
@@ -109,13 +101,13 @@ class _SchemaReader(TypeReader):
             types=dict(self.types),
             messages=tuple(messages.values()),
             description=root.get("description") or "",
-            file_name=self.file_name,
+            file_name=root.file,
         )
 
     def _header(self, root: Element, name: str) -> Header:
         found = self.types.get(name)
         if not isinstance(found, Composite):
-            raise self.mistake(root, f"the header type {name!r} is not a composite of this schema")
+            raise schema_error(root, f"the header type {name!r} is not a composite of this schema")
         return Header(
             found,
             self._length_field(root, found, "blockLength"),
@@ -128,7 +120,7 @@ class _SchemaReader(TypeReader):
         """An unsigned number of a header composite."""
         member = composite.member(name)
         if member is None:
-            raise self.mistake(element, f"the composite {composite.name!r} has no {name!r}")
+            raise schema_error(element, f"the composite {composite.name!r} has no {name!r}")
         found = member.type
         if (
             not isinstance(found, EncodedType)
@@ -136,7 +128,7 @@ class _SchemaReader(TypeReader):
             or found.length != 1
             or found.primitive.nature is not Nature.UNSIGNED
         ):
-            raise self.mistake(element, f"{composite.name}.{name} is not an unsigned number")
+            raise schema_error(element, f"{composite.name}.{name} is not an unsigned number")
         maximum = found.primitive.maximum if found.maximum is None else int(found.maximum)
         return LengthField(found.primitive, member.offset, maximum)
 
@@ -158,7 +150,7 @@ class _SchemaReader(TypeReader):
     def _block_length(self, element: Element, needed: int) -> int:
         length = self.number(element, "blockLength", 0, 0xFFFF_FFFF, default=needed)
         if length < needed:
-            raise self.mistake(element, f"blockLength {length} is less than its fields' {needed}")
+            raise schema_error(element, f"blockLength {length} is less than its fields' {needed}")
         return length
 
     def _block(
@@ -174,23 +166,23 @@ class _SchemaReader(TypeReader):
             part: Field | Group | Data
             if child.tag == "field":
                 if groups or data:
-                    raise self.mistake(child, "a field stands before all groups and data")
+                    raise schema_error(child, "a field comes before all groups and data")
                 part = self._field(child, position)
                 fields.append(part)
                 if part.presence is not Presence.CONSTANT:
                     position = part.offset + part.size
             elif child.tag == "group":
                 if data:
-                    raise self.mistake(child, "a group stands before all data")
+                    raise schema_error(child, "a group comes before all data")
                 part = self._group(child)
                 groups.append(part)
             elif child.tag == "data":
                 part = self._data(child)
                 data.append(part)
             else:
-                raise self.mistake(child, "an element that SBE messages do not have")
+                raise schema_error(child, "an element that SBE messages do not have")
             if part.name in names:
-                raise self.mistake(child, "the name is taken in this block")
+                raise schema_error(child, "the name is taken in this block")
             names.add(part.name)
         return tuple(fields), tuple(groups), tuple(data), position
 
@@ -205,7 +197,7 @@ class _SchemaReader(TypeReader):
             constant = self._constant(element, kind, constant)
         offset = self.number(element, "offset", 0, 0xFFFF_FFFF, default=position)
         if presence is not Presence.CONSTANT and offset < position:
-            raise self.mistake(element, f"offset {offset} overlaps the field before it")
+            raise schema_error(element, f"offset {offset} overlaps the field before it")
         return Field(
             name=self.name(element),
             id=self.number(element, "id", 0, 0xFFFF_FFFF),
@@ -231,13 +223,13 @@ class _SchemaReader(TypeReader):
             return self.constant_text(element, kind.primitive, element.text)
         if element.text and isinstance(kind, EnumType) and kind.member(element.text):
             return element.text
-        raise self.mistake(element, "a constant field without a value")
+        raise schema_error(element, "a constant field without a value")
 
     def _group(self, element: Element) -> Group:
         name = element.get("dimensionType") or "groupSizeEncoding"
         found = self.types.get(name)
         if not isinstance(found, Composite):
-            raise self.mistake(element, f"the dimension type {name!r} is not a composite")
+            raise schema_error(element, f"the dimension type {name!r} is not a composite")
         dimension = Dimension(
             found,
             self._length_field(element, found, "blockLength"),
@@ -261,10 +253,10 @@ class _SchemaReader(TypeReader):
         name = self.text(element, "type")
         found = self.types.get(name)
         if not isinstance(found, Composite):
-            raise self.mistake(element, f"the data type {name!r} is not a composite")
+            raise schema_error(element, f"the data type {name!r} is not a composite")
         var_data = found.member("varData")
         if var_data is None or not isinstance(var_data.type, EncodedType):
-            raise self.mistake(element, f"the composite {name!r} has no 'varData'")
+            raise schema_error(element, f"the composite {name!r} has no 'varData'")
         return Data(
             name=self.name(element),
             id=self.number(element, "id", 0, 0xFFFF_FFFF),

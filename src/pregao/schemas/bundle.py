@@ -67,10 +67,9 @@ def _tree(protocol: str) -> Element:
 
 @cache
 def _versions(protocol: str) -> tuple[SchemaVersion, ...]:
-    return known_versions(_tree(protocol), bundled_name(protocol))
+    return known_versions(_tree(protocol))
 
 
 @cache
 def _schema(protocol: str, version: int) -> Schema:
-    name = bundled_name(protocol)
-    return schema_from_tree(derive(_tree(protocol), version, name), name)
+    return schema_from_tree(derive(_tree(protocol), version))

@@ -3,14 +3,14 @@
 Such a file is SBE XML with a namespace of ours. Its root lists the versions it knows
 (``<evo:version number="16" semanticVersion="2.2.0"/>``), and below it
 
-- ``sinceVersion="8"`` is the first version in which an element stands; ``evo:since`` says the same
+- ``sinceVersion="8"`` is the first version that has an element; ``evo:since`` says the same
   where the published schema has no ``sinceVersion`` or another one;
-- ``evo:until="9"`` is the last version in which it stands;
+- ``evo:until="9"`` is the last version that has it;
 - a child ``<evo:from version="15" type="Quantity"/>`` replaces attributes of its parent from that
   version on (``evo:text`` its text); an empty value removes the attribute.
 
-A child stands at most where its parent does. A ``sinceVersion`` in an ``<evo:from>`` is only an
-attribute: it does not move where its parent stands.
+A child is in no version that its parent is not in. A ``sinceVersion`` in an ``<evo:from>`` is only
+an attribute: it does not change which versions have its parent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pregao.errors import SchemaError
-from pregao.sbe.tree import Element, complaint
+from pregao.sbe.tree import Element, schema_error
 
 EVOLUTION = "urn:pregao:evolution:1"
 _SBE = "http://fixprotocol.io/2016/sbe"
@@ -40,41 +40,41 @@ def evolves(tree: Element) -> bool:
     return any(child.namespace == EVOLUTION for child in tree.children)
 
 
-def known_versions(tree: Element, file_name: str = "<schema>") -> tuple[SchemaVersion, ...]:
+def known_versions(tree: Element) -> tuple[SchemaVersion, ...]:
     """The versions that the root lists, oldest first."""
     versions: list[SchemaVersion] = []
     for child in tree.children:
         if child.namespace != EVOLUTION or child.tag != "version":
             continue
         if set(child.attributes) != {"number", "semanticVersion"}:
-            raise complaint(file_name, child, "needs number and semanticVersion, nothing else")
-        number = _number(child, "number", file_name)
+            raise schema_error(child, "needs number and semanticVersion, nothing else")
+        number = _number(child, "number")
         if versions and number <= versions[-1].number:
-            raise complaint(file_name, child, "versions are listed once each, oldest first")
+            raise schema_error(child, "versions are listed once each, oldest first")
         versions.append(SchemaVersion(number, child.attributes["semanticVersion"]))
     if not versions:
-        raise complaint(file_name, tree, "lists no <evo:version>")
+        raise schema_error(tree, "lists no <evo:version>")
     return tuple(versions)
 
 
-def derive(tree: Element, version: int, file_name: str = "<schema>") -> Element:
+def derive(tree: Element, version: int) -> Element:
     """A plain SBE tree of one version; the given tree stays as it is.
 
     A mistake raises SchemaError with the file, the line and the element, also where it does not
-    touch the version that was asked for. Only siblings that stand for the same thing are looked
+    touch the version that was asked for. Only siblings that are the same thing are looked
     for in that version alone.
     """
-    versions = known_versions(tree, file_name)
+    versions = known_versions(tree)
     wanted = next((known for known in versions if known.number == version), None)
     if wanted is None:
         numbers = ", ".join(str(known.number) for known in versions)
-        raise SchemaError(f"{file_name} knows the versions {numbers}, not {version}")
+        raise SchemaError(f"{tree.file} knows the versions {numbers}, not {version}")
     for name in ("version", "semanticVersion"):
         if name in tree.attributes:
-            raise complaint(file_name, tree, f"{name} is said by <evo:version>, not by the root")
-    root = _Derivation(version, file_name).element(tree, [known.number for known in versions])
+            raise schema_error(tree, f"{name} is said by <evo:version>, not by the root")
+    root = _Derivation(version).element(tree, [known.number for known in versions])
     if root is None:
-        raise complaint(file_name, tree, "a root stands in all versions")
+        raise schema_error(tree, "a root is in all versions")
     root.attributes["version"] = str(version)
     root.attributes["semanticVersion"] = wanted.semantic_version
     return root
@@ -83,66 +83,67 @@ def derive(tree: Element, version: int, file_name: str = "<schema>") -> Element:
 class _Derivation:
     """The walk through one file for one version."""
 
-    def __init__(self, version: int, file_name: str) -> None:
+    def __init__(self, version: int) -> None:
         self.version = version
-        self.file_name = file_name
 
     def element(self, source: Element, around: list[int]) -> Element | None:
-        """The element as it is in the version; None where it does not stand.
+        """The element as it is in the version; None where the version does not have it.
 
-        ``around`` are the versions in which the parent stands. What does not stand is walked
-        too, so that its mistakes are found.
+        ``around`` are the versions that have the parent. What the version does not have is
+        walked too, so that its mistakes are found.
         """
         if source.namespace not in (None, _SBE):
-            raise self.mistake(source, f"the namespace {source.namespace} is not known here")
-        stands = self.standing(source, around)
-        attributes, text = self.state(source, stands)
+            raise schema_error(source, f"the namespace {source.namespace} is not known here")
+        present = self.present_in(source, around)
+        attributes, text = self.state(source, present)
         children: list[Element] = []
         for child in source.children:
             if child.namespace != EVOLUTION:
-                derived = self.element(child, stands)
+                derived = self.element(child, present)
                 if derived is not None:
                     children.append(derived)
-        if self.version not in stands:
+        if self.version not in present:
             return None
         self.refuse_twins(children)
-        return Element(source.tag, source.namespace, attributes, source.line, children, text)
+        return Element(
+            source.tag, source.namespace, attributes, source.file, source.line, children, text
+        )
 
-    def standing(self, element: Element, around: list[int]) -> list[int]:
-        """The versions in which an element stands."""
+    def present_in(self, element: Element, around: list[int]) -> list[int]:
+        """The versions that have an element."""
         first, last = around[0], around[-1]
         if "sinceVersion" in element.attributes:
-            first = _number(element, "sinceVersion", self.file_name)
+            first = _number(element, "sinceVersion")
         if _SINCE in element.attributes:
             first = self.one_of(around, element, _SINCE)
         if _UNTIL in element.attributes:
             last = self.one_of(around, element, _UNTIL)
-        stands = [number for number in around if first <= number <= last]
-        if not stands:
-            raise self.mistake(element, "stands in no version in which its parent stands")
-        return stands
+        present = [number for number in around if first <= number <= last]
+        if not present:
+            raise schema_error(element, "is in no version that its parent is in")
+        return present
 
-    def state(self, element: Element, stands: list[int]) -> tuple[dict[str, str], str]:
-        """The attributes and the text of an element in the version, or before it stands."""
+    def state(self, element: Element, present: list[int]) -> tuple[dict[str, str], str]:
+        """The attributes and the text of an element in the version, or at first."""
         attributes: dict[str, str] = {}
         for name, value in element.attributes.items():
             if "}" not in name:
                 attributes[name] = value
             elif name not in (_SINCE, _UNTIL):
-                raise self.mistake(element, f"the attribute {_local(name)} is not known here")
+                raise schema_error(element, f"the attribute {_local(name)} is not known here")
         text = element.text
         found = attributes, text
-        last = stands[0]
+        last = present[0]
         for child in element.children:
             if child.namespace != EVOLUTION or _lists_version(element, child):
                 continue
             if child.tag != "from":
-                raise self.mistake(child, "the namespace of evolution has no such element here")
+                raise schema_error(child, "the namespace of evolution has no such element here")
             if child.children or child.text or "version" not in child.attributes:
-                raise self.mistake(child, "needs a version, and takes no text and no children")
-            version = self.one_of(stands, child, "version")
+                raise schema_error(child, "needs a version, and takes no text and no children")
+            version = self.one_of(present, child, "version")
             if version <= last:
-                raise self.mistake(child, f"version {version} must come after version {last}")
+                raise schema_error(child, f"version {version} must come after version {last}")
             last = version
             attributes, text = self.changed(child, attributes, text)
             if version <= self.version:
@@ -155,25 +156,25 @@ class _Derivation:
         """What an ``<evo:from>`` makes of attributes and text; it must change what it names."""
         after = dict(attributes)
         if len(change.attributes) == 1:
-            raise self.mistake(change, "changes nothing")
+            raise schema_error(change, "changes nothing")
         for name, value in change.attributes.items():
             if name == "version":
                 continue
             if name == _TEXT:
                 if value == text:
-                    raise self.mistake(change, f"the text is {value!r} already")
+                    raise schema_error(change, f"the text is {value!r} already")
                 text = value
             elif "}" in name:
-                raise self.mistake(change, f"the attribute {_local(name)} is not known here")
+                raise schema_error(change, f"the attribute {_local(name)} is not known here")
             elif after.get(name, "") == value:
                 state = f"is {value!r} already" if value else "is not there to be removed"
-                raise self.mistake(change, f"{name} {state}")
+                raise schema_error(change, f"{name} {state}")
             else:
                 after[name] = value
         return {name: value for name, value in after.items() if value}, text
 
     def refuse_twins(self, children: list[Element]) -> None:
-        """Two siblings of one name, id or value cannot stand in the same version."""
+        """Two siblings of one name, id or value cannot be in the same version."""
         seen: dict[tuple[str, str], Element] = {}
         for child in children:
             keys = [("name", child.attributes["name"])] if "name" in child.attributes else []
@@ -184,25 +185,21 @@ class _Derivation:
             for key in keys:
                 other = seen.setdefault(key, child)
                 if other is not child:
-                    raise self.mistake(
+                    raise schema_error(
                         child,
-                        f"stands in version {self.version} with the same {key[0]} as "
+                        f"is in version {self.version} with the same {key[0]} as "
                         f"{other.described()} in line {other.line}",
                     )
 
     def one_of(self, versions: list[int], element: Element, attribute: str) -> int:
         """The number in an attribute, which must be one of the versions."""
-        number = _number(element, attribute, self.file_name)
+        number = _number(element, attribute)
         if number not in versions:
             possible = ", ".join(map(str, versions))
-            raise self.mistake(
+            raise schema_error(
                 element, f"{_local(attribute)} is {number}, and must be one of {possible}"
             )
         return number
-
-    def mistake(self, element: Element, reason: str) -> SchemaError:
-        """An error that names the file, the line and the element."""
-        return complaint(self.file_name, element, reason)
 
 
 def _lists_version(parent: Element, child: Element) -> bool:
@@ -211,14 +208,12 @@ def _lists_version(parent: Element, child: Element) -> bool:
 
 
 def _local(name: str) -> str:
-    """The name of an attribute as it stands in the file, without its namespace."""
+    """The name of an attribute as the file has it, without its namespace."""
     return name.rpartition("}")[2]
 
 
-def _number(element: Element, attribute: str, file_name: str) -> int:
+def _number(element: Element, attribute: str) -> int:
     text = element.attributes[attribute]
     if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        raise complaint(
-            file_name, element, f"{_local(attribute)} is {text!r}, not a version number"
-        )
+        raise schema_error(element, f"{_local(attribute)} is {text!r}, not a version number")
     return int(text)

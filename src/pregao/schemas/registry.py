@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pregao.errors import DecodeError, SchemaError, UsageError
 from pregao.sbe.model import Schema
-from pregao.sbe.tree import Element, parse_tree
+from pregao.sbe.tree import read_tree
 from pregao.sbe.xml import load_schema, schema_from_tree
 from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_name, bundled_versions
 from pregao.schemas.evolution import derive, evolves, known_versions
@@ -103,7 +103,7 @@ class Registry:
                 added += self.add_file(place)
                 continue
             for file in sorted(place.glob("*.xml")):
-                if _read_tree(file).tag == "messageSchema":
+                if read_tree(file).tag == "messageSchema":
                     added += self.add_file(file)
         return added
 
@@ -204,22 +204,10 @@ class Registry:
 
 def _load(path: Path) -> list[Schema]:
     """The schemas of a file, whole, so that a mistake in it shows now and not in a decoder."""
-    tree = _read_tree(path)
+    tree = read_tree(path)
     if not evolves(tree):
         return [load_schema(path)]
-    name = str(path)
-    return [
-        schema_from_tree(derive(tree, version.number, name), name)
-        for version in known_versions(tree, name)
-    ]
-
-
-def _read_tree(path: Path) -> Element:
-    try:
-        source = path.read_bytes()
-    except OSError as error:
-        raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from None
-    return parse_tree(source, str(path))
+    return [schema_from_tree(derive(tree, each.number)) for each in known_versions(tree)]
 
 
 def _called(schema: Schema) -> str:

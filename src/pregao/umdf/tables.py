@@ -15,7 +15,7 @@ import pyarrow as pa
 from pregao.sbe.arrow import column_type, data_type
 from pregao.sbe.model import Block, Message, Schema
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import Kind, Reading, readings
+from pregao.sbe.values import Reading, ValueKind, readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Column:
     @property
     def named(self) -> bool:
         """Is it an enumeration?"""
-        return self.reading is not None and self.reading.kind is Kind.ENUM
+        return self.reading is not None and self.reading.kind is ValueKind.ENUM
 
 
 def columns_of(block: Block) -> tuple[Column, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import SparkSession
 
-from pregao import __version__
+from pregao._version import __version__
 from pregao.errors import UsageError
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals

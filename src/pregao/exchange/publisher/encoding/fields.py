@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from pregao.errors import SchemaError
 from pregao.sbe.codec import MessageCodec, SchemaCodec
-from pregao.sbe.values import Kind, Reading, readings
+from pregao.sbe.values import Reading, ValueKind, readings
 
 FLAGS = "matchEventIndicator"
 RPT_SEQ = "rptSeq"
@@ -114,10 +114,10 @@ def _converting(
 def _conversion(column: Column, reading: Reading) -> _Convert | None:
     if column.convert is not None:
         return column.convert
-    if reading.kind is Kind.TEXT:
+    if reading.kind is ValueKind.TEXT:
         return _to_bytes
     scale = column.scale
-    if scale is not None and reading.kind is Kind.DECIMAL and reading.scale != scale:
+    if scale is not None and reading.kind is ValueKind.DECIMAL and reading.scale != scale:
         wanted = reading.scale
         return lambda value: None if value is None else rescale(value, scale, wanted)
     return None

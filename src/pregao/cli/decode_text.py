@@ -1,4 +1,4 @@
-"""Columns of values as columns of text, whole columns at a time, in three dialects.
+"""Decoded messages as text, whole columns at a time: a line for each message, in three dialects.
 
 Text is for people, JSON and CSV for programs. A null value has no text. Decimals have all the
 digits of their scale in every dialect, and never an exponent.
@@ -7,8 +7,9 @@ digits of their scale in every dialect, and never an exponent.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.cli import _kernels
-from pregao.sbe.values import Kind, Reading
-from pregao.umdf.tables import Column
+from pregao.sbe import Message, Reading, ValueKind
+from pregao.umdf.bulk import Batch
+from pregao.umdf.keys import KEY_SCHEMA
+from pregao.umdf.tables import Column, TemplateTable, columns_of
 
+CSV_KEYS = ("channel_id", "sequence_version", "sequence_number")
+"""What comes before a message's fields in CSV."""
+
+_CHANNEL, _STREAM, _VERSION, _NUMBER, _INDEX, _CAPTURED, _SENT = range(len(KEY_SCHEMA))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_SECOND = -62_135_596_800
 _LAST_SECOND = 253_402_300_799
@@ -33,6 +40,67 @@ class Dialect(Enum):
     TEXT = "text"
     JSON = "json"
     CSV = "csv"
+
+
+@cache
+def _columns(message: Message) -> tuple[Column, ...]:
+    return columns_of(message)
+
+
+def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
+    """A line for each message: time, channel, stream, key, name, and the fields that are there."""
+    place = pc.binary_join_element_wise(
+        numbers_text(keys[_VERSION]),
+        ":",
+        pc.coalesce(numbers_text(keys[_NUMBER]), "-"),
+        ".",
+        numbers_text(keys[_INDEX]),
+        "",
+    )
+    line = pc.binary_join_element_wise(
+        pc.coalesce(time_text(keys[_CAPTURED]), "-"),
+        numbers_text(keys[_CHANNEL]),
+        keys[_STREAM].cast(pa.string()),
+        place,
+        batch.message.name,
+        *named_texts(batch.columns.columns, _columns(batch.message)),
+        " ",
+        null_handling="skip",
+    )
+    return pc.binary_join_element_wise(line, "\n", "")
+
+
+def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
+    """A JSON object for each message: template, key, and the fields by their own names."""
+    head = json.dumps(
+        {"message": batch.message.name, "template": batch.message.id, "version": batch.version},
+        separators=(",", ":"),
+    )
+    parts: list[Any] = [head[:-1]]
+    for name, key in zip(KEY_SCHEMA.names, keys, strict=True):
+        if pa.types.is_dictionary(key.type):
+            parts += [f',"{name}":"', key.cast(pa.string()), '"']
+        else:
+            parts += [f',"{name}":', pc.coalesce(numbers_text(key), "null")]
+    fields = objects_text(
+        batch.columns.columns, _columns(batch.message), Dialect.JSON, len(batch.rows)
+    )
+    return pc.binary_join_element_wise(*parts, ',"fields":', fields, "}\n", "")
+
+
+def csv_header(table: TemplateTable) -> bytes:
+    """The first line of a template's CSV file."""
+    names = (*CSV_KEYS, *(column.name for column in table.columns))
+    return (",".join(names) + "\n").encode()
+
+
+def csv_lines(table: TemplateTable, fitted: Sequence[Any], keys: Sequence[Any]) -> Any:
+    """A line for each message, from arrays that fit the table."""
+    texts = [numbers_text(keys[place]) for place in (_CHANNEL, _VERSION, _NUMBER)]
+    for array, column in zip(fitted, table.columns, strict=True):
+        texts.append(column_text(array, column, Dialect.CSV))
+    filled = [pc.coalesce(text, "") for text in texts]
+    return pc.binary_join_element_wise(pc.binary_join_element_wise(*filled, ","), "\n", "")
 
 
 def column_text(array: Any, column: Column, dialect: Dialect) -> Any:
@@ -58,9 +126,9 @@ def _csv_value(array: Any, column: Column) -> Any:
         return _hexadecimal(array)
     reading = column.reading
     match None if reading is None else reading.kind:
-        case Kind.ENUM | Kind.DATE | Kind.FLOAT:
+        case ValueKind.ENUM | ValueKind.DATE | ValueKind.FLOAT:
             return array.cast(pa.string())
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers(array, Dialect.JSON)
         case _:
             return numbers_text(array, 0 if reading is None else reading.scale)
@@ -73,25 +141,25 @@ def _value(array: Any, column: Column, dialect: Dialect) -> Any:
     if reading is None:
         return _words(array, dialect)
     match reading.kind:
-        case Kind.RECORD:
+        case ValueKind.RECORD:
             return _record(array, column, dialect)
-        case Kind.ENUM:
+        case ValueKind.ENUM:
             return _enumeration(array, column, dialect)
-        case Kind.SET if dialect is Dialect.TEXT:
+        case ValueKind.SET if dialect is Dialect.TEXT:
             return _set_names(array, reading)
-        case Kind.TIME if dialect is Dialect.TEXT:
+        case ValueKind.TIME if dialect is Dialect.TEXT:
             return time_text(array, reading.unit)
-        case Kind.DECIMAL:
+        case ValueKind.DECIMAL:
             text = numbers_text(array, reading.scale)
             return _quoted(text) if dialect is Dialect.JSON else text
-        case Kind.DATE:
+        case ValueKind.DATE:
             text = array.cast(pa.string())
             return _quoted(text) if dialect is Dialect.JSON else text
-        case Kind.FLOAT:
+        case ValueKind.FLOAT:
             return changed(array.cast(pa.string()), "[a-df-z]", lambda value: f'"{value}"')
-        case Kind.NUMBERS:
+        case ValueKind.NUMBERS:
             return _numbers(array, dialect)
-        case Kind.TEXT | Kind.BYTES:
+        case ValueKind.TEXT | ValueKind.BYTES:
             return _words(array, dialect)
         case _:
             return numbers_text(array)

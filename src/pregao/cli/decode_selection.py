@@ -7,9 +7,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from pregao.capture import PacketBlock
-from pregao.sbe.model import Message
-from pregao.sbe.values import Kind as Sort
-from pregao.sbe.values import Reading, readings
+from pregao.sbe import Message, Reading, ValueKind, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Kind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
@@ -17,8 +15,8 @@ from pregao.umdf.survey import message_of, words
 
 
 @dataclass(slots=True)
-class Selection:
-    """What was asked for; None stands for everything."""
+class MessageSelection:
+    """What was asked for; None means everything."""
 
     templates: frozenset[int] | None = None
     security_ids: frozenset[int] | None = None
@@ -71,7 +69,7 @@ class Selection:
 def security_id(message: Message) -> Reading | None:
     """The field of a message that says which instrument it is about, if it has one."""
     for reading in readings(message):
-        if reading.name == "securityID" and reading.kind is Sort.INTEGER and reading.size == 8:
+        if reading.name == "securityID" and reading.kind is ValueKind.INTEGER and reading.size == 8:
             return reading
     return None
 

@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.cli.files import NewFiles
-from pregao.cli.rendering import csv_header, csv_lines, json_lines, text_lines
+from pregao.cli.decode_text import csv_header, csv_lines, json_lines, text_lines
+from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError
-from pregao.sbe.arrow import widened
-from pregao.sbe.model import Message, Schema
+from pregao.sbe import Message, Schema, widened
 from pregao.umdf.bulk import Batch
 from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import TemplateTable

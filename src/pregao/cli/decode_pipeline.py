@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import PacketBlock
-from pregao.cli.arguments import umdf_schemas
-from pregao.cli.captures import STANDARD_INPUT, Captures, ReadAccount, numbered
-from pregao.cli.outputs import Output, Versions
-from pregao.cli.progress import Progress
-from pregao.cli.selection import Selection, limited, security_id
+from pregao.cli.decode_output import Output, Versions
+from pregao.cli.decode_selection import MessageSelection, limited, security_id
+from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
+from pregao.cli.option_values import umdf_schemas
+from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
-from pregao.sbe.model import Message
+from pregao.sbe import Message
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Unknown, Walked, walk
 from pregao.umdf.keys import key_columns
@@ -51,7 +51,7 @@ class Learned:
 
 
 @dataclass(slots=True)
-class Decoded:
+class DecodeAccount:
     """The account of a run."""
 
     reading: ReadAccount = field(default_factory=ReadAccount)
@@ -70,13 +70,13 @@ class Decoded:
 
 def learn(
     captures: Captures,
-    selection: Selection,
+    selection: MessageSelection,
     symbols: Sequence[str],
     lines: Lines,
     registry: Registry,
-    progress: Progress,
+    progress: ReadingProgress,
 ) -> Learned:
-    """Read the captures once: the streams of all lines, what is there, what symbols stand for.
+    """Read the captures once: the streams of all lines, the templates, the symbols' instruments.
 
     The instruments of the symbols are added to the selection.
     """
@@ -141,7 +141,7 @@ def _instruments(
 
 
 def _versions(
-    kinds: set[tuple[int, int, int]], selection: Selection, registry: Registry
+    kinds: set[tuple[int, int, int]], selection: MessageSelection, registry: Registry
 ) -> Versions:
     found: Versions = {}
     for schema_id, template_id, version in sorted(kinds):
@@ -165,7 +165,7 @@ class Pipeline:
     def __init__(
         self,
         registry: Registry,
-        selection: Selection,
+        selection: MessageSelection,
         lines: Lines,
         *,
         learned: bool,
@@ -178,9 +178,9 @@ class Pipeline:
         self._learned = learned
         self._left = limit
         self._streams: npt.NDArray[np.int8] | None = None
-        self.account = Decoded()
+        self.account = DecodeAccount()
 
-    def run(self, captures: Captures, output: Output, progress: Progress) -> Decoded:
+    def run(self, captures: Captures, output: Output, progress: ReadingProgress) -> DecodeAccount:
         """Read the captures once, to their end or to the limit."""
         account = self.account
         size = _FILE_BLOCK
@@ -246,7 +246,9 @@ class Pipeline:
         return self._streams
 
 
-def expected_versions(selection: Selection, learned: Learned, registry: Registry) -> Versions:
+def expected_versions(
+    selection: MessageSelection, learned: Learned, registry: Registry
+) -> Versions:
     """The templates to write: those seen, or the one that was named although none was seen."""
     if learned.versions or selection.templates is None or len(selection.templates) != 1:
         return learned.versions

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.markup import escape
 
-from pregao.cli.render import console, print_table
+from pregao.cli.terminal import console, print_table
 
 _FIELD_COLUMNS = (
     "field", "tag", "offset", "size", "type", "null", "presence", "since", "description",

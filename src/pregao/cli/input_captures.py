@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import IO, BinaryIO, cast
 
 from pregao.capture import (
+    BLOCK_BYTES,
     BlockReader,
     CaptureStatistics,
     PacketBlock,
     TruncatedTail,
+    is_pcap,
+    open_source,
     read_blocks,
 )
-from pregao.capture.bulk import BLOCK_BYTES
-from pregao.capture.pcap import is_pcap
-from pregao.capture.source import open_source
-from pregao.cli.progress import Progress
+from pregao.cli.progress import ReadingProgress
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey import LineNumbers, Lines
 
@@ -99,7 +99,7 @@ class Captures:
                 self._spools = {}
 
     def read(
-        self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
+        self, account: ReadAccount, progress: ReadingProgress, block_bytes: int = BLOCK_BYTES
     ) -> Generator[tuple[BlockReader, PacketBlock], None, None]:
         """The blocks of all captures, one capture after the other.
 
@@ -161,7 +161,7 @@ def numbered(
 
 
 def _named(name: str) -> list[str]:
-    """The captures that a name stands for: itself, or those in the folder of that name."""
+    """The captures that a name means: itself, or those in the folder of that name."""
     if name == STANDARD_INPUT or _URI.match(name):
         return [name]
     folder = Path(name)

@@ -32,7 +32,7 @@ class NewFiles:
             raise UsageError(f"There is no folder {path.parent}; make it first.")
 
     def create(self, path: Path) -> BinaryIO:
-        """Begin a file; it stands under a temporary name until the run is done."""
+        """Begin a file; it has a temporary name until the run is done."""
         self.check(path)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         try:

@@ -1,4 +1,4 @@
-"""Tables on the terminal."""
+"""What is printed for people: the terminal, and tables on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def print_table(
     *,
     numbers: str = "",
 ) -> None:
-    """Print a table; columns named in ``numbers`` (with spaces between) stand to the right."""
+    """Print a table; the columns in ``numbers`` (with spaces between) are aligned right."""
     right = set(numbers.split())
     made = Table(box=box.SIMPLE_HEAD)
     for place, column in enumerate(columns):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from pregao.cli.render import console, print_table
+from pregao.cli.terminal import console, print_table
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.access import LakeSession, connect
 from pregao.lake.faults import sentence

@@ -1,15 +1,16 @@
-"""What the user wrote on the command line, read into values; mistakes are sentences."""
+"""The text of options read into values; a mistake is told in a sentence."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
 from pregao.clock import parse_ns
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe.model import Schema
-from pregao.sbe.xml import template
+from pregao.sbe import Schema, template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
 
@@ -61,6 +62,28 @@ def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
                 f"where STREAM is one of {', '.join(names)}; not {part!r}."
             )
         found[Destination(address.strip("[]"), int(port))] = Stream(what)
+    return found
+
+
+def days(values: Iterable[str] | None) -> list[date]:
+    """Days, in comma lists or by repeating the option."""
+    found = []
+    for part in parts(values):
+        try:
+            found.append(date.fromisoformat(part))
+        except ValueError:
+            raise UsageError(f"--date takes a day such as 2026-05-21, not {part!r}.") from None
+    return found
+
+
+def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
+    """Which feed destinations are: ``233.252.14.1:30001=B``."""
+    found = []
+    for value in values or ():
+        destination, equals, name = value.partition("=")
+        if not equals or ":" not in destination or not re.fullmatch(r"[A-Z]", name):
+            raise UsageError(f"--feed takes ADDRESS:PORT=A (or B, C, …), not {value!r}.")
+        found.append((destination, name))
     return found
 
 

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from pregao.capture import Flow, PacketBlock
-from pregao.capture.bulk import PADDING
-from pregao.cli.captures import STANDARD_INPUT, Captures
-from pregao.cli.files import NewFiles
-from pregao.cli.hexadecimal import packet_bytes
-from pregao.cli.outputs import (
+from pregao.capture import PADDING, Flow, PacketBlock
+from pregao.cli.decode_hex import packet_bytes
+from pregao.cli.decode_output import (
     Output,
     SingleFile,
     Versions,
@@ -22,9 +19,11 @@ from pregao.cli.outputs import (
     output_kind,
     several_templates,
 )
-from pregao.cli.pipeline import Decoded, Learned, Pipeline, expected_versions, learn
-from pregao.cli.progress import Progress
-from pregao.cli.selection import Selection
+from pregao.cli.decode_pipeline import DecodeAccount, Learned, Pipeline, expected_versions, learn
+from pregao.cli.decode_selection import MessageSelection
+from pregao.cli.input_captures import STANDARD_INPUT, Captures
+from pregao.cli.new_files import NewFiles
+from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
@@ -34,7 +33,7 @@ _PASTED = Flow("0.0.0.0", 0, "0.0.0.0", 0)  # noqa: S104 - no socket: a packet w
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class DecodeRequest:
     """What the user asked for."""
 
     registry: Registry
@@ -50,14 +49,14 @@ class Request:
     streams: dict[Destination, Stream]
     force: bool = False
 
-    def selection(self) -> Selection:
+    def selection(self) -> MessageSelection:
         """The packets and messages to decode, as far as known before anything is read."""
-        return Selection(
+        return MessageSelection(
             self.templates, self.security_ids, self.channels, self.since_ns, self.until_ns
         )
 
 
-def decode_captures(request: Request, names: Sequence[str]) -> Decoded:
+def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccount:
     """Decode captures into the output that was asked for."""
     target, folder, kind = output_kind(request.output, request.format)
     captures = Captures(names)
@@ -71,7 +70,7 @@ def decode_captures(request: Request, names: Sequence[str]) -> Decoded:
         if target is not None and not folder:
             files.check(target)
         if twice:
-            with Progress("learning") as progress:
+            with ReadingProgress("learning") as progress:
                 learned = learn(
                     captures, selection, request.symbols, lines, request.registry, progress
                 )
@@ -82,11 +81,13 @@ def decode_captures(request: Request, names: Sequence[str]) -> Decoded:
         output = open_output(files, target, folder, kind, versions)
         if isinstance(output, SingleFile) and len(versions) == 1:
             output.begin(next(iter(versions)))
-        with Progress("decoding", quiet=target is None) as progress:
+        with ReadingProgress("decoding", quiet=target is None) as progress:
             return _written(pipeline, captures, output, progress)
 
 
-def _written(pipeline: Pipeline, captures: Captures, output: Output, progress: Progress) -> Decoded:
+def _written(
+    pipeline: Pipeline, captures: Captures, output: Output, progress: ReadingProgress
+) -> DecodeAccount:
     try:
         account = pipeline.run(captures, output, progress)
         output.close()
@@ -100,7 +101,12 @@ def _written(pipeline: Pipeline, captures: Captures, output: Output, progress: P
 
 
 def _planned(
-    request: Request, selection: Selection, learned: Learned, kind: str, *, folder: bool
+    request: DecodeRequest,
+    selection: MessageSelection,
+    learned: Learned,
+    kind: str,
+    *,
+    folder: bool,
 ) -> Versions:
     """The templates that will be written, if these can be known before decoding."""
     if folder or kind in ("jsonl", "text"):
@@ -145,7 +151,7 @@ def _refuse_inputs(target: Path | None, captures: Captures) -> None:
                 raise UsageError(f"{target} is the capture itself; name another file to write.")
 
 
-def decode_packet(request: Request, text: str) -> Decoded:
+def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
     """Decode one packet that was pasted as hexadecimal digits, as text or JSON."""
     target, folder, kind = output_kind(request.output, request.format)
     if target is not None or kind not in ("text", "jsonl"):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import SchemaError, UsageError
-from pregao.sbe.model import (
+from pregao.sbe import (
     Block,
     Composite,
     EncodedType,
@@ -15,12 +15,13 @@ from pregao.sbe.model import (
     Field,
     Message,
     Presence,
+    Reading,
     Schema,
     SetType,
     Type,
+    readings,
+    template,
 )
-from pregao.sbe.values import Reading, readings
-from pregao.sbe.xml import template
 from pregao.schemas import PROTOCOLS, Registry
 
 _VERSION_OF = "id {0.id}, version {0.version} ({0.semantic_version})"

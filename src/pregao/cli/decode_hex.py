@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pregao.capture import Datagram, Layers, Packet
-from pregao.capture.layers import ETHERNET
+from pregao.capture import ETHERNET, Datagram, Layers, Packet
 from pregao.errors import DecodeError, UsageError
 from pregao.umdf.packets import decode_header, frames
 
@@ -28,7 +27,7 @@ def packet_bytes(text: str) -> bytes:
         elif dump:
             raise UsageError(
                 f"The offset {offset[1] if offset else 0:#x} of the dump does not follow on: "
-                f"{len(found)} bytes stand before it. Paste all lines."
+                f"{len(found)} bytes come before it. Paste all lines."
             )
         else:
             found += _plain(line)

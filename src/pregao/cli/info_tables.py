@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from pregao.cli.render import console, print_table
+from pregao.cli.terminal import console, print_table
 
 _MOST_SEQUENCES = 8
 

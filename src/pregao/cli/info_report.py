@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.cli.captures import Captures, ReadAccount, numbered
-from pregao.cli.progress import Progress
+from pregao.cli.input_captures import Captures, ReadAccount, numbered
+from pregao.cli.progress import ReadingProgress
 from pregao.clock import format_ns
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
@@ -41,7 +41,7 @@ def surveyed(
     captures = Captures(names)
     captures.check()
     survey, account = Survey(registry, streams), ReadAccount()
-    with Progress("reading") as progress:
+    with ReadingProgress("reading") as progress:
         for name, block, numbers in numbered(captures.read(account, progress), survey.lines):
             survey.add(name, block, numbers)
     return survey, account
