@@ -12,6 +12,7 @@ from pregao.umdf.layout import (
     SEQUENCE_NUMBER_AT,
     SEQUENCE_VERSION_AT,
 )
+from pregao.umdf.templates import END_OF_EVENT
 
 VERSIONS = 65534
 """The sequence versions there are: 1 to 65534, then 1 again."""
@@ -21,7 +22,6 @@ FLAG_ABSENT = -1
 """A message without event flags stands for itself and ends its event."""
 FLAG_NEVER = -2
 """A message without event flags that is never the last of its event."""
-END_OF_EVENT = 1 << 7
 
 EVENT_VERSION = 10**14
 EVENT_NUMBER = 10**4

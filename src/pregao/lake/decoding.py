@@ -49,10 +49,9 @@ from pregao.umdf.bulk import (
     Walker,
     kind_of,
 )
-from pregao.umdf.streams import DEFINITIONS
 from pregao.umdf.tables import TemplateTable
+from pregao.umdf.templates import EXECUTION_SUMMARY, SECURITY_DEFINITIONS
 
-_EXECUTION_SUMMARY = 55
 _OUTCOMES = ["decoded", "duplicate", "rejected", "filtered"]
 DECODED, DUPLICATE, REJECTED, FILTERED = range(4)
 
@@ -192,7 +191,7 @@ class WindowDecoder:
         found = self._flags.get(key)
         if found is None:
             found = _kernels.FLAG_ABSENT
-            if kind.template_id == _EXECUTION_SUMMARY:
+            if kind.template_id == EXECUTION_SUMMARY:
                 found = _kernels.FLAG_NEVER
             message = self._template(kind)
             for reading in readings(message) if message is not None else ():
@@ -309,7 +308,7 @@ class WindowDecoder:
         name = message_table_name(batch.message.name)
         rows = _message_rows(table, batch, keys)
         result.put(name, day, rows)
-        if batch.message.id in DEFINITIONS:
+        if batch.message.id in SECURITY_DEFINITIONS:
             rows = _message_rows(self._tables.instruments, batch, keys)
             result.put("instruments", day, latest(rows))
 

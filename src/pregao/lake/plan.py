@@ -25,8 +25,9 @@ from pregao.lake.surveys import Survey
 from pregao.lake.tasks import Piece, Task
 from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
+from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey.lines import Destination
+from pregao.umdf.templates import SEQUENCE
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND

@@ -16,8 +16,8 @@ import pyarrow as pa
 from pregao.sbe.arrow import widened
 from pregao.sbe.names import snake_case
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
-from pregao.umdf.streams import DEFINITIONS
 from pregao.umdf.tables import Column, TemplateTable
+from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 DATE = "date"
 """The column by which every table is partitioned: the trading day in São Paulo."""
@@ -152,7 +152,9 @@ def message_tables(registry: Registry) -> MessageTables:
         for message in schema.messages:
             if message.id:
                 versions.setdefault(message.id, []).append((schema, message))
-    definitions = [pair for template in sorted(DEFINITIONS) for pair in versions.get(template, ())]
+    definitions = [
+        pair for template in sorted(SECURITY_DEFINITIONS) for pair in versions.get(template, ())
+    ]
     return MessageTables(
         {template: TemplateTable(pairs) for template, pairs in versions.items()},
         TemplateTable(definitions),

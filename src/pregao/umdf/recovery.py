@@ -16,15 +16,11 @@ from pregao.sbe.codec import Decoded
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import PacketHeader
 from pregao.umdf.sequencing import Place, covers, version_distance
-from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.templates import NEWS, SECURITY_DEFINITIONS
 
 T = TypeVar("T")
 
-NEWS = 5
-EMPTY_BOOK = 9
-SECURITY_GROUP_PHASE = 10
-CHANNEL_RESET = 11
-NEVER_DISCARDED = DEFINITIONS | {NEWS}
+NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
 """Templates that snapshots do not reflect."""
 
 MOST_QUEUED = 4_000_000

@@ -11,22 +11,22 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake.analytics.latency import DELETE_ORDER, ORDER
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
 from pregao.lake.analytics.quotes import TICKS, with_level_orders
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, is_recovery
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform
-from pregao.lake.analytics.trades import (
+from pregao.lake.analytics.trades import event_time
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    DELETE_ORDER,
+    EMPTY_BOOK,
     EXECUTION_SUMMARY,
     FORWARD_TRADE,
+    MASS_DELETE_ORDERS,
+    ORDER,
     TRADE,
-    event_time,
 )
-
-EMPTY_BOOK = 9
-CHANNEL_RESET = 11
-MASS_DELETE = 52
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -205,7 +205,7 @@ def _lives(acts: DataFrame) -> DataFrame:
 
 def _clearings(day: Day) -> DataFrame:
     """The messages that clear a side, or (without side or instrument) whole books."""
-    mass = day.messages(MASS_DELETE).select(
+    mass = day.messages(MASS_DELETE_ORDERS).select(
         *INSTRUMENT, "place", "event", event_time().alias("time_ns"), _side().alias("side"),
         F.col("md_update_action").alias("action"),
         F.col("md_entry_position_no").alias("position"),
@@ -282,7 +282,7 @@ ORDERS = AnalyticsTable(
     (
         ORDER,
         DELETE_ORDER,
-        MASS_DELETE,
+        MASS_DELETE_ORDERS,
         EMPTY_BOOK,
         CHANNEL_RESET,
         TRADE,

@@ -9,10 +9,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day
-from pregao.lake.analytics.sessions import SECURITY_GROUP_PHASE, SECURITY_STATUS
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform, spark_type
 from pregao.lake.analytics.timeline import Member, Told, timeline
-from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.templates import SECURITY_DEFINITIONS, SECURITY_GROUP_PHASE, SECURITY_STATUS
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
@@ -76,7 +75,7 @@ def lines(day: Day) -> DataFrame:
 
 def _members(day: Day) -> DataFrame:
     """The instruments; those that came or went during the day, with where that was told."""
-    definitions = [day.messages(template) for template in sorted(DEFINITIONS)]
+    definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
     keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
     told = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
     added = F.col("security_update_action") == "ADD"
@@ -156,7 +155,7 @@ STATUS = AnalyticsTable(
     "What held for a group or an instrument, from when until when.",
     COLUMNS,
     _build,
-    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(DEFINITIONS)),
+    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(SECURITY_DEFINITIONS)),
     (INSTRUMENTS,),
     sort_by=("channel", "security_id", "from_ns", "event"),
 )

@@ -9,22 +9,25 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, bit, place
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing
-
-TRADE = 53
-FORWARD_TRADE = 54
-EXECUTION_SUMMARY = 55
-TRADE_BUST = 57
+from pregao.umdf.templates import (
+    EXECUTION_SUMMARY,
+    FORWARD_TRADE,
+    OUT_OF_SEQUENCE,
+    TRADE,
+    TRADE_BUST,
+    flag,
+)
 
 CONDITIONS = {
-    "opening": 0,
-    "crossed": 1,
-    "same_price": 2,
-    "out_of_sequence": 3,
-    "on_behalf": 6,
-    "regular": 13,
-    "block": 14,
+    "opening": flag("TradeCondition", "OpeningPrice"),
+    "crossed": flag("TradeCondition", "Crossed"),
+    "same_price": flag("TradeCondition", "LastTradeAtTheSamePrice"),
+    "out_of_sequence": OUT_OF_SEQUENCE,
+    "on_behalf": flag("TradeCondition", "TradeOnBehalf"),
+    "regular": flag("TradeCondition", "RegularTrade"),
+    "block": flag("TradeCondition", "BlockTrade"),
 }
-"""The bits of tradeCondition."""
+"""The flags of tradeCondition that have a column of their own."""
 KINDS = {
     "multi_asset": "MULTI_ASSET_TRADE",
     "leg": "LEG_TRADE",
@@ -133,7 +136,7 @@ def _without_quotes(day: Day) -> DataFrame:
     kinds = joined.select(
         "*",
         F.when(F.col("busted"), F.col("told_bust_ns")).alias("bust_time_ns"),
-        *[bit("trade_condition", number).alias(name) for name, number in CONDITIONS.items()],
+        *[bit("trade_condition", mask).alias(name) for name, mask in CONDITIONS.items()],
         *[
             F.coalesce(F.col("trd_sub_type") == sub_type, F.lit(False)).alias(name)
             for name, sub_type in KINDS.items()
