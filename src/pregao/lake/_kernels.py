@@ -14,10 +14,6 @@ from pregao.umdf.layout import (
 )
 from pregao.umdf.templates import END_OF_EVENT
 
-VERSIONS = 65534
-"""The sequence versions there are: 1 to 65534, then 1 again."""
-NUMBERS = 1 << 32
-
 FLAG_ABSENT = -1
 """A message without event flags stands for itself and ends its event."""
 FLAG_NEVER = -2
@@ -45,17 +41,6 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
         versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
         numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
         times[p] = time
-
-
-@njit
-def serial_keys(versions, numbers, base, keys):
-    """Keys that sort like the stream goes, also over the wrap of the sequence version."""
-    half = VERSIONS // 2
-    for p in range(np.uint64(len(versions))):
-        distance = (np.int64(versions[p]) - base) % VERSIONS
-        if distance > half:
-            distance -= VERSIONS
-        keys[p] = distance * NUMBERS + np.int64(numbers[p])
 
 
 @njit

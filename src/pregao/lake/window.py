@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from pregao.capture import PacketBlock
 from pregao.clock import DAY
 from pregao.lake import _kernels
 from pregao.lake.schemas import SAO_PAULO_NS
+from pregao.umdf.sequencing import Place, serial_of
 from pregao.umdf.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
@@ -29,19 +30,12 @@ INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
 _FEW = 16
 
 
-class Key(NamedTuple):
-    """A packet's place in its stream."""
-
-    version: int
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The keys of a channel that a window owns; None is unbounded."""
 
-    low: Key | None = None
-    high: Key | None = None
+    low: Place | None = None
+    high: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,9 +223,8 @@ def settle(
     for channel in distinct(packets.channel[keyed]):
         rows = np.flatnonzero(keyed & (packets.channel == channel))
         limits = bounds.get(channel, Bounds())
-        base = limits.low.version if limits.low else int(packets.version[rows[0]])
-        keys = np.empty(len(rows), np.int64)
-        _kernels.serial_keys(packets.version[rows], packets.number[rows], base, keys)
+        base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
+        keys = serial_of(packets.version[rows], packets.number[rows], base)
         leader = np.arange(len(rows))
         if packets.outside is not None or (np.diff(keys) <= 0).any():
             if packets.outside is None:
@@ -254,9 +247,9 @@ def settle(
             accepted.append(rows)
         mine = np.ones(len(rows), np.bool_)
         if limits.low is not None:
-            mine &= keys >= _serial(limits.low, base)
+            mine &= keys >= limits.low.serial(base)
         if limits.high is not None:
-            mine &= keys < _serial(limits.high, base)
+            mine &= keys < limits.high.serial(base)
         if packets.outside is not None:
             mine &= ~packets.outside[rows[leader]]
         packets.mine[rows] = mine
@@ -268,19 +261,6 @@ def settle(
 def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
     names = sorted({role.feed for role in roles})
     return np.array([names.index(role.feed) for role in roles], np.int32)
-
-
-def _serial(key: Key, base: int) -> int:
-    out = np.empty(1, np.int64)
-    _kernels.serial_keys(
-        np.array([key.version], np.int32), np.array([key.number], np.int64), base, out
-    )
-    return int(out[0])
-
-
-def precedes(one: Key, other: Key) -> bool:
-    """Does a key come before another in their stream?"""
-    return _serial(one, other.version) < _serial(other, other.version)
 
 
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:

@@ -2,7 +2,8 @@
 
 A place in a stream is a sequence version and a number. Versions rise weekly, at a failover, or
 with every loop, and come round from 65534 to 1; numbers begin with 1 in each. Heartbeats have no
-number.
+number. A *serial* is a place as one number, counted from a version near it: serials sort as the
+stream goes, also where versions come round.
 """
 
 from __future__ import annotations
@@ -11,21 +12,65 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 LAST_SEQUENCE_VERSION = 65_534
+"""The sequence version after which they begin again with 1."""
 MOST_HOLES = 4_096
+
+_NUMBER_BITS = 32
+_NUMBERS = 1 << _NUMBER_BITS
+"""So many numbers a sequence version has."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+def version_distance(old: int, new: int) -> int:
+    """How many versions ``new`` comes after ``old``, the short way round; negative if before.
+
+    Kernels compile this same function.
+    """
+    ahead = (new - old) % LAST_SEQUENCE_VERSION
+    return ahead if ahead <= LAST_SEQUENCE_VERSION // 2 else ahead - LAST_SEQUENCE_VERSION
 
 
 class Place(NamedTuple):
-    """Where a packet stands in its stream."""
+    """Where a packet is in its stream."""
 
     sequence_version: int
     sequence_number: int
 
+    def serial(self, base: int) -> int:
+        """The place as one number, counted from the sequence version ``base``."""
+        return version_distance(base, self.sequence_version) * _NUMBERS + self.sequence_number
 
-def version_distance(old: int, new: int) -> int:
-    """How many versions ``new`` comes after ``old``, the short way round; negative if before."""
-    ahead = (new - old) % LAST_SEQUENCE_VERSION
-    return ahead if ahead <= LAST_SEQUENCE_VERSION // 2 else ahead - LAST_SEQUENCE_VERSION
+    @staticmethod
+    def of_serial(serial: int, base: int) -> Place:
+        """The place that has this serial."""
+        version = (base - 1 + (serial >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
+        return Place(version, serial & (_NUMBERS - 1))
+
+
+def serial_of(
+    versions: npt.NDArray[np.integer], numbers: npt.NDArray[np.integer], base: int
+) -> Numbers:
+    """The serials of columns of sequence versions and numbers, counted from a version."""
+    serials: Numbers
+    if len(versions) and versions.min() == versions.max():  # nearly always
+        first = version_distance(base, int(versions[0])) * _NUMBERS
+        serials = np.add(numbers, first, dtype=np.int64)
+        return serials
+    ahead = (versions.astype(np.int64) - base) % LAST_SEQUENCE_VERSION
+    ahead = np.where(ahead > LAST_SEQUENCE_VERSION // 2, ahead - LAST_SEQUENCE_VERSION, ahead)
+    serials = ahead * _NUMBERS + numbers
+    return serials
+
+
+def place_of_serial(serials: Numbers, base: int) -> tuple[npt.NDArray[np.int32], Numbers]:
+    """The columns of sequence versions and numbers that have these serials."""
+    versions = (base - 1 + (serials >> _NUMBER_BITS)) % LAST_SEQUENCE_VERSION + 1
+    return versions.astype(np.int32), serials & (_NUMBERS - 1)
 
 
 def covers(snapshot: Place, place: Place) -> bool:
@@ -33,6 +78,11 @@ def covers(snapshot: Place, place: Place) -> bool:
     if snapshot.sequence_version == place.sequence_version:
         return place.sequence_number <= snapshot.sequence_number
     return version_distance(snapshot.sequence_version, place.sequence_version) < 0
+
+
+def precedes(one: Place, other: Place) -> bool:
+    """Does a place come before another in their stream?"""
+    return one != other and covers(other, one)
 
 
 class Verdict(Enum):
