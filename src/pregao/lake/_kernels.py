@@ -1,4 +1,4 @@
-"""Kernels of the ingest: packet headers, arbitration by key, events, and packing payloads."""
+"""Kernels of the ingest: packet headers, events, keys, and packing payloads."""
 
 from __future__ import annotations
 
@@ -41,32 +41,6 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
         versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
         numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
         times[p] = time
-
-
-@njit
-def arbitrate(keys, times, feeds, order, first, leader, difference):
-    """Which packet of each key came first, and how much later one of another feed came.
-
-    ``order`` sorts the packets by key, then time. ``first`` marks the first of each key, which
-    is the ``leader`` of all that have it; ``difference`` is its lead over the first packet of
-    another feed, or -1 if there was none.
-    """
-    count = len(order)
-    at = 0
-    while at < count:
-        head = order[at]
-        first[head] = True
-        leader[head] = head
-        difference[head] = -1
-        at += 1
-        while at < count and keys[order[at]] == keys[head]:
-            other = order[at]
-            first[other] = False
-            leader[other] = head
-            difference[other] = -1
-            if difference[head] < 0 and feeds[other] != feeds[head]:
-                difference[head] = times[other] - times[head]
-            at += 1
 
 
 @njit

@@ -19,6 +19,7 @@ from pregao.capture import PacketBlock
 from pregao.clock import DAY
 from pregao.lake import _kernels
 from pregao.lake.schemas import SAO_PAULO_NS
+from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import Place, serial_of
 from pregao.umdf.streams import Stream
 
@@ -209,7 +210,7 @@ def settle(
     packets.mine = packets.owned.copy()
     packets.covered = np.zeros(count, np.bool_)
     packets.key = np.zeros(count, np.int64)
-    packets.difference_ns = np.full(count, -1, np.int64)
+    packets.difference_ns = np.full(count, NO_OTHER, np.int64)
     packets.leader = np.arange(count)
     incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
     feeds = _feed_numbers(roles)
@@ -225,33 +226,22 @@ def settle(
         limits = bounds.get(channel, Bounds())
         base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
         keys = serial_of(packets.version[rows], packets.number[rows], base)
-        leader = np.arange(len(rows))
-        if packets.outside is not None or (np.diff(keys) <= 0).any():
-            if packets.outside is None:
-                order = np.argsort(keys, kind="stable")
-            else:
-                # What belongs to another unit never leads: a key with a packet in here is
-                # decoded here, unless it was before.
-                order = np.lexsort((packets.outside[rows], keys))
-            first = np.empty(len(rows), np.bool_)
-            difference = np.empty(len(rows), np.int64)
-            _kernels.arbitrate(
-                keys, packets.time_ns[rows], feeds[packets.role[rows]], order, first, leader,
-                difference,
-            )  # fmt: skip
-            packets.first[rows] = first
-            packets.difference_ns[rows] = difference
-            packets.leader[rows] = rows[leader]
-            accepted.append(rows[order[first[order]]])
-        else:  # one feed, nothing twice: each packet is the first of its key
-            accepted.append(rows)
+        # What belongs to another unit never leads: a key with a packet in here is decoded here,
+        # unless it was before.
+        outside = None if packets.outside is None else packets.outside[rows]
+        found = arbitrate(keys, packets.time_ns[rows], feeds[packets.role[rows]], outside)
+        accepted.append(rows[found.order])
+        if not found.nothing_twice:
+            packets.first[rows] = found.first
+            packets.difference_ns[rows] = found.difference_ns
+            packets.leader[rows] = rows[found.leader]
         mine = np.ones(len(rows), np.bool_)
         if limits.low is not None:
             mine &= keys >= limits.low.serial(base)
         if limits.high is not None:
             mine &= keys < limits.high.serial(base)
-        if packets.outside is not None:
-            mine &= ~packets.outside[rows[leader]]
+        if outside is not None:
+            mine &= ~outside[found.leader]
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
         packets.key[rows] = keys
