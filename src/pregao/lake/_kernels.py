@@ -1,4 +1,4 @@
-"""Kernels of the ingest: packet headers, events, keys, and packing payloads."""
+"""Kernels of the ingest: packet headers, keys of messages, and packing payloads."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from pregao.umdf.layout import (
     SEQUENCE_NUMBER_AT,
     SEQUENCE_VERSION_AT,
 )
-from pregao.umdf.templates import END_OF_EVENT
-
-FLAG_ABSENT = -1
-"""A message without event flags stands for itself and ends its event."""
-FLAG_NEVER = -2
-"""A message without event flags that is never the last of its event."""
-
-EVENT_VERSION = 10**14
-EVENT_NUMBER = 10**4
 
 
 @njit
@@ -51,39 +42,6 @@ def pack_payloads(buffer, offsets, lengths, places, out):
         place = places[p]
         for k in range(np.uint64(lengths[p])):
             out[np.uint64(place) + k] = buffer[np.uint64(source) + k]
-
-
-@njit
-def number_events(
-    buffer, bodies, blocks, packet_of, index_of, flag_of, flag_at, first, last, keys, versions,
-    numbers, events,
-):  # fmt: skip
-    """Give a channel's messages, which stand in sequence order, the number of their event.
-
-    An event's number is made of the place of its first message. It begins anew behind a message
-    with EndOfEvent, and behind a hole in the sequence, of which the end cannot be known. Where
-    the flags of message ``m`` stand in its block is ``flag_at[flag_of[m]]``.
-    """
-    event = np.int64(0)
-    begins = True
-    for m in range(first, last):
-        packet = packet_of[m]
-        if m > first and packet != packet_of[m - 1] and keys[packet] != keys[packet_of[m - 1]] + 1:
-            begins = True
-        if begins:
-            event = (
-                np.int64(versions[packet]) * EVENT_VERSION
-                + np.int64(numbers[packet]) * EVENT_NUMBER
-                + np.int64(index_of[m])
-            )
-        events[m] = event
-        at = flag_at[flag_of[m]]
-        if at == FLAG_NEVER:
-            begins = False
-        elif at == FLAG_ABSENT or at >= blocks[m]:
-            begins = True
-        else:
-            begins = (load_u8(buffer, bodies[m] + at) & END_OF_EVENT) != 0
 
 
 @njit

@@ -118,7 +118,6 @@ class Packets:
     """The window owns its key (or the packet itself, where it has no key)."""
     covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     """An earlier ingest has brought its key already."""
-    key: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     """The packet that was the first of its key."""
@@ -209,7 +208,6 @@ def settle(
     packets.first = np.ones(count, np.bool_)
     packets.mine = packets.owned.copy()
     packets.covered = np.zeros(count, np.bool_)
-    packets.key = np.zeros(count, np.int64)
     packets.difference_ns = np.full(count, NO_OTHER, np.int64)
     packets.leader = np.arange(count)
     incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
@@ -244,7 +242,6 @@ def settle(
             mine &= ~outside[found.leader]
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
-        packets.key[rows] = keys
     return accepted, np.flatnonzero(~keyed & packets.owned)
 
 

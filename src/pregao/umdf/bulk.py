@@ -206,6 +206,13 @@ class BulkDecoder:
         check_schema_id(self.registry, schema_id)
         return self.registry.find(schema_id, version)
 
+    def template(self, kind: Kind) -> Message | None:
+        """The template of some messages, if a schema has it."""
+        try:
+            return self.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
+        except DecodeError:
+            return None
+
     def decode(self, walked: Walked) -> Iterator[Batch | Unknown | Reject]:
         """Every message once: in a batch, as unknown, or as a reject; and the broken packets."""
         yield from self.faults(walked)
