@@ -33,6 +33,7 @@ from pregao.lake.window import (
     joined_runs,
 )
 from pregao.schemas import Registry
+from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.sequencing import Place, precedes, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination
@@ -383,8 +384,8 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
     data = pa.concat_tables(parts).unify_dictionaries()
     if table == "instruments":
         return write_table(filesystem, lake.path, table, latest(data), day)
-    by = [name for name in ("security_id", "channel", "sequence_version", "sequence_number",
-                            "index_in_packet") if name in data.column_names]  # fmt: skip
+    order = ("security_id", "channel", *MESSAGE_KEY)
+    by = [name for name in order if name in data.column_names]
     if by:
         data = data.sort_by([(name, "ascending") for name in by])
     return write_table(filesystem, lake.path, table, data, day)

@@ -128,38 +128,6 @@ def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walke
 
 
 @dataclass(slots=True)
-class Keys:
-    """The keys and times of messages, column by column."""
-
-    channel: npt.NDArray[np.int16]
-    sequence_version: npt.NDArray[np.int32]
-    sequence_number: Numbers
-    index_in_packet: npt.NDArray[np.int32]
-    sending_time_ns: Numbers
-    capture_time_ns: Numbers
-
-
-def keys(walked: Walked, rows: Numbers, capture_time_ns: Numbers) -> Keys:
-    """The keys of the chosen messages; capture times are given per packet."""
-    count = len(rows)
-    found = Keys(
-        np.empty(count, np.int16),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
-    _kernels.gather_keys(
-        rows, walked.packet, walked.index_in_packet, walked.channel, walked.sequence_version,
-        walked.sequence_number, walked.sending_time_ns, capture_time_ns, found.channel,
-        found.sequence_version, found.sequence_number, found.index_in_packet,
-        found.sending_time_ns, found.capture_time_ns,
-    )  # fmt: skip
-    return found
-
-
-@dataclass(slots=True)
 class Batch:
     """Decoded messages of one template and version, with which of the walked ones they are."""
 

@@ -22,8 +22,6 @@ from pregao.umdf.templates import IMPLIED, IMPLIED_SINCE, RECOVERY
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
 """What names an instrument: the same number may be on two channels."""
-KEY = ("sequence_version", "sequence_number", "index_in_packet")
-"""What names a message of a channel."""
 
 
 def message_table(template: int) -> str:
