@@ -19,7 +19,8 @@ from pregao.capture import PacketBlock, read_blocks
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.schemas import bundled
-from pregao.umdf.bulk import Batch, BulkDecoder, Walker, keys
+from pregao.umdf.bulk import Batch, BulkDecoder, Walker
+from pregao.umdf.key_columns import keys
 
 SECTION = "decoding"
 BLOCK = 16 * 1024 * 1024
@@ -99,7 +100,7 @@ class Decoding:
             walked = self._walker.walk(block.buffer, block.offset, block.length)
             for item in self._decoder.decode(walked):
                 assert isinstance(item, Batch)
-                total += len(keys(walked, item.rows, block.time_ns).sequence_number)
+                total += len(keys(walked, item.rows, block.time_ns)["sequence_number"])
         return total
 
 

@@ -29,8 +29,9 @@ from pregao.umdf.arbitration import Arbiter, Delivered, Lost
 from pregao.umdf.gaps import InstrumentGaps, Step
 from pregao.umdf.loops import SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.recovery import CHANNEL_RESET, EMPTY_BOOK, Joined, Joining, incremental_of
+from pregao.umdf.recovery import Joined, Joining, incremental_of
 from pregao.umdf.sequencing import Place
+from pregao.umdf.templates import CHANNEL_RESET, EMPTY_BOOK
 
 IMPLIED, RECOVERY = 1 << 4, 1 << 5
 SIDES = {"BID": Side.BID, "OFFER": Side.ASK}

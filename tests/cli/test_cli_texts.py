@@ -29,7 +29,7 @@ from pregao.clock import format_ns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled
 from pregao.umdf.bulk import Batch, BulkDecoder, walk
-from pregao.umdf.keys import key_columns
+from pregao.umdf.key_columns import key_columns
 from pregao.umdf.tables import TemplateTable, columns_of
 from tests.cli.market import VERSIONS, as_json, as_text, month_year, wild_market
 from tests.sbe.support import TYPES

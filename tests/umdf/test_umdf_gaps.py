@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from pregao.umdf.gaps import Gap, InstrumentGaps, Step
 from pregao.umdf.loops import SnapshotHeader
-from pregao.umdf.recovery import EMPTY_BOOK, NEWS, Incremental
+from pregao.umdf.recovery import Incremental
 from pregao.umdf.sequencing import Place
-
-ORDER = 50
+from pregao.umdf.templates import EMPTY_BOOK, NEWS, ORDER
 
 
 def message(number, security_id, rpt, *, version=1, item=None, template=ORDER):

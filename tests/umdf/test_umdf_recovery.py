@@ -9,9 +9,6 @@ from pregao.schemas import bundled
 from pregao.umdf.loops import SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from pregao.umdf.recovery import (
-    CHANNEL_RESET,
-    NEWS,
-    SECURITY_GROUP_PHASE,
     Incremental,
     Joined,
     Joining,
@@ -21,8 +18,15 @@ from pregao.umdf.recovery import (
     snapshot_place,
 )
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    NEWS,
+    ORDER,
+    SECURITY_DEFINITIONS,
+    SECURITY_GROUP_PHASE,
+)
 
-ORDER, DEFINITION = 50, 12
+DEFINITION = max(SECURITY_DEFINITIONS)
 
 
 def header(security_id, last, *, reports=1, version=1, rpt=None):

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.umdf.bulk import walk
+from pregao.umdf.sequencing import version_distance
 from pregao.umdf.survey import SequenceAudit
 from tests.umdf.survey_support import HEARTBEAT, ORDER, RESET, block_of, payload
 
@@ -32,7 +33,7 @@ class PlainAudit:
             newest = self.newest.get(track)
             if newest is None:
                 self.newest[track] = version
-            elif 0 < (version - newest) % 65536 < 32768:
+            elif version_distance(newest, version) > 0:
                 self.newest[track] = version
                 run["first"], run["last"] = 1, 0
         run["packets"] += 1
@@ -71,7 +72,7 @@ PACKETS = st.lists(
     st.tuples(
         st.integers(0, 1),
         st.sampled_from([7, 72]),
-        st.sampled_from([1, 2, 3, 65534]),
+        st.sampled_from([1, 2, 3, 32768, 32769, 65534]),
         st.integers(0, 30),
         st.booleans(),
     ),
@@ -118,6 +119,14 @@ def test_a_loop_is_whole_from_1_to_the_sequence_reset():
     runs = audited(loop).runs()
     assert [run.whole for run in runs] == [False, True, False]
     assert [run.missing for run in runs] == [0, 0, 1]  # only the first may be joined midway
+
+
+def test_versions_go_round_after_65534_however_far_apart_they_are():
+    """32767 versions on from 40000 is 7233: it follows, and its packets 1 to 4 are missing."""
+    runs = audited([(0, 7, 40_000, 1, False), (0, 7, 7_233, 5, False)]).runs()
+    assert [run.missing for run in runs] == [0, 4]
+    runs = audited([(0, 7, 40_000, 1, False), (0, 7, 7_234, 5, False)]).runs()
+    assert [run.missing for run in runs] == [0, 0]  # the shorter way round is back
 
 
 def test_a_version_that_comes_round_again_is_another_turn():

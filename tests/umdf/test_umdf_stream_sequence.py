@@ -1,9 +1,11 @@
 """The sequence of one stream, packet by packet."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pregao.umdf import _sequencing_kernels
 from pregao.umdf.sequencing import (
     LAST_SEQUENCE_VERSION,
     MOST_HOLES,
@@ -11,6 +13,9 @@ from pregao.umdf.sequencing import (
     StreamSequence,
     Verdict,
     covers,
+    place_of_serial,
+    precedes,
+    serial_of,
     version_distance,
 )
 
@@ -39,6 +44,53 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
 )
 def test_a_snapshot_covers_what_is_not_behind_it(snapshot, place):
     assert covers(Place(*snapshot), Place(*place)) == (place <= snapshot)
+
+
+VERSIONS = st.integers(1, LAST_SEQUENCE_VERSION)
+NUMBERS = st.integers(0, 2**32 - 1)
+HALF = LAST_SEQUENCE_VERSION // 2
+KINDS = st.sampled_from([np.uint16, np.int32, np.int64])
+
+
+@given(VERSIONS, VERSIONS)
+def test_kernels_know_how_versions_go_round(old, new):
+    assert _sequencing_kernels.version_distance(old, new) == version_distance(old, new)
+
+
+@given(base=VERSIONS, places=st.lists(st.tuples(VERSIONS, NUMBERS)), kind=KINDS)
+def test_the_serials_of_columns_are_those_of_their_places(base, places, kind):
+    versions = np.array([version for version, _ in places], kind)
+    numbers = np.array([number for _, number in places], np.int64)
+    serials = serial_of(versions, numbers, base)
+    assert serials.dtype == np.int64
+    assert serials.tolist() == [Place(*place).serial(base) for place in places]
+    assert [Place.of_serial(serial, base) for serial in serials.tolist()] == places
+    found = place_of_serial(serials, base)
+    assert list(zip(*(column.tolist() for column in found), strict=True)) == places
+
+
+@given(base=VERSIONS, version=VERSIONS, numbers=st.lists(NUMBERS, min_size=1), kind=KINDS)
+def test_serials_of_one_version_too(base, version, numbers, kind):
+    versions = np.full(len(numbers), version, kind)
+    expected = [Place(version, number).serial(base) for number in numbers]
+    for width in (np.uint32, np.int64):
+        assert serial_of(versions, np.array(numbers, width), base).tolist() == expected
+
+
+@given(
+    base=VERSIONS,
+    one=st.tuples(st.integers(-HALF // 2, HALF // 2), NUMBERS),
+    other=st.tuples(st.integers(-HALF // 2, HALF // 2), NUMBERS),
+)
+def test_serials_sort_as_the_stream_goes_also_where_versions_come_round(base, one, other):
+    """Places are given by their distance from the version that serials are counted from."""
+    places = [
+        Place((base - 1 + steps) % LAST_SEQUENCE_VERSION + 1, number)
+        for steps, number in (one, other)
+    ]
+    first, second = (place.serial(base) for place in places)
+    assert (first < second) == (one < other) == precedes(*places)
+    assert (first <= second) == covers(places[1], places[0])
 
 
 def test_the_first_packet_may_be_joined_midway():

@@ -14,7 +14,8 @@ from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.bulk import walk
-from pregao.umdf.keys import KEY_SCHEMA, key_columns
+from pregao.umdf.key_columns import key_columns
+from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import TemplateTable
 from tests.sbe.support import TYPES, compare_with_codec, plausible_body, shown
 from tests.umdf.survey_support import HEARTBEAT, ORDER, block_of, payload

@@ -1,11 +1,15 @@
-"""Template ids and flag bits come from the schemas."""
+"""Template ids and flag bits come from the schemas, and nobody else states them."""
+
+import ast
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import SetType
-from pregao.schemas import bundled, bundled_versions
+from pregao.schemas import bundled, bundled_message_ids, bundled_versions
 from pregao.umdf import templates
 
 VERSIONS = [version.number for version in bundled_versions("umdf")]
@@ -40,3 +44,149 @@ def test_flags_mean_the_same_in_every_version():
         assert flags["RecoveryMsg"] == templates.RECOVERY
         conditions = {choice.name: 1 << choice.bit for choice in types["TradeCondition"].choices}
         assert conditions["OutOfSequence"] == templates.OUT_OF_SEQUENCE
+
+
+SOURCES = Path(templates.__file__).parents[1]
+ELSEWHERE = ("umdf/templates.py", "sbe/", "capture/", "schemas/", "lake/books/")
+"""What states them, what knows nothing of them, and what still has to take them from there."""
+IDS = bundled_message_ids("umdf")
+
+
+def stated():
+    """By the names that a constant may have: the numbers that are not to be written down."""
+    found = {}
+    for name, number in IDS.items():
+        snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+        for known in (snake, re.sub(r"_\d+$", "", snake), re.sub(r"(_MBO)?_\d+$", "", snake)):
+            found.setdefault(known, set()).add(number)
+    for name, value in vars(templates).items():
+        if name.isupper() and isinstance(value, int):
+            found.setdefault(name, set()).add(value)
+    for name in ("MatchEventIndicator", "TradeCondition", "ImbalanceCondition"):
+        for choice in bundled("umdf").types[name].choices:
+            snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", choice.name).upper()
+            found.setdefault(snake, set()).update({choice.bit, 1 << choice.bit})
+    for name in ("END_OF_EVENT", "RECOVERY", "IMPLIED", "OUT_OF_SEQUENCE"):
+        found[name].add(getattr(templates, name).bit_length() - 1)
+    return found
+
+
+def number_in(node):
+    """The number that an expression of plain numbers gives."""
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.BinOp(left, ast.LShift(), right):
+            parts = number_in(left), number_in(right)
+            return None if None in parts else parts[0] << parts[1]
+    return None
+
+
+def numbers_in(node):
+    """The numbers of a literal, alone or in a collection."""
+    match node:
+        case ast.Call(func=ast.Name(id="frozenset" | "set" | "tuple"), args=[inner]):
+            return numbers_in(inner)
+        case ast.Set(elts=parts) | ast.List(elts=parts) | ast.Tuple(elts=parts):
+            found = [number_in(part) for part in parts]
+            return [] if None in found else found
+    found = number_in(node)
+    return [] if found is None else [found]
+
+
+def is_template(node):
+    """Is an expression the id of a template?"""
+    match node:
+        case ast.Name(id="template" | "template_id"):
+            return True
+        case ast.Attribute(attr="template_id"):
+            return True
+        case ast.Attribute(attr="id", value=ast.Name(id=owner) | ast.Attribute(attr=owner)):
+            return owner in ("message", "template")
+    return False
+
+
+def restated(source):
+    """The lines of a module in which template ids or flag bits are written as numbers."""
+    known, found, tree = stated(), [], ast.parse(source)
+
+    def check_constant(target, value):
+        if not isinstance(target, ast.Name):
+            return
+        name = re.sub(r"_(BIT|FLAG|MASK|ID|TEMPLATE)$", "", target.id.lstrip("_"))
+        numbers = numbers_in(value)
+        forbidden = known.get(name, set()) if len(numbers) == 1 else set(IDS.values())
+        if numbers and set(numbers) <= forbidden:
+            found.append(value.lineno)
+
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                for target, value in zip(targets, values, strict=False):
+                    check_constant(target, value)
+            case ast.Assign(targets=[target], value=value):
+                check_constant(target, value)
+            case ast.AnnAssign(target=target, value=value) if value is not None:
+                check_constant(target, value)
+    for node in ast.walk(tree):
+        match node:
+            case ast.Compare(left=left, comparators=others):
+                sides = [left, *others]
+                if any(map(is_template, sides)) and any(map(numbers_in, sides)):
+                    found.append(node.lineno)
+            case ast.Match(subject=subject, cases=cases) if is_template(subject):
+                for case in cases:
+                    found += [
+                        inner.lineno
+                        for inner in ast.walk(case.pattern)
+                        if isinstance(inner, ast.MatchValue) and numbers_in(inner.value)
+                    ]
+            case ast.Call(
+                func=ast.Name(id=called) | ast.Attribute(attr=called), args=[first, *_]
+            ) if called in ("message_table", "messages", "snapshots") and numbers_in(first):
+                found.append(node.lineno)
+    return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TRADE = 53",
+        "_EXECUTION_SUMMARY: Final = 55",
+        "ORDER, DELETE = 50, 51",
+        "ONLY_SNAPSHOT = frozenset({30, 71})",
+        "END_OF_EVENT = 1 << 7",
+        "_RECOVERY_BIT = 5",
+        "def f(x): return x.template_id == 9",
+        "def f(x): return x.message.id != 50",
+        "def f(template): return template in (50, 51)",
+        "def f(day): return day.messages(53)",
+        "match template:\n    case 50 | 51: pass",
+    ],
+)
+def test_a_number_that_is_written_down_is_found(line):
+    assert restated(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "TRADE = 0",
+        "OLDEST_JAVA = 17",
+        "BOOK_TEMPLATES = (ORDER, DELETE)",
+        "IMPLIED_BIT = 1",
+        "LOWEST, HIGHEST = 0, 71",
+        "def f(schema): return schema.id == 2",
+    ],
+)
+def test_other_numbers_are_not(line):
+    assert not restated(line)
+
+
+def test_no_other_module_states_a_template_id_or_a_flag():
+    faults = []
+    for path in sorted(SOURCES.rglob("*.py")):
+        name = path.relative_to(SOURCES).as_posix()
+        if not name.startswith(ELSEWHERE):
+            faults += [f"{name}:{line}" for line in restated(path.read_text())]
+    assert faults == []

@@ -22,7 +22,7 @@ from pregao.errors import UsageError
 from pregao.sbe import Message
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Unknown, Walked, walk
-from pregao.umdf.keys import key_columns
+from pregao.umdf.key_columns import key_columns
 from pregao.umdf.survey import (
     STREAMS,
     LineNumbers,

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from pregao.cli import _kernels
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
-from pregao.umdf.keys import KEY_SCHEMA
+from pregao.umdf.keys import KEY_SCHEMA, PACKET_KEY
 from pregao.umdf.tables import Column, TemplateTable, columns_of
 
-CSV_KEYS = ("channel_id", "sequence_version", "sequence_number")
+CSV_KEYS = ("channel_id", *PACKET_KEY)
 """What comes before a message's fields in CSV."""
 
 _CHANNEL, _STREAM, _VERSION, _NUMBER, _INDEX, _CAPTURED, _SENT = range(len(KEY_SCHEMA))

@@ -1,4 +1,4 @@
-"""Kernels of the ingest: packet headers, arbitration by key, events, and packing payloads."""
+"""Kernels of the ingest: packet headers, keys of messages, and packing payloads."""
 
 from __future__ import annotations
 
@@ -12,19 +12,6 @@ from pregao.umdf.layout import (
     SEQUENCE_NUMBER_AT,
     SEQUENCE_VERSION_AT,
 )
-
-VERSIONS = 65534
-"""The sequence versions there are: 1 to 65534, then 1 again."""
-NUMBERS = 1 << 32
-
-FLAG_ABSENT = -1
-"""A message without event flags stands for itself and ends its event."""
-FLAG_NEVER = -2
-"""A message without event flags that is never the last of its event."""
-END_OF_EVENT = 1 << 7
-
-EVENT_VERSION = 10**14
-EVENT_NUMBER = 10**4
 
 
 @njit
@@ -48,43 +35,6 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
 
 
 @njit
-def serial_keys(versions, numbers, base, keys):
-    """Keys that sort like the stream goes, also over the wrap of the sequence version."""
-    half = VERSIONS // 2
-    for p in range(np.uint64(len(versions))):
-        distance = (np.int64(versions[p]) - base) % VERSIONS
-        if distance > half:
-            distance -= VERSIONS
-        keys[p] = distance * NUMBERS + np.int64(numbers[p])
-
-
-@njit
-def arbitrate(keys, times, feeds, order, first, leader, difference):
-    """Which packet of each key came first, and how much later one of another feed came.
-
-    ``order`` sorts the packets by key, then time. ``first`` marks the first of each key, which
-    is the ``leader`` of all that have it; ``difference`` is its lead over the first packet of
-    another feed, or -1 if there was none.
-    """
-    count = len(order)
-    at = 0
-    while at < count:
-        head = order[at]
-        first[head] = True
-        leader[head] = head
-        difference[head] = -1
-        at += 1
-        while at < count and keys[order[at]] == keys[head]:
-            other = order[at]
-            first[other] = False
-            leader[other] = head
-            difference[other] = -1
-            if difference[head] < 0 and feeds[other] != feeds[head]:
-                difference[head] = times[other] - times[head]
-            at += 1
-
-
-@njit
 def pack_payloads(buffer, offsets, lengths, places, out):
     """Copy payloads to their places in another buffer."""
     for p in range(np.uint64(len(offsets))):
@@ -92,39 +42,6 @@ def pack_payloads(buffer, offsets, lengths, places, out):
         place = places[p]
         for k in range(np.uint64(lengths[p])):
             out[np.uint64(place) + k] = buffer[np.uint64(source) + k]
-
-
-@njit
-def number_events(
-    buffer, bodies, blocks, packet_of, index_of, flag_of, flag_at, first, last, keys, versions,
-    numbers, events,
-):  # fmt: skip
-    """Give a channel's messages, which stand in sequence order, the number of their event.
-
-    An event's number is made of the place of its first message. It begins anew behind a message
-    with EndOfEvent, and behind a hole in the sequence, of which the end cannot be known. Where
-    the flags of message ``m`` stand in its block is ``flag_at[flag_of[m]]``.
-    """
-    event = np.int64(0)
-    begins = True
-    for m in range(first, last):
-        packet = packet_of[m]
-        if m > first and packet != packet_of[m - 1] and keys[packet] != keys[packet_of[m - 1]] + 1:
-            begins = True
-        if begins:
-            event = (
-                np.int64(versions[packet]) * EVENT_VERSION
-                + np.int64(numbers[packet]) * EVENT_NUMBER
-                + np.int64(index_of[m])
-            )
-        events[m] = event
-        at = flag_at[flag_of[m]]
-        if at == FLAG_NEVER:
-            begins = False
-        elif at == FLAG_ABSENT or at >= blocks[m]:
-            begins = True
-        else:
-            begins = (load_u8(buffer, bodies[m] + at) & END_OF_EVENT) != 0
 
 
 @njit

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pregao.lake.report import PACKET_OUTCOMES
 from pregao.lake.schemas import DATE, message_table_name
 from pregao.lake.store import Lake
+from pregao.umdf.keys import PACKET_KEY
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ def _twice(lake: Lake) -> Iterator[str]:
             & (pc.field("outcome") == "decoded")
             & pc.field("sequence_number").is_valid()
         )
-        columns = ["channel", "sequence_version", "sequence_number"]
+        columns = ["channel", *PACKET_KEY]
         keys = dataset.to_table(columns=columns, filter=wanted)
         numbers = [keys.column(name).to_numpy().astype(np.int64) for name in columns]
         joined = numbers[0] << 48 | numbers[1] << 32 | numbers[2]

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.errors import DecodeError
 from pregao.lake import _kernels
 from pregao.lake.latest import latest
 from pregao.lake.parquet import order_by_value
@@ -36,7 +35,6 @@ from pregao.lake.window import (
     runs_and_starts,
     settle,
 )
-from pregao.sbe.model import Message
 from pregao.sbe.values import readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import (
@@ -47,12 +45,11 @@ from pregao.umdf.bulk import (
     Unknown,
     Walked,
     Walker,
-    kind_of,
 )
-from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.event_columns import EventColumns
 from pregao.umdf.tables import TemplateTable
+from pregao.umdf.templates import SECURITY_DEFINITIONS
 
-_EXECUTION_SUMMARY = 55
 _OUTCOMES = ["decoded", "duplicate", "rejected", "filtered"]
 DECODED, DUPLICATE, REJECTED, FILTERED = range(4)
 
@@ -134,7 +131,7 @@ class WindowDecoder:
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         self._decoder = BulkDecoder(registry)
         self._walker = Walker()
-        self._flags: dict[int, int] = {}
+        self._events = EventColumns(self._decoder)
         self._captures = pa.array(captures, pa.string())
 
     def decode(self, chunks: list[Chunk], bounds: dict[int, Bounds], covered: Coverage) -> Decoded:
@@ -150,7 +147,7 @@ class WindowDecoder:
         walked = self._walker.walk(buffer, places, packets.length[chosen])
         emit = (packets.mine & ~packets.covered & ~filtered)[chosen]
         kinds = walked.kinds()
-        events = self._events(walked, kinds, packets, chosen, accepted)
+        events = self._events.number(walked, [len(rows) for rows in accepted])
         self._messages(result, walked, kinds, packets, chosen, emit, events)
         self._broken(result, walked, packets, chosen, emit)
         self._packets(result, walked, packets, chosen, filtered)
@@ -176,68 +173,6 @@ class WindowDecoder:
             return np.zeros(len(packets), np.bool_)
         wanted = np.isin(packets.channel, np.array(sorted(self.channels), np.int16))
         return ~wanted & (packets.channel >= 0)
-
-    def _template(self, kind: Kind) -> Message | None:
-        """The template of some messages, if a schema has it."""
-        try:
-            return self._decoder.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
-        except DecodeError:
-            return None
-
-    # Events
-
-    def _flag_offset(self, kind: Kind) -> int:
-        """Where in the block of such messages the event flags stand."""
-        key = (kind.schema_id << 32) | (kind.template_id << 16) | kind.version
-        found = self._flags.get(key)
-        if found is None:
-            found = _kernels.FLAG_ABSENT
-            if kind.template_id == _EXECUTION_SUMMARY:
-                found = _kernels.FLAG_NEVER
-            message = self._template(kind)
-            for reading in readings(message) if message is not None else ():
-                if reading.name == "matchEventIndicator":
-                    found = reading.offset
-            self._flags[key] = found
-        return found
-
-    def _events(
-        self,
-        walked: Walked,
-        kinds: list[Kind],
-        packets: Packets,
-        chosen: Numbers,
-        accepted: list[Numbers],
-    ) -> Numbers:
-        """The event of each message; -1 outside the incremental streams."""
-        events = np.full(len(walked), -1, np.int64)
-        if not accepted:
-            return events
-        flag_of, flag_at = walked.label, np.empty(len(walked.known), np.int32)
-        if walked.found >= 0:
-            for place in range(1, walked.found + 1):
-                flag_at[place] = self._flag_offset(kind_of(int(walked.known[place])))
-        else:  # headers full of noise
-            flag_of, flag_at = (
-                np.arange(len(walked), dtype=np.int32),
-                np.empty(len(walked), np.int32),
-            )
-            for kind in kinds:
-                flag_at[kind.rows] = self._flag_offset(kind)
-        keys = packets.key[chosen]
-        versions = packets.version[chosen]
-        numbers = packets.number[chosen]
-        start = 0
-        for rows in accepted:
-            stop = start + len(rows)
-            first, last = np.searchsorted(walked.packet, [start, stop])
-            _kernels.number_events(
-                walked.buffer, walked.body, walked.block_length, walked.packet,
-                walked.index_in_packet, flag_of, flag_at, first, last, keys, versions, numbers,
-                events,
-            )  # fmt: skip
-            start = stop
-        return events
 
     # Messages
 
@@ -309,13 +244,13 @@ class WindowDecoder:
         name = message_table_name(batch.message.name)
         rows = _message_rows(table, batch, keys)
         result.put(name, day, rows)
-        if batch.message.id in DEFINITIONS:
+        if batch.message.id in SECURITY_DEFINITIONS:
             rows = _message_rows(self._tables.instruments, batch, keys)
             result.put("instruments", day, latest(rows))
 
     def _by_instrument(self, walked: Walked, kind: Kind) -> Numbers:
         """The rows by security id, each instrument's in the order of the stream."""
-        message = self._template(kind)
+        message = self._decoder.template(kind)
         fields = () if message is None else readings(message)
         at = next((reading.offset for reading in fields if reading.name == "securityID"), None)
         if at is None or len(kind.rows) < 2:

@@ -23,10 +23,12 @@ from pregao.lake.location import Location
 from pregao.lake.places import OpenPcap
 from pregao.lake.surveys import Survey
 from pregao.lake.tasks import Piece, Task
-from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
+from pregao.lake.window import Bounds, Coverage, Role
 from pregao.umdf.packets import PacketDecoder
-from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
+from pregao.umdf.sequencing import Place, precedes
+from pregao.umdf.streams import Stream, StreamEvidence
 from pregao.umdf.survey.lines import Destination
+from pregao.umdf.templates import SEQUENCE
 
 TARGET_BYTES = 64 * 1024 * 1024
 SKEW_NS = SECOND
@@ -249,7 +251,7 @@ class _Cut:
     places: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
     behind: dict[int, int] = field(default_factory=dict)
-    keys: dict[int, Key] = field(default_factory=dict)
+    keys: dict[int, Place] = field(default_factory=dict)
 
 
 def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Options) -> list[_Part]:
@@ -293,7 +295,7 @@ def _piece(found: Survey, index: int, low: _Cut | None, high: _Cut | None) -> Pi
     )
 
 
-def _not_before(keys: dict[int, Key], earlier: dict[int, Key]) -> None:
+def _not_before(keys: dict[int, Place], earlier: dict[int, Place]) -> None:
     """Let no channel go back: where one feed has ended, the other tells keys of the past."""
     for channel, key in earlier.items():
         if channel in keys and precedes(keys[channel], key):
@@ -363,9 +365,9 @@ def _cut_at(
 
 def _keys_behind(
     location: Location, place: int, wanted: set[int], stream: dict[str, Stream]
-) -> dict[int, Key]:
+) -> dict[int, Place]:
     """The first key of each incremental channel behind a place; a heartbeat tells it too."""
-    found: dict[int, Key] = {}
+    found: dict[int, Place] = {}
     read = 0
     with read_blocks(location.source, place, None, 256 * 1024) as reader:
         for block in reader:
@@ -384,7 +386,7 @@ def _keys_behind(
     return found
 
 
-def _key_of(payload: bytes) -> tuple[int, Key] | None:
+def _key_of(payload: bytes) -> tuple[int, Place] | None:
     """The channel and key of a packet; of a heartbeat, the key it announces."""
     try:
         packet = _DECODER.decode(payload)
@@ -392,10 +394,10 @@ def _key_of(payload: bytes) -> tuple[int, Key] | None:
         return None
     header = packet.header
     if header.sequenced:
-        return header.channel, Key(header.sequence_version, header.sequence_number)
+        return header.channel, Place(header.sequence_version, header.sequence_number)
     for message in packet.messages:
         if message.message.id == SEQUENCE:
-            return header.channel, Key(header.sequence_version, message["nextSeqNo"])
+            return header.channel, Place(header.sequence_version, message["nextSeqNo"])
     return None
 
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 from pregao.sbe.arrow import widened
 from pregao.sbe.names import snake_case
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
-from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 from pregao.umdf.tables import Column, TemplateTable
+from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 DATE = "date"
 """The column by which every table is partitioned: the trading day in São Paulo."""
@@ -33,32 +34,28 @@ def _column(name: str, kind: Any, comment: str) -> Any:
 DATE_FIELD = _column(DATE, pa.date32(), "Day of the sending time in São Paulo.")
 
 KEY = [
-    _column("channel", pa.int16(), "Channel."),
-    _column("stream", pa.string(), "Stream of the channel: incremental, snapshot, definition."),
-    _column("sequence_version", pa.int32(), "Sequence version of the packet."),
-    _column("sequence_number", pa.int64(), "Number of the packet; null for a heartbeat."),
-    _column("index_in_packet", pa.int32(), "Place of the message in its packet, from 0."),
+    *key_fields((*STREAM_KEY, *MESSAGE_KEY)),
     _column("event", pa.int64(), "Event of the channel; rises with the sequence."),
-    _column("sending_time_ns", pa.int64(), "Sending time of the packet (T11)."),
-    _column("capture_time_ns", pa.int64(), "When the packet was captured first."),
+    key_field("sending_time_ns"),
+    key_field("capture_time_ns", "When the packet was captured first."),
     _column("feed", pa.string(), "Feed that brought the packet first."),
     _column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
     _column("capture_id", pa.string(), "Capture that brought the packet first."),
 ]
-"""What stands before a message's own columns in every message table."""
+"""The columns before a message's own in every message table: its key, and what the ingest adds."""
 
 PACKETS = pa.schema(
     [
         _column("capture_id", pa.string(), "Capture in which the packet was seen."),
         _column("position", pa.int64(), "Where its record stands in the capture."),
-        _column("capture_time_ns", pa.int64(), "When it was captured."),
+        key_field("capture_time_ns", "When it was captured."),
         _column("destination", pa.string(), "Address and port it was sent to."),
-        _column("channel", pa.int16(), "Channel; null if it has no packet header."),
-        _column("stream", pa.string(), "Stream of its flow."),
+        key_field("channel", "Channel; null if it has no packet header."),
+        key_field("stream", "Stream of its flow."),
         _column("feed", pa.string(), "Feed of its flow."),
-        _column("sequence_version", pa.int32(), "Sequence version."),
-        _column("sequence_number", pa.int64(), "Sequence number; null for a heartbeat."),
-        _column("sending_time_ns", pa.int64(), "Sending time (T11)."),
+        key_field("sequence_version", "Sequence version."),
+        key_field("sequence_number", "Sequence number; null for a heartbeat."),
+        key_field("sending_time_ns", "Sending time (T11)."),
         _column("size", pa.int32(), "Bytes of the UDP payload."),
         _column("message_count", pa.int32(), "Messages found in it."),
         _column(
@@ -74,13 +71,13 @@ REJECTS = pa.schema(
     [
         _column("capture_id", pa.string(), "Capture in which it was seen."),
         _column("position", pa.int64(), "Where the packet's record stands in the capture."),
-        _column("capture_time_ns", pa.int64(), "When it was captured."),
+        key_field("capture_time_ns", "When it was captured."),
         _column("destination", pa.string(), "Address and port it was sent to."),
-        _column("channel", pa.int16(), "Channel; null if it has no packet header."),
-        _column("stream", pa.string(), "Stream of its flow."),
-        _column("sequence_version", pa.int32(), "Sequence version."),
-        _column("sequence_number", pa.int64(), "Sequence number."),
-        _column("index_in_packet", pa.int32(), "Message; null where the walk broke."),
+        key_field("channel", "Channel; null if it has no packet header."),
+        key_field("stream", "Stream of its flow."),
+        key_field("sequence_version", "Sequence version."),
+        key_field("sequence_number", "Sequence number."),
+        key_field("index_in_packet", "Message; null where the walk broke."),
         _column("offset", pa.int32(), "Where in the payload the bytes begin."),
         _column("reason", pa.string(), "Why they could not be decoded."),
         _column("bytes", pa.binary(), "The bytes."),
@@ -90,16 +87,16 @@ REJECTS = pa.schema(
 
 GAPS = pa.schema(
     [
-        _column("channel", pa.int16(), "Channel."),
+        key_field("channel"),
         _column("security_id", pa.int64(), "Instrument; null for the channel's own sequence."),
-        _column("sequence_version", pa.int32(), "Sequence version."),
+        key_field("sequence_version", "Sequence version."),
         _column("feed", pa.string(), "Feed in which it was missing; null for both."),
         _column("first_missing", pa.int64(), "First number that was missing."),
         _column("last_missing", pa.int64(), "Last number that was missing."),
         _column("closed_by", pa.string(), "What closed it: a feed, a snapshot; null if open."),
-        _column("capture_time_ns", pa.int64(), "When the packet behind it was captured."),
+        key_field("capture_time_ns", "When the packet behind it was captured."),
         _column("unit_id", pa.string(), "Ingest, or build of books, that found it."),
-        _column("sequence_number", pa.int64(), "Packet that showed an instrument's gap."),
+        key_field("sequence_number", "Packet that showed an instrument's gap."),
         _column("closed_sequence_version", pa.int32(), "Sequence version of what healed it."),
         _column("closed_sequence_number", pa.int64(), "Packet as of which it was healed."),
         _column("reason", pa.string(), "Why an instrument's book was not to be trusted."),
@@ -152,7 +149,9 @@ def message_tables(registry: Registry) -> MessageTables:
         for message in schema.messages:
             if message.id:
                 versions.setdefault(message.id, []).append((schema, message))
-    definitions = [pair for template in sorted(DEFINITIONS) for pair in versions.get(template, ())]
+    definitions = [
+        pair for template in sorted(SECURITY_DEFINITIONS) for pair in versions.get(template, ())
+    ]
     return MessageTables(
         {template: TemplateTable(pairs) for template, pairs in versions.items()},
         TemplateTable(definitions),

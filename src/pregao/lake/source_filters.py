@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pregao.umdf.keys import PACKET_KEY
+
 Numbers = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 PACKET_NUMBERS = frozenset(
     {
-        "channel", "sequence_version", "sequence_number", "sending_time_ns", "capture_time_ns",
-        "position",
+        "channel", *PACKET_KEY, "sending_time_ns", "capture_time_ns", "position",
     }
 )  # fmt: skip
 PACKET_TEXTS = frozenset({"stream", "destination", "capture"})

@@ -12,6 +12,7 @@ from pregao.errors import UsageError
 from pregao.lake.schemas import message_fields
 from pregao.lake.source_request import MESSAGES, PACKETS, RANGES, Request, templates_of
 from pregao.sbe.model import Message
+from pregao.umdf.keys import PACKET_KEY, key_field, key_fields
 from pregao.umdf.tables import TemplateTable
 
 
@@ -19,13 +20,12 @@ def _column(name: str, kind: Any, comment: str) -> Any:
     return pa.field(name, kind, metadata={"comment": comment})
 
 
-PACKET_KEY = [
-    _column("channel", pa.int16(), "Channel; null if the packet has no header."),
-    _column("stream", pa.string(), "Stream of the packet's destination."),
-    _column("sequence_version", pa.int32(), "Sequence version of the packet."),
-    _column("sequence_number", pa.int64(), "Number of the packet; null for a heartbeat."),
-    _column("sending_time_ns", pa.int64(), "Sending time of the packet (T11)."),
-    _column("capture_time_ns", pa.int64(), "When this copy of the packet was captured."),
+PACKET_COLUMNS = [
+    key_field("channel", "Channel; null if the packet has no header."),
+    key_field("stream", "Stream of the packet's destination."),
+    *key_fields(PACKET_KEY),
+    key_field("sending_time_ns"),
+    key_field("capture_time_ns", "When this copy of the packet was captured."),
     _column("destination", pa.string(), "Address and port it was sent to."),
 ]
 """What every row tells of its packet."""
@@ -35,13 +35,10 @@ PLACE = [
     _column("position", pa.int64(), "Where the packet's record stands in the capture."),
 ]
 
-MESSAGE_KEY = [
-    *PACKET_KEY,
-    _column("index_in_packet", pa.int32(), "Place of the message in its packet, from 0."),
-]
+MESSAGE_COLUMNS = [*PACKET_COLUMNS, key_field("index_in_packet")]
 
 GENERIC = [
-    *MESSAGE_KEY,
+    *MESSAGE_COLUMNS,
     *PLACE,
     _column("template_id", pa.int32(), "Template; null where the walk of a packet broke."),
     _column("template", pa.string(), "Name of the template; null if it is not known."),
@@ -52,7 +49,7 @@ GENERIC = [
 ]
 
 PACKET_ROW = [
-    *PACKET_KEY,
+    *PACKET_COLUMNS,
     *PLACE,
     _column("size", pa.int32(), "Bytes of the UDP payload."),
     _column("message_count", pa.int32(), "Messages found in it."),
@@ -109,7 +106,7 @@ def shape_of(request: Request) -> Shape:
         table = TemplateTable(pairs)
         shape = Shape(
             table.name,
-            pa.schema([*MESSAGE_KEY, *message_fields(table.columns)]),
+            pa.schema([*MESSAGE_COLUMNS, *message_fields(table.columns)]),
             table,
             tuple(message for _, message in pairs),
             # Every column costs, and texts most: where a message stood is rarely asked for.

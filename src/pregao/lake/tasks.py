@@ -18,7 +18,6 @@ import pyarrow as pa
 import xxhash
 
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
-from pregao.lake import _kernels
 from pregao.lake.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
 from pregao.lake.latest import latest
 from pregao.lake.location import Location
@@ -28,14 +27,14 @@ from pregao.lake.window import (
     Bounds,
     Chunk,
     Coverage,
-    Key,
     Role,
     chunk_of,
     distinct,
     joined_runs,
-    precedes,
 )
 from pregao.schemas import Registry
+from pregao.umdf.keys import MESSAGE_KEY
+from pregao.umdf.sequencing import Place, precedes, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination
 
@@ -254,7 +253,7 @@ class _Run:
         """
         readers = [_Reader(self.chunks(piece)) for piece in self.task.pieces]
         pending: list[Chunk] = []
-        low: dict[int, Key] = {}
+        low: dict[int, Place] = {}
         ended = -1
         while True:
             more = [reader for reader in readers if reader.open]
@@ -281,9 +280,9 @@ class _Run:
             keep = cut - self.task.skew_ns
             pending = [c for c in pending if len(c.block) and c.block.time_ns.max() > keep]
 
-    def first_keys(self, chunks: list[Chunk], cut: int, low: dict[int, Key]) -> dict[int, Key]:
+    def first_keys(self, chunks: list[Chunk], cut: int, low: dict[int, Place]) -> dict[int, Place]:
         """The first key of each incremental channel that came after a time."""
-        found: dict[int, Key] = {}
+        found: dict[int, Place] = {}
         incremental = np.array([role.stream is Stream.INCREMENTAL for role in self.roles])
         for chunk in chunks:
             late = (chunk.block.time_ns > cut) & incremental[chunk.role]
@@ -291,11 +290,10 @@ class _Run:
             for channel in distinct(chunk.channel[late]):
                 rows = np.flatnonzero(late & (chunk.channel == channel))
                 known = found.get(channel) or low.get(channel)
-                base = known.version if known else int(chunk.version[rows[0]])
-                keys = np.empty(len(rows), np.int64)
-                _kernels.serial_keys(chunk.version[rows], chunk.number[rows], base, keys)
+                base = known.sequence_version if known else int(chunk.version[rows[0]])
+                keys = serial_of(chunk.version[rows], chunk.number[rows], base)
                 best = rows[int(keys.argmin())]
-                key = Key(int(chunk.version[best]), int(chunk.number[best]))
+                key = Place(int(chunk.version[best]), int(chunk.number[best]))
                 if channel not in found or precedes(key, found[channel]):
                     found[channel] = key
         return found
@@ -386,8 +384,8 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
     data = pa.concat_tables(parts).unify_dictionaries()
     if table == "instruments":
         return write_table(filesystem, lake.path, table, latest(data), day)
-    by = [name for name in ("security_id", "channel", "sequence_version", "sequence_number",
-                            "index_in_packet") if name in data.column_names]  # fmt: skip
+    order = ("security_id", "channel", *MESSAGE_KEY)
+    by = [name for name in order if name in data.column_names]
     if by:
         data = data.sort_by([(name, "ascending") for name in by])
     return write_table(filesystem, lake.path, table, data, day)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,8 @@ from pregao.capture import PacketBlock
 from pregao.clock import DAY
 from pregao.lake import _kernels
 from pregao.lake.schemas import SAO_PAULO_NS
+from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
+from pregao.umdf.sequencing import Place, serial_of
 from pregao.umdf.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
@@ -29,19 +31,12 @@ INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
 _FEW = 16
 
 
-class Key(NamedTuple):
-    """A packet's place in its stream."""
-
-    version: int
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """The keys of a channel that a window owns; None is unbounded."""
 
-    low: Key | None = None
-    high: Key | None = None
+    low: Place | None = None
+    high: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +118,6 @@ class Packets:
     """The window owns its key (or the packet itself, where it has no key)."""
     covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     """An earlier ingest has brought its key already."""
-    key: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     """The packet that was the first of its key."""
@@ -214,8 +208,7 @@ def settle(
     packets.first = np.ones(count, np.bool_)
     packets.mine = packets.owned.copy()
     packets.covered = np.zeros(count, np.bool_)
-    packets.key = np.zeros(count, np.int64)
-    packets.difference_ns = np.full(count, -1, np.int64)
+    packets.difference_ns = np.full(count, NO_OTHER, np.int64)
     packets.leader = np.arange(count)
     incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
     feeds = _feed_numbers(roles)
@@ -229,58 +222,32 @@ def settle(
     for channel in distinct(packets.channel[keyed]):
         rows = np.flatnonzero(keyed & (packets.channel == channel))
         limits = bounds.get(channel, Bounds())
-        base = limits.low.version if limits.low else int(packets.version[rows[0]])
-        keys = np.empty(len(rows), np.int64)
-        _kernels.serial_keys(packets.version[rows], packets.number[rows], base, keys)
-        leader = np.arange(len(rows))
-        if packets.outside is not None or (np.diff(keys) <= 0).any():
-            if packets.outside is None:
-                order = np.argsort(keys, kind="stable")
-            else:
-                # What belongs to another unit never leads: a key with a packet in here is
-                # decoded here, unless it was before.
-                order = np.lexsort((packets.outside[rows], keys))
-            first = np.empty(len(rows), np.bool_)
-            difference = np.empty(len(rows), np.int64)
-            _kernels.arbitrate(
-                keys, packets.time_ns[rows], feeds[packets.role[rows]], order, first, leader,
-                difference,
-            )  # fmt: skip
-            packets.first[rows] = first
-            packets.difference_ns[rows] = difference
-            packets.leader[rows] = rows[leader]
-            accepted.append(rows[order[first[order]]])
-        else:  # one feed, nothing twice: each packet is the first of its key
-            accepted.append(rows)
+        base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
+        keys = serial_of(packets.version[rows], packets.number[rows], base)
+        # What belongs to another unit never leads: a key with a packet in here is decoded here,
+        # unless it was before.
+        outside = None if packets.outside is None else packets.outside[rows]
+        found = arbitrate(keys, packets.time_ns[rows], feeds[packets.role[rows]], outside)
+        accepted.append(rows[found.order])
+        if not found.nothing_twice:
+            packets.first[rows] = found.first
+            packets.difference_ns[rows] = found.difference_ns
+            packets.leader[rows] = rows[found.leader]
         mine = np.ones(len(rows), np.bool_)
         if limits.low is not None:
-            mine &= keys >= _serial(limits.low, base)
+            mine &= keys >= limits.low.serial(base)
         if limits.high is not None:
-            mine &= keys < _serial(limits.high, base)
-        if packets.outside is not None:
-            mine &= ~packets.outside[rows[leader]]
+            mine &= keys < limits.high.serial(base)
+        if outside is not None:
+            mine &= ~outside[found.leader]
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
-        packets.key[rows] = keys
     return accepted, np.flatnonzero(~keyed & packets.owned)
 
 
 def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
     names = sorted({role.feed for role in roles})
     return np.array([names.index(role.feed) for role in roles], np.int32)
-
-
-def _serial(key: Key, base: int) -> int:
-    out = np.empty(1, np.int64)
-    _kernels.serial_keys(
-        np.array([key.version], np.int32), np.array([key.number], np.int64), base, out
-    )
-    return int(out[0])
-
-
-def precedes(one: Key, other: Key) -> bool:
-    """Does a key come before another in their stream?"""
-    return _serial(one, other.version) < _serial(other, other.version)
 
 
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:

@@ -128,38 +128,6 @@ def walk(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walke
 
 
 @dataclass(slots=True)
-class Keys:
-    """The keys and times of messages, column by column."""
-
-    channel: npt.NDArray[np.int16]
-    sequence_version: npt.NDArray[np.int32]
-    sequence_number: Numbers
-    index_in_packet: npt.NDArray[np.int32]
-    sending_time_ns: Numbers
-    capture_time_ns: Numbers
-
-
-def keys(walked: Walked, rows: Numbers, capture_time_ns: Numbers) -> Keys:
-    """The keys of the chosen messages; capture times are given per packet."""
-    count = len(rows)
-    found = Keys(
-        np.empty(count, np.int16),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
-    _kernels.gather_keys(
-        rows, walked.packet, walked.index_in_packet, walked.channel, walked.sequence_version,
-        walked.sequence_number, walked.sending_time_ns, capture_time_ns, found.channel,
-        found.sequence_version, found.sequence_number, found.index_in_packet,
-        found.sending_time_ns, found.capture_time_ns,
-    )  # fmt: skip
-    return found
-
-
-@dataclass(slots=True)
 class Batch:
     """Decoded messages of one template and version, with which of the walked ones they are."""
 
@@ -205,6 +173,13 @@ class BulkDecoder:
         """The schema of messages of that id and version; DecodeError if there is none."""
         check_schema_id(self.registry, schema_id)
         return self.registry.find(schema_id, version)
+
+    def template(self, kind: Kind) -> Message | None:
+        """The template of some messages, if a schema has it."""
+        try:
+            return self.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
+        except DecodeError:
+            return None
 
     def decode(self, walked: Walked) -> Iterator[Batch | Unknown | Reject]:
         """Every message once: in a batch, as unknown, or as a reject; and the broken packets."""

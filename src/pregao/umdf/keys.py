@@ -1,55 +1,64 @@
-"""The keys of decoded messages as columns: channel, stream, sequence, place, times."""
+"""The key of a message: names, types and meanings of the columns that say where it was sent.
+
+Every table of messages takes its key from here, and so does who reads one.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.umdf.bulk import Numbers, Walked, keys
-from pregao.umdf.survey.lines import STREAMS
+PACKET_KEY = ("sequence_version", "sequence_number")
+"""What names a packet of a stream."""
+MESSAGE_KEY = (*PACKET_KEY, "index_in_packet")
+"""What names a message of a stream, and sorts as the stream goes within a version."""
+STREAM_KEY = ("channel", "stream")
+"""What names a stream."""
+
+_TYPES = {
+    "channel": pa.int16(),
+    "stream": pa.string(),
+    "sequence_version": pa.int32(),
+    "sequence_number": pa.int64(),
+    "index_in_packet": pa.int32(),
+    "sending_time_ns": pa.int64(),
+    "capture_time_ns": pa.int64(),
+    "schema_version": pa.int32(),
+}
+_MEANINGS = {
+    "channel": "Channel.",
+    "stream": "Stream of the channel: incremental, snapshot, definition.",
+    "sequence_version": "Sequence version of the packet.",
+    "sequence_number": "Number of the packet; null for a heartbeat.",
+    "index_in_packet": "Place of the message in its packet, from 0.",
+    "sending_time_ns": "Sending time of the packet (T11).",
+    "capture_time_ns": "When the packet was captured.",
+    "schema_version": "Schema version that the message was sent in.",
+}
+
+
+def key_type(name: str) -> Any:
+    """The type of a column of the key."""
+    return _TYPES[name]
+
+
+def key_field(name: str, meaning: str | None = None) -> Any:
+    """A column of the key as a table declares it, with what it means there."""
+    comment = _MEANINGS[name] if meaning is None else meaning
+    return pa.field(name, _TYPES[name], metadata={"comment": comment})
+
+
+def key_fields(names: Iterable[str]) -> list[Any]:
+    """Columns of the key as tables declare them."""
+    return [key_field(name) for name in names]
+
 
 KEY_SCHEMA = pa.schema(
     [
-        pa.field("channel", pa.int16()),
-        pa.field("stream", pa.dictionary(pa.int8(), pa.string())),
-        pa.field("sequence_version", pa.int32()),
-        pa.field("sequence_number", pa.int64()),
-        pa.field("index_in_packet", pa.int32()),
-        pa.field("capture_time_ns", pa.int64()),
-        pa.field("sending_time_ns", pa.int64()),
+        pa.field(name, pa.dictionary(pa.int8(), pa.string()) if name == "stream" else _TYPES[name])
+        for name in (*STREAM_KEY, *MESSAGE_KEY, "capture_time_ns", "sending_time_ns")
     ]
 )
-"""The columns that stand before a message's own in every table."""
-
-_STREAM_NAMES = pa.array([stream.value for stream in STREAMS], pa.string())
-
-
-def key_columns(
-    walked: Walked,
-    rows: Numbers,
-    capture_time_ns: Numbers,
-    stream: npt.NDArray[np.int8],
-) -> list[Any]:
-    """The key columns of some messages; times and stream numbers are given by packet.
-
-    A heartbeat has no sequence number, and a capture may have no times: both are null.
-    """
-    found = keys(walked, rows, capture_time_ns)
-    streams = pa.array(stream[walked.packet[rows]])
-    return [
-        pa.array(found.channel),
-        pa.DictionaryArray.from_arrays(streams, _STREAM_NAMES),
-        pa.array(found.sequence_version),
-        _zero_is_null(found.sequence_number),
-        pa.array(found.index_in_packet),
-        _zero_is_null(found.capture_time_ns),
-        pa.array(found.sending_time_ns),
-    ]
-
-
-def _zero_is_null(numbers: Numbers) -> Any:
-    zero = numbers == 0
-    return pa.array(numbers, mask=zero if zero.any() else None)
+"""The columns before a message's own in the files that `pregao decode` writes."""

@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
-LAST_TRADE_PRICE = 27
-EXECUTION_STATISTICS = 56
-OPENING_PRICE = 15
-THEORETICAL_OPENING_PRICE = 16
-HIGH_PRICE = 24
-LOW_PRICE = 25
+from pregao.umdf.templates import (
+    EXECUTION_STATISTICS,
+    HIGH_PRICE,
+    LAST_TRADE_PRICE,
+    LOW_PRICE,
+    OPENING_PRICE,
+    THEORETICAL_OPENING_PRICE,
+)
+
 RESET_WITH_THE_SESSION = frozenset(
     {
         LAST_TRADE_PRICE,

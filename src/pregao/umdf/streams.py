@@ -10,12 +10,39 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import Enum
 
-SEQUENCE_RESET = 1
-SEQUENCE = 2
-DEFINITIONS = frozenset({4, 12})
-"""The instrument definition, as versions below and from 8 on send it."""
-ONLY_SNAPSHOT = frozenset({30, 71})
-ONLY_INCREMENTAL = frozenset({5, 9, 11, 50, 51, 52, 53, 54, 55, 57})
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    DELETE_ORDER,
+    EMPTY_BOOK,
+    EXECUTION_SUMMARY,
+    FORWARD_TRADE,
+    MASS_DELETE_ORDERS,
+    NEWS,
+    ORDER,
+    SECURITY_DEFINITIONS,
+    SEQUENCE,
+    SEQUENCE_RESET,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+    TRADE,
+    TRADE_BUST,
+)
+
+ONLY_SNAPSHOT = frozenset({SNAPSHOT_HEADER, SNAPSHOT_ORDERS})
+ONLY_INCREMENTAL = frozenset(
+    {
+        NEWS,
+        EMPTY_BOOK,
+        CHANNEL_RESET,
+        ORDER,
+        DELETE_ORDER,
+        MASS_DELETE_ORDERS,
+        TRADE,
+        FORWARD_TRADE,
+        EXECUTION_SUMMARY,
+        TRADE_BUST,
+    }
+)
 _EVERYWHERE = frozenset({SEQUENCE_RESET, SEQUENCE})
 
 
@@ -51,7 +78,7 @@ class StreamEvidence:
         others = set(self.templates) - _EVERYWHERE
         if not others:
             return Stream.UNKNOWN
-        return Stream.DEFINITION if others <= DEFINITIONS else Stream.INCREMENTAL
+        return Stream.DEFINITION if others <= SECURITY_DEFINITIONS else Stream.INCREMENTAL
 
     def _total(self, templates: Iterable[int]) -> int:
         return sum(self.templates.get(template, 0) for template in templates)

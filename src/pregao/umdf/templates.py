@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.errors import SchemaError
-from pregao.sbe.model import SetType
+from pregao.sbe.model import Choice, SetType
 from pregao.schemas import bundled, bundled_message_ids
 
 _IDS = bundled_message_ids("umdf")
@@ -61,22 +61,28 @@ PRICE_BANDS: Final = frozenset({template_id("PriceBand_20"), template_id("PriceB
 """The price band, likewise."""
 
 
-def _choice(set_name: str, name: str) -> tuple[int, int]:
-    """The bit of a choice of a set, as a mask, and the first version that has it."""
+def flag(set_name: str, name: str) -> int:
+    """The bit of a choice of a set, as a mask (``TradeCondition``, ``RegularTrade``)."""
+    return 1 << _choice(set_name, name).bit
+
+
+def _choice(set_name: str, name: str) -> Choice:
     found = bundled("umdf").types.get(set_name)
     for choice in found.choices if isinstance(found, SetType) else ():
         if choice.name == name:
-            return 1 << choice.bit, choice.since_version
+            return choice
     raise SchemaError(f"the bundled UMDF schema has no {set_name}.{name}")
 
 
-END_OF_EVENT: Final = _choice("MatchEventIndicator", "EndOfEvent")[0]
+END_OF_EVENT: Final = flag("MatchEventIndicator", "EndOfEvent")
 """The message is the last one of its event."""
-RECOVERY: Final = _choice("MatchEventIndicator", "RecoveryMsg")[0]
+RECOVERY: Final = flag("MatchEventIndicator", "RecoveryMsg")
 """The message was sent to rebuild a book, not because something happened now."""
-IMPLIED, IMPLIED_SINCE = _choice("MatchEventIndicator", "Implied")
+IMPLIED: Final = flag("MatchEventIndicator", "Implied")
 """The message is about an implied order; the bit had another meaning in earlier versions."""
-OUT_OF_SEQUENCE: Final = _choice("TradeCondition", "OutOfSequence")[0]
+IMPLIED_SINCE: Final = _choice("MatchEventIndicator", "Implied").since_version
+"""The first schema version in which it has this one."""
+OUT_OF_SEQUENCE: Final = flag("TradeCondition", "OutOfSequence")
 """The trade does not set the last price."""
 
 

@@ -17,9 +17,9 @@ from pregao.lake.analytics.reading import INSTRUMENT, Day, bit
 from pregao.lake.analytics.status import STATUS, lines
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, spark_type
 from pregao.lake.analytics.trades import CONDITIONS, TRADES, made_trades
-from pregao.umdf.phases import THEORETICAL_OPENING_PRICE, Status
+from pregao.umdf.phases import Status
+from pregao.umdf.templates import AUCTION_IMBALANCE, THEORETICAL_OPENING_PRICE, flag
 
-AUCTION_IMBALANCE = 19
 KINDS = (Status.RESERVED.name, Status.FINAL_CLOSING_CALL.name)
 
 
@@ -60,8 +60,8 @@ COLUMNS = (
     column("end_event", pa.int64(), "Event of the channel that ended it."),
 )
 
-_BUYERS_BIT = 8
-_SELLERS_BIT = 9
+_MORE_BUYERS = flag("ImbalanceCondition", "ImbalanceMoreBuyers")
+_MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
 # Within an event: an auction's trades, then the change of state, then what comes of it.
 _BEFORE, _CHANGE, _AFTER = 0, 1, 2
 
@@ -128,7 +128,7 @@ def _uncrossing(trades: DataFrame) -> DataFrame:
     """The trades that an uncrossing can have made, as they were then: also those busted later."""
     by_hand = F.lit(0)
     for name in ("crossed", "out_of_sequence", "on_behalf"):
-        by_hand = by_hand.bitwiseOR(F.lit(1 << CONDITIONS[name]))
+        by_hand = by_hand.bitwiseOR(F.lit(CONDITIONS[name]))
     made = trades.where(
         F.col("aggressor_side").isNull()
         & F.col("trd_sub_type").isNull()
@@ -165,8 +165,8 @@ def _theoretical(day: Day) -> DataFrame:
 def _imbalances(day: Day) -> DataFrame:
     stands = F.col("md_update_action") != "DELETE"
     side = (
-        F.when(bit("imbalance_condition", _BUYERS_BIT), F.lit("BUY"))
-        .when(bit("imbalance_condition", _SELLERS_BIT), F.lit("SELL"))
+        F.when(bit("imbalance_condition", _MORE_BUYERS), F.lit("BUY"))
+        .when(bit("imbalance_condition", _MORE_SELLERS), F.lit("SELL"))
         .otherwise(F.lit("BALANCED"))
     )
     return day.messages(AUCTION_IMBALANCE).select(

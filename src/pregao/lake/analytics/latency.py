@@ -17,12 +17,17 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 from pregao.clock import MINUTE
 from pregao.lake.analytics.reading import Day, bit, is_recovery, message_table
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
-from pregao.lake.analytics.trades import CONDITIONS, FORWARD_TRADE, TRADE
+from pregao.lake.analytics.trades import CONDITIONS
 from pregao.lake.schemas import bundled_message_tables
-from pregao.umdf.streams import ONLY_SNAPSHOT, SEQUENCE, SEQUENCE_RESET
-
-ORDER = 50
-DELETE_ORDER = 51
+from pregao.umdf.streams import ONLY_SNAPSHOT
+from pregao.umdf.templates import (
+    DELETE_ORDER,
+    FORWARD_TRADE,
+    ORDER,
+    SEQUENCE,
+    SEQUENCE_RESET,
+    TRADE,
+)
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),

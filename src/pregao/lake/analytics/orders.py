@@ -11,25 +11,26 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake.analytics.latency import DELETE_ORDER, ORDER
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
 from pregao.lake.analytics.quotes import TICKS, with_level_orders
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, is_recovery
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day, is_recovery
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform
-from pregao.lake.analytics.trades import (
+from pregao.lake.analytics.trades import event_time
+from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    DELETE_ORDER,
+    EMPTY_BOOK,
     EXECUTION_SUMMARY,
     FORWARD_TRADE,
+    MASS_DELETE_ORDERS,
+    ORDER,
     TRADE,
-    event_time,
 )
 
-EMPTY_BOOK = 9
-CHANNEL_RESET = 11
-MASS_DELETE = 52
-
 COLUMNS = (
-    column("channel", pa.int16(), "Channel."),
+    key_field("channel"),
     column("security_id", pa.int64(), "Instrument."),
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
     column("secondary_order_id", pa.int64(), "Number of the order on the public feed."),
@@ -55,14 +56,14 @@ COLUMNS = (
     column("chain", pa.int64(), "First order of the likely iceberg."),
     column("chain_position", pa.int32(), "Place in that chain, from 1."),
     column("event", pa.int64(), "Event of the channel in which it was first seen."),
-    column("sequence_version", pa.int32(), "Sequence version of that packet."),
-    column("sequence_number", pa.int64(), "Number of that packet."),
-    column("index_in_packet", pa.int32(), "Place of the message in that packet."),
+    key_field("sequence_version", "Sequence version of that packet."),
+    key_field("sequence_number", "Number of that packet."),
+    key_field("index_in_packet", "Place of the message in that packet."),
     column("end_event", pa.int64(), "Event in which it left the book."),
 )
 
 _ORDER = [*INSTRUMENT, "secondary_order_id"]
-_FIRST = ["place", "event", *KEY, "action", "recovery", "side", "size", "implied"]
+_FIRST = ["place", "event", *MESSAGE_KEY, "action", "recovery", "side", "size", "implied"]
 _EVENT = [*INSTRUMENT, "event"]
 
 
@@ -88,7 +89,7 @@ def _side() -> Column:
 
 def _acts(day: Day) -> DataFrame:
     """What messages did to single orders: NEW, CHANGE or DELETE."""
-    common = [*_ORDER, "place", "event", *KEY]
+    common = [*_ORDER, "place", "event", *MESSAGE_KEY]
     changed = day.messages(ORDER).select(
         *common,
         _side().alias("side"),
@@ -205,7 +206,7 @@ def _lives(acts: DataFrame) -> DataFrame:
 
 def _clearings(day: Day) -> DataFrame:
     """The messages that clear a side, or (without side or instrument) whole books."""
-    mass = day.messages(MASS_DELETE).select(
+    mass = day.messages(MASS_DELETE_ORDERS).select(
         *INSTRUMENT, "place", "event", event_time().alias("time_ns"), _side().alias("side"),
         F.col("md_update_action").alias("action"),
         F.col("md_entry_position_no").alias("position"),
@@ -282,7 +283,7 @@ ORDERS = AnalyticsTable(
     (
         ORDER,
         DELETE_ORDER,
-        MASS_DELETE,
+        MASS_DELETE_ORDERS,
         EMPTY_BOOK,
         CHANNEL_RESET,
         TRADE,

@@ -12,21 +12,16 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake._kernels import EVENT_NUMBER, EVENT_VERSION
 from pregao.lake.access import table_frame
 from pregao.lake.schemas import DATE, bundled_message_tables, message_table_name
 from pregao.lake.store import Lake
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import Stream
+from pregao.umdf.templates import IMPLIED, IMPLIED_SINCE, RECOVERY
 
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
 """What names an instrument: the same number may be on two channels."""
-KEY = ("sequence_version", "sequence_number", "index_in_packet")
-"""What names a message of a channel."""
-
-_IMPLIED_SINCE = 10
-_IMPLIED_BIT = 4
-_RECOVERY_BIT = 5
 
 
 def message_table(template: int) -> str:
@@ -46,14 +41,14 @@ def place() -> Column:
     )
 
 
-def bit(column: str, number: int) -> Column:
+def bit(column: str, mask: int) -> Column:
     """Is this bit of a set given?"""
-    return F.col(column).bitwiseAND(1 << number) != 0
+    return F.col(column).bitwiseAND(mask) != 0
 
 
 def is_recovery() -> Column:
     """Was the message sent again, to restore a book?"""
-    return F.coalesce(bit("match_event_indicator", _RECOVERY_BIT), F.lit(False))
+    return F.coalesce(bit("match_event_indicator", RECOVERY), F.lit(False))
 
 
 class Tables:
@@ -124,12 +119,12 @@ class Tables:
         return [
             row["capture_id"]
             for row in rows.to_pylist()
-            if any(version < _IMPLIED_SINCE for version in row["schema_versions"] or ())
+            if any(version < IMPLIED_SINCE for version in row["schema_versions"] or ())
         ]
 
     def is_implied(self) -> Column:
         """Is an implied order meant? Null where the schema version does not tell."""
-        told = bit("match_event_indicator", _IMPLIED_BIT)
+        told = bit("match_event_indicator", IMPLIED)
         if not self._before_implied:
             return told
         return F.when(~F.col("capture_id").isin(self._before_implied), told)

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.lake.analytics.bars import sums, with_average
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
-from pregao.lake.analytics.sessions import SECURITY_GROUP_PHASE, SECURITY_STATUS, with_sessions
+from pregao.lake.analytics.sessions import with_sessions
 from pregao.lake.analytics.tables import (
     AVERAGE,
     NOTIONAL,
@@ -24,7 +24,14 @@ from pregao.lake.analytics.tables import (
     missing,
 )
 from pregao.lake.analytics.trades import TRADES, made_trades
-from pregao.umdf.phases import EXECUTION_STATISTICS, HIGH_PRICE, LOW_PRICE, OPENING_PRICE
+from pregao.umdf.templates import (
+    EXECUTION_STATISTICS,
+    HIGH_PRICE,
+    LOW_PRICE,
+    OPENING_PRICE,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
+)
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),

@@ -11,9 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
 from pregao.umdf.phases import TradingEvent
-
-SECURITY_STATUS = 3
-SECURITY_GROUP_PHASE = 10
+from pregao.umdf.templates import SECURITY_GROUP_PHASE, SECURITY_STATUS
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
 

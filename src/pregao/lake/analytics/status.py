@@ -8,14 +8,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day
-from pregao.lake.analytics.sessions import SECURITY_GROUP_PHASE, SECURITY_STATUS
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform, spark_type
 from pregao.lake.analytics.timeline import Member, Told, timeline
-from pregao.umdf.streams import DEFINITIONS
+from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.templates import SECURITY_DEFINITIONS, SECURITY_GROUP_PHASE, SECURITY_STATUS
 
 COLUMNS = (
-    column("channel", pa.int16(), "Channel."),
+    key_field("channel"),
     column("security_group", pa.string(), "Group."),
     column("security_id", pa.int64(), "Instrument; null in the rows of the group itself."),
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
@@ -30,14 +30,14 @@ COLUMNS = (
     column("until_ns", pa.int64(), "Until when; null if it held at the end of the data."),
     column("told_by", pa.string(), "What told: phase, state, definition; or a snapshot's."),
     column("event", pa.int64(), "Event of the phase or state; null of others."),
-    column("sequence_version", pa.int32(), "Sequence version of the packet."),
-    column("sequence_number", pa.int64(), "Number of the packet."),
-    column("index_in_packet", pa.int32(), "Place of the message in its packet."),
+    key_field("sequence_version", "Sequence version of the packet."),
+    key_field("sequence_number", "Number of the packet."),
+    key_field("index_in_packet", "Place of the message in its packet."),
 )
 
 _TOLD = (
     "security_group", "security_id", "code", "trading_event", "trading_session_id",
-    "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *KEY,
+    "auction_end_ns", "time_ns", "sending_time_ns", "snapshot", "place", "event", *MESSAGE_KEY,
 )  # fmt: skip
 _MEMBER = ("security_id", "security_group", "listed_at", "listed_ns", "removed_at", "removed_ns")
 _MADE = (
@@ -76,7 +76,7 @@ def lines(day: Day) -> DataFrame:
 
 def _members(day: Day) -> DataFrame:
     """The instruments; those that came or went during the day, with where that was told."""
-    definitions = [day.messages(template) for template in sorted(DEFINITIONS)]
+    definitions = [day.messages(template) for template in sorted(SECURITY_DEFINITIONS)]
     keys = [*INSTRUMENT, "place", "sending_time_ns", "security_update_action"]
     told = definitions[0].select(*keys).unionByName(definitions[1].select(*keys))
     added = F.col("security_update_action") == "ADD"
@@ -124,7 +124,7 @@ def _columns(messages: DataFrame, template: int, snapshot: bool) -> DataFrame:
     of_instrument = template == SECURITY_STATUS
     nothing = F.lit(None)
     code = "security_trading_status" if of_instrument else "trading_session_sub_id"
-    sequence = ["event", *KEY]
+    sequence = ["event", *MESSAGE_KEY]
     kinds = {field.name: spark_type(field.type) for field in COLUMNS}
     return messages.select(
         "channel",
@@ -156,7 +156,7 @@ STATUS = AnalyticsTable(
     "What held for a group or an instrument, from when until when.",
     COLUMNS,
     _build,
-    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(DEFINITIONS)),
+    (SECURITY_STATUS, SECURITY_GROUP_PHASE, *sorted(SECURITY_DEFINITIONS)),
     (INSTRUMENTS,),
     sort_by=("channel", "security_id", "from_ns", "event"),
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
@@ -177,7 +178,7 @@ class Timeline:
             before[1]["until_ns"] = since
         row = self._begin(subject, since, _teller(told))
         row["new_session"] = begins
-        for name in ("event", "sequence_version", "sequence_number", "index_in_packet"):
+        for name in ("event", *MESSAGE_KEY):
             row[name] = getattr(told, name)
 
     def _begin(self, subject: _Subject, since: int | None, told_by: str) -> dict[str, Any]:

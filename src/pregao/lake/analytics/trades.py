@@ -7,24 +7,28 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, KEY, Day, bit, place
+from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day, bit, place
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing
-
-TRADE = 53
-FORWARD_TRADE = 54
-EXECUTION_SUMMARY = 55
-TRADE_BUST = 57
+from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.templates import (
+    EXECUTION_SUMMARY,
+    FORWARD_TRADE,
+    OUT_OF_SEQUENCE,
+    TRADE,
+    TRADE_BUST,
+    flag,
+)
 
 CONDITIONS = {
-    "opening": 0,
-    "crossed": 1,
-    "same_price": 2,
-    "out_of_sequence": 3,
-    "on_behalf": 6,
-    "regular": 13,
-    "block": 14,
+    "opening": flag("TradeCondition", "OpeningPrice"),
+    "crossed": flag("TradeCondition", "Crossed"),
+    "same_price": flag("TradeCondition", "LastTradeAtTheSamePrice"),
+    "out_of_sequence": OUT_OF_SEQUENCE,
+    "on_behalf": flag("TradeCondition", "TradeOnBehalf"),
+    "regular": flag("TradeCondition", "RegularTrade"),
+    "block": flag("TradeCondition", "BlockTrade"),
 }
-"""The bits of tradeCondition."""
+"""The flags of tradeCondition that have a column of their own."""
 KINDS = {
     "multi_asset": "MULTI_ASSET_TRADE",
     "leg": "LEG_TRADE",
@@ -39,7 +43,7 @@ _FORWARD_COLUMNS = (
 )
 
 COLUMNS = (
-    column("channel", pa.int16(), "Channel."),
+    key_field("channel"),
     column("security_id", pa.int64(), "Instrument."),
     column("symbol", pa.string(), "Symbol of the instrument, if its definition was seen."),
     column("trade_date", pa.date32(), "Trading day to which the exchange counts it."),
@@ -79,15 +83,15 @@ COLUMNS = (
     *_FORWARD_COLUMNS,
     *QUOTE,
     column("event", pa.int64(), "Event of the channel in which it was first published."),
-    column("sequence_version", pa.int32(), "Sequence version of that packet."),
-    column("sequence_number", pa.int64(), "Number of that packet."),
-    column("index_in_packet", pa.int32(), "Place of the message in that packet."),
-    column("sending_time_ns", pa.int64(), "Sending time of that packet (T11)."),
-    column("capture_time_ns", pa.int64(), "When that packet was captured."),
+    key_field("sequence_version", "Sequence version of that packet."),
+    key_field("sequence_number", "Number of that packet."),
+    key_field("index_in_packet", "Place of the message in that packet."),
+    key_field("sending_time_ns", "Sending time of that packet (T11)."),
+    key_field("capture_time_ns", "When that packet was captured."),
 )
 
 _IDENTITY = [*INSTRUMENT, "trade_date", "trade_id"]
-_ORIGINAL = ["place", "event", *KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
+_ORIGINAL = ["place", "event", *MESSAGE_KEY, "time_ns", "sending_time_ns", "capture_time_ns"]
 """What the first publication tells for good."""
 _FIRST_TOLD = ["price", "size", "trade_condition"]
 """What it told that a correction may have changed."""
@@ -133,7 +137,7 @@ def _without_quotes(day: Day) -> DataFrame:
     kinds = joined.select(
         "*",
         F.when(F.col("busted"), F.col("told_bust_ns")).alias("bust_time_ns"),
-        *[bit("trade_condition", number).alias(name) for name, number in CONDITIONS.items()],
+        *[bit("trade_condition", mask).alias(name) for name, mask in CONDITIONS.items()],
         *[
             F.coalesce(F.col("trd_sub_type") == sub_type, F.lit(False)).alias(name)
             for name, sub_type in KINDS.items()
@@ -214,5 +218,5 @@ TRADES = AnalyticsTable(
     _build,
     (TRADE, FORWARD_TRADE, EXECUTION_SUMMARY, TRADE_BUST),
     (INSTRUMENTS, TICKS),
-    sort_by=("channel", "security_id", *KEY),
+    sort_by=("channel", "security_id", *MESSAGE_KEY),
 )

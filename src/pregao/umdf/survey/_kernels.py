@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import load_i64, njit
+from pregao.umdf._sequencing_kernels import version_distance
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
 
 @njit
@@ -104,7 +106,7 @@ UNTRACKED = 4
 AUDIT_STATE = 5
 
 _SEARCH = 4096
-_HALF = 1 << 15
+_COMES_ROUND = LAST_SEQUENCE_VERSION // 2
 
 
 @njit
@@ -236,7 +238,7 @@ def follow_sequences(
         if row < 0 or track < 0:
             state[UNTRACKED] += 1
             continue
-        if runs[row, RUN_TURNS] > 0 and state[SERIALS] - runs[row, RUN_SERIAL] > _HALF:
+        if runs[row, RUN_TURNS] > 0 and state[SERIALS] - runs[row, RUN_SERIAL] > _COMES_ROUND:
             # So many versions later, the version has come round again.
             _close_gaps(row, runs, gaps, state)
             runs[row, RUN_NEXT] = 0
@@ -250,10 +252,10 @@ def follow_sequences(
             if runs[row, RUN_TURNS] == 1:
                 runs[row, RUN_BEGAN] = times[p]
             newest = runs[track, TRACK_VERSION]
-            ahead = (version - newest) & 0xFFFF
-            if newest == 0 or (ahead > 0 and ahead < _HALF):
+            follows = newest != 0 and version_distance(newest, version) > 0
+            if newest == 0 or follows:
                 runs[track, TRACK_VERSION] = version
-            if newest != 0 and ahead > 0 and ahead < _HALF:
+            if follows:
                 # A version after another begins with 1; only the first may be joined midway.
                 runs[row, RUN_FIRST] = 1
                 runs[row, RUN_NEXT] = 1

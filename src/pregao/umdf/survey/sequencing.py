@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.umdf.bulk import Walked
-from pregao.umdf.streams import SEQUENCE_RESET
 from pregao.umdf.survey import _kernels
+from pregao.umdf.templates import SEQUENCE_RESET
 
 MOST_RUNS = 1 << 17
 MOST_GAPS = 1 << 18

@@ -1,0 +1,34 @@
+"""The kernel of arbitration_columns: of all copies of a packet, the first."""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from pregao._njit import njit
+
+
+@njit
+def mark_first(serials, times, feeds, order, first, leader, difference):
+    """Mark the first packet of each serial, and how much later one of another feed came.
+
+    ``order`` sorts the packets by serial, then by which is to lead. The marked one is the
+    ``leader`` of all that have its serial; ``difference`` is its lead over the first packet of
+    another feed, or -1 if there was none.
+    """
+    count = len(order)
+    at = 0
+    while at < count:
+        head = order[at]
+        first[head] = True
+        leader[head] = head
+        difference[head] = -1
+        at += 1
+        while at < count and serials[order[at]] == serials[head]:
+            other = order[at]
+            first[other] = False
+            leader[other] = head
+            difference[other] = -1
+            if difference[head] < 0 and feeds[other] != feeds[head]:
+                difference[head] = times[other] - times[head]
+            at += 1

@@ -1,0 +1,50 @@
+"""The kernel of event_columns: events numbered over walked messages."""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import load_u8, njit
+from pregao.umdf import events
+from pregao.umdf.templates import END_OF_EVENT
+
+FLAGS_ABSENT = -1
+"""Messages without event flags that end their event."""
+NEVER_LAST = -2
+"""Messages without event flags that never do."""
+
+_event_number = njit(events.event_number)
+
+
+@njit
+def number_events(
+    buffer, bodies, ends, blocks, packet_of, index_of, flag_of, flag_at, first, last, versions,
+    numbers, events,
+):  # fmt: skip
+    """Give a channel's messages, which are in sequence order, the number of their event.
+
+    Where the flags of message ``m`` are in its block is ``flag_at[flag_of[m]]``.
+    """
+    event = np.int64(0)
+    begins = True
+    for m in range(first, last):
+        packet = packet_of[m]
+        if m > first and packet != packet_of[m - 1]:
+            before = packet_of[m - 1]
+            if versions[packet] != versions[before] or numbers[packet] != numbers[before] + 1:
+                begins = True
+        if begins:
+            event = _event_number(
+                np.int64(versions[packet]), np.int64(numbers[packet]), np.int64(index_of[m])
+            )
+        events[m] = event
+        at = flag_at[flag_of[m]]
+        if at == NEVER_LAST:
+            begins = False
+        elif at == FLAGS_ABSENT or at >= blocks[m] or bodies[m] + at >= ends[m]:
+            begins = True
+        else:
+            begins = (load_u8(buffer, bodies[m] + at) & END_OF_EVENT) != 0

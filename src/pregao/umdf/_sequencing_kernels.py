@@ -1,0 +1,8 @@
+"""How sequence versions go round, compiled for kernels from the very functions of `sequencing`."""
+
+from __future__ import annotations
+
+from pregao._njit import njit
+from pregao.umdf import sequencing
+
+version_distance = njit(sequencing.version_distance)

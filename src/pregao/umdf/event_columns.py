@@ -1,0 +1,70 @@
+"""The rule of `pregao.umdf.events` for whole buffers of walked packets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.umdf import _event_kernels as k
+from pregao.umdf.bulk import BulkDecoder, Kind, Numbers, Walked, kind_of
+from pregao.umdf.events import ends_event, flags_at
+
+NO_EVENT = -1
+"""The event of a message outside the incremental streams."""
+
+
+class EventColumns:
+    """Numbers the events of walked packets; it remembers where each kind has its flags."""
+
+    def __init__(self, decoder: BulkDecoder) -> None:
+        self._decoder = decoder
+        self._known: dict[tuple[int, int, int], int] = {}
+
+    def number(self, walked: Walked, channels: Sequence[int]) -> Numbers:
+        """The event of each message, NO_EVENT outside the incremental streams.
+
+        The packets of each channel's incremental stream come first, in the order of their
+        sequence and each once: so many of one channel, then so many of the next.
+        """
+        events = np.full(len(walked), NO_EVENT, np.int64)
+        if not channels:
+            return events
+        flag_of, flag_at = self._flags(walked)
+        ends = np.cumsum(channels)
+        bounds = np.searchsorted(walked.packet, [0, *ends.tolist()]).tolist()
+        for first, last in itertools.pairwise(bounds):
+            k.number_events(
+                walked.buffer, walked.body, walked.end, walked.block_length, walked.packet,
+                walked.index_in_packet, flag_of, flag_at, first, last,
+                walked.sequence_version, walked.sequence_number, events,
+            )  # fmt: skip
+        return events
+
+    def _flags(self, walked: Walked) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+        """A label of each message, and for each label where the flags are."""
+        if walked.found >= 0:
+            flag_at = np.empty(len(walked.known), np.int32)
+            for label in range(1, walked.found + 1):
+                flag_at[label] = self._offset(kind_of(int(walked.known[label])))
+            return walked.label, flag_at
+        flag_at = np.empty(len(walked), np.int32)  # headers full of noise
+        for kind in walked.kinds():
+            flag_at[kind.rows] = self._offset(kind)
+        return np.arange(len(walked), dtype=np.int32), flag_at
+
+    def _offset(self, kind: Kind) -> int:
+        """Where in the block of such messages the event flags are."""
+        key = (kind.schema_id, kind.template_id, kind.version)
+        found = self._known.get(key)
+        if found is None:
+            message = self._decoder.template(kind)
+            at = None if message is None else flags_at(message)
+            if at is None:
+                at = k.FLAGS_ABSENT if ends_event(kind.template_id, None) else k.NEVER_LAST
+            found = at
+            if len(self._known) < 4096:  # the numbers come from the wire
+                self._known[key] = found
+        return found

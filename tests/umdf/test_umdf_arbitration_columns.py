@@ -1,0 +1,170 @@
+"""Feeds made one in bulk: the same packets, in the same order, as the machine delivers."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, Lost
+from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place, serial_of, version_distance
+
+FEEDS = "ABC"
+STEP_NS = 10
+LATEST_NS = 70
+"""How much later than the fastest copy another may come: seven packets."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A packet that was sent, and the copies of it that arrived: feed and delay of each."""
+
+    place: Place
+    resets: bool
+    copies: tuple[tuple[int, int], ...]
+
+
+COPIES = st.lists(st.tuples(st.integers(0, 2), st.integers(0, LATEST_NS)), max_size=4)
+RUNS = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # so many versions on
+        st.booleans(),  # does it end with a SequenceReset?
+        st.lists(COPIES, min_size=1, max_size=12),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+def stream_of(first, joined, runs):
+    """The packets of a stream that is joined at a place; the first one comes at once."""
+    version, number, sent = first, joined, []
+    for steps, ends, packets in runs:
+        if sent:
+            version, number = (version - 1 + steps) % LAST_SEQUENCE_VERSION + 1, 1
+        for at, copies in enumerate(packets):
+            resets = ends and at == len(packets) - 1
+            copies = copies if sent else [(0, 0), *copies]
+            sent.append(Sent(Place(version, number), resets, tuple(copies)))
+            number += 1
+    return sent
+
+
+def arrivals_of(sent):
+    """Time, feed and packet of every copy, as they came."""
+    return sorted(
+        (
+            (STEP_NS * at + delay, feed, packet)
+            for at, packet in enumerate(sent)
+            for feed, delay in packet.copies
+        ),
+        key=lambda arrival: arrival[0],
+    )
+
+
+def arbitrated(arrivals, outside=None):
+    """What the columns say: the packets that count, in order."""
+    places = [packet.place for _, _, packet in arrivals]
+    versions, numbers = np.array(places, np.int64).T
+    return arbitrate(
+        serial_of(versions, numbers, places[0].sequence_version),
+        np.array([time for time, _, _ in arrivals]),
+        np.array([feed for _, feed, _ in arrivals]),
+        outside,
+    )
+
+
+def holes_of(packets):
+    """What is missing between packets that are in order; nobody knows how a version went on."""
+    for before, packet in itertools.pairwise(packets):
+        version, expected = packet.place.sequence_version, before.place.sequence_number + 1
+        if version != before.place.sequence_version:
+            if not before.resets:
+                yield Lost(before.place.sequence_version, expected, None)
+            expected = 1
+        if packet.place.sequence_number > expected:
+            yield Lost(version, expected, packet.place.sequence_number - 1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(1, LAST_SEQUENCE_VERSION), st.integers(1, 5), RUNS)
+@example(LAST_SEQUENCE_VERSION, 1, [(1, True, [[(0, 0)]]), (1, False, [[(1, 0)]])])
+def test_the_machine_delivers_what_the_columns_say(first, joined, runs):
+    arrivals = arrivals_of(stream_of(first, joined, runs))
+    columns = arbitrated(arrivals)
+    machine = Arbiter(most_wait_ns=LATEST_NS + 1)
+    outcomes = []
+    for at, (time, feed, packet) in enumerate(arrivals):
+        outcomes += machine.accept(FEEDS[feed], packet.place, time, at, resets=packet.resets)
+    outcomes += machine.expire(10**9)
+    delivered = [one.item for one in outcomes if isinstance(one, Delivered)]
+    assert delivered == columns.order.tolist()
+    assert set(delivered) == set(np.flatnonzero(columns.first).tolist())
+
+    again = {}
+    for one in outcomes:
+        if isinstance(one, Duplicate):
+            again.setdefault(one.place, []).append(one)
+    doubles = [at for at in range(len(arrivals)) if not columns.first[at]]
+    assert sum(map(len, again.values())) == len(doubles)
+    for at in doubles:
+        time, feed, packet = arrivals[at]
+        leader = arrivals[columns.leader[at]]
+        told = Duplicate(packet.place, FEEDS[feed], FEEDS[leader[1]], time - leader[0])
+        assert told in again[packet.place]
+        assert columns.difference_ns[at] == NO_OTHER
+    for at in delivered:
+        assert columns.leader[at] == at
+        later = [
+            one.difference_ns
+            for one in again.get(arrivals[at][2].place, ())
+            if one.feed != one.first_feed
+        ]
+        assert columns.difference_ns[at] == (later[0] if later else NO_OTHER)
+
+    holes = [one for one in outcomes if isinstance(one, Lost)]
+    assert holes == list(holes_of([arrivals[at][2] for at in delivered]))
+    assert len(outcomes) == len(delivered) + len(doubles) + len(holes)  # nothing came too late
+    assert columns.nothing_twice == (not doubles)
+
+
+@given(st.integers(1, LAST_SEQUENCE_VERSION), RUNS)
+def test_the_order_is_that_of_the_sequence(first, runs):
+    arrivals = arrivals_of(stream_of(first, 1, runs))
+    places = [arrivals[at][2].place for at in arbitrated(arrivals).order]
+    for one, other in itertools.pairwise(places):
+        if one.sequence_version == other.sequence_version:
+            assert one.sequence_number < other.sequence_number
+        else:
+            assert version_distance(one.sequence_version, other.sequence_version) > 0
+
+
+def test_one_feed_in_order_is_taken_as_it_is():
+    found = arbitrate(np.arange(5, 9), np.arange(4), np.zeros(4, np.int32))
+    assert found.nothing_twice
+    assert found.order.tolist() == found.leader.tolist() == [0, 1, 2, 3]
+    assert found.first.all()
+    assert set(found.difference_ns.tolist()) == {NO_OTHER}
+
+
+def test_no_packets_at_all():
+    found = arbitrate(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+    assert found.nothing_twice
+    assert len(found.order) == 0
+
+
+@given(st.integers(1, LAST_SEQUENCE_VERSION), RUNS, st.data())
+def test_a_packet_from_outside_counts_only_where_no_other_has_its_place(first, runs, data):
+    arrivals = arrivals_of(stream_of(first, 1, runs))
+    flags = st.lists(st.booleans(), min_size=len(arrivals), max_size=len(arrivals))
+    outside = np.array(data.draw(flags), np.bool_)
+    found = arbitrated(arrivals, outside)
+    copies = {}
+    for at, (_, _, packet) in enumerate(arrivals):
+        copies.setdefault(packet.place, []).append(at)
+    for places in copies.values():
+        leader = min(places, key=lambda at: (outside[at], at))
+        assert found.leader[places].tolist() == [leader] * len(places)
+        assert [at for at in places if found.first[at]] == [leader]
