@@ -8,7 +8,8 @@ changes the books of `pregao.book`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from pregao.book.faults import State
 from pregao.book.orders import OrderBook
@@ -38,12 +39,24 @@ from pregao.umdf.packets import Outcome as DecodedMessage
 from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, snapshot_place
 from pregao.umdf.sequencing import Place, covers
 
-T = TypeVar("T")
-_Message = Incremental[DecodedMessage]
-_Snapshot = InstrumentSnapshot[DecodedMessage]
-
 NO_EVENT = -1
-"""The event of what is no event of the market: a snapshot that is loaded, a gap."""
+"""The event of what is no event of the market: a snapshot that is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A message as it was decoded, with the event that it belongs to."""
+
+    version: int
+    """Of its schema."""
+    values: dict[str, Any]
+    template_id: int
+    event: int = NO_EVENT
+
+
+_Message = Incremental[_Part]
+_Snapshot = InstrumentSnapshot[_Part]
+_Instrument = FollowedInstrument[_Part]
 
 
 class Listener:
@@ -83,14 +96,16 @@ class Follower:
         self._arbiter = Arbiter[DecodedPacket]() if arbiter is None else arbiter
         self._listener = listener or Listener()
         self._most = most_queued
-        self._instruments: dict[int, FollowedInstrument[DecodedMessage]] = {}
+        self._instruments: dict[int, _Instrument] = {}
         self._first = first_count(from_the_start=from_the_start)
         """The counter of an instrument of which nothing has come."""
         self._members: frozenset[int] | None = None
         """The instruments of the first whole loop of snapshots, once one has come."""
-        self._loop: SnapshotLoop[DecodedMessage] = SnapshotLoop()
+        self._loop: SnapshotLoop[_Part] = SnapshotLoop()
         self._ahead: list[tuple[Place, _Snapshot]] = []
         """Snapshots that hold more than has been delivered."""
+        self._early: dict[int, _Snapshot] = {}
+        """Snapshots that came before the first packet."""
         self._events = EventNumbers()
         self._by_position = False
 
@@ -130,6 +145,8 @@ class Follower:
     def deliver(self, packet: DecodedPacket) -> None:
         """Take the next packet of the sequence in; packets before it may be missing."""
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
+        if self._early:
+            self._begun(place)
         self._reached(place, behind=False)
         for found in packet.outcomes:
             if found.decoded is not None and found.frame is not None:
@@ -150,19 +167,20 @@ class Follower:
         elif security_id is not None and template not in NEVER_DISCARDED:
             self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
-            message = Incremental(place, index, template, security_id, rpt_seq, found)
+            part = _Part(found.frame.version, values, template, event)
+            message = Incremental(place, index, template, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
-            self._do(instrument, instrument.message(message), event)
+            self._do(instrument, instrument.message(message))
 
     def _channel_reset(self, place: Place, index: int, event: int) -> None:
         if self._first == UNSEEN:
             self._first = NOTHING
         for instrument in self._instruments.values():
-            self._do(instrument, instrument.reset(place), event)
+            self._do(instrument, instrument.reset(place))
             key = MessageKey(*place, index)
             self._apply(instrument.security_id, event, ChannelReset(key))
 
-    def _instrument(self, security_id: int) -> FollowedInstrument[DecodedMessage]:
+    def _instrument(self, security_id: int) -> _Instrument:
         found = self._instruments.get(security_id)
         if found is None:
             absent = self._members is not None and security_id not in self._members
@@ -191,6 +209,7 @@ class Follower:
         assert found.decoded is not None
         assert found.frame is not None
         values, template = found.decoded.values, found.frame.template_id
+        part = _Part(found.frame.version, values, template)
         if template == templates.SNAPSHOT_HEADER:
             snapshot = self._loop.header(SnapshotHeader.of(values))
         elif template == templates.SNAPSHOT_ORDERS:
@@ -198,32 +217,39 @@ class Follower:
             sides = [entry["mDEntryType"] for entry in entries]
             security_id = values["securityID"]
             snapshot = self._loop.orders(
-                security_id, sides.count("BID"), sides.count("OFFER"), found
+                security_id, sides.count("BID"), sides.count("OFFER"), part
             )
         elif template == templates.SECURITY_GROUP_PHASE:
-            self._loop.phase(found)
+            self._loop.phase(part)
             return
         elif "securityID" in values:
-            snapshot = self._loop.statistic(values["securityID"], found)
+            snapshot = self._loop.statistic(values["securityID"], part)
         else:
             return
-        if snapshot.complete and self.position is not None:
-            self._whole_snapshot(snapshot)
+        if snapshot.complete and snapshot.header is not None and not is_void(snapshot.header):
+            if self.position is None:
+                self._early[snapshot.security_id] = snapshot
+            else:
+                self._whole_snapshot(snapshot, self.position)
 
-    def _whole_snapshot(self, snapshot: _Snapshot) -> None:
+    def _whole_snapshot(self, snapshot: _Snapshot, position: Place) -> None:
         assert snapshot.header is not None
-        assert self.position is not None
-        if is_void(snapshot.header):
-            return
-        place = snapshot_place(snapshot.header, self.position.sequence_version)
-        if covers(self.position, place):
+        place = snapshot_place(snapshot.header, position.sequence_version)
+        if covers(position, place):
             self._take(snapshot, place)
         else:
             self._ahead.append((place, snapshot))
 
+    def _begun(self, place: Place) -> None:
+        """The incremental stream begins here: now snapshots of before can be placed."""
+        before = Place(place.sequence_version, place.sequence_number - 1)
+        early, self._early = self._early, {}
+        for snapshot in early.values():
+            self._whole_snapshot(snapshot, before)
+
     def _take(self, snapshot: _Snapshot, place: Place) -> None:
         instrument = self._instrument(snapshot.security_id)
-        self._do(instrument, instrument.snapshot(snapshot, place), NO_EVENT)
+        self._do(instrument, instrument.snapshot(snapshot, place))
 
     def _reached(self, place: Place, *, behind: bool) -> None:
         """Take the snapshots in that hold as of a place before this one, or of this one."""
@@ -239,11 +265,11 @@ class Follower:
 
     def _whole_loop(self) -> None:
         """The first whole loop: instruments that are not in it had an empty book."""
-        if self.position is None:
-            return
-        version = self.position.sequence_version
+        position = self.position
+        if position is None:
+            return  # nothing tells which sequence version older snapshots are of
         places = [
-            snapshot_place(found.header, version)
+            snapshot_place(found.header, position.sequence_version)
             for found in self._loop.instruments.values()
             if found.header is not None
         ]
@@ -256,45 +282,35 @@ class Follower:
                 earliest = place
         for instrument in self._instruments.values():
             if instrument.security_id not in self._members:
-                self._do(instrument, instrument.absent(earliest), NO_EVENT)
+                self._do(instrument, instrument.absent(earliest))
 
     # Books
 
-    def _do(
-        self,
-        instrument: FollowedInstrument[DecodedMessage],
-        changes: list[Change[DecodedMessage]],
-        event: int,
-    ) -> None:
-        """Let changes happen to a book; a message that does not fit makes it stale."""
+    def _do(self, instrument: _Instrument, changes: list[Change[_Part]]) -> None:
+        """Let changes happen to a book."""
         security_id = instrument.security_id
         for change in changes:
             match change:
                 case Apply(message):
-                    self._apply_message(instrument, message, event)
-                case Restart(key):
-                    self._apply(security_id, event, BookEmptied(key))
-                case Stale(gap):
-                    self._apply(security_id, event, Interrupted(gap.found_at, gap.reason))
+                    self._apply_message(instrument, message)
+                case Restart(message):
+                    self._apply(security_id, message.item.event, BookEmptied(key_of(message)))
+                case Stale(gap, message):
+                    interrupted = Interrupted(gap.found_at, gap.reason)
+                    self._apply(security_id, message.item.event, interrupted)
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
                 case Healed():
                     self._listener.healed(change)
 
-    def _apply_message(
-        self, instrument: FollowedInstrument[DecodedMessage], message: _Message, event: int
-    ) -> None:
-        found = message.item
-        assert found.decoded is not None
-        assert found.frame is not None
-        if instrument.gap is not None and self.books[instrument.security_id].fault is not None:
-            return  # a message before it in the queue did not fit
-        key = key_of(message)
-        update = update_of(key, message.template_id, found.frame.version, found.decoded.values)
+    def _apply_message(self, instrument: _Instrument, message: _Message) -> None:
+        """Apply a message; one that does not fit its book makes it stale."""
+        part = message.item
+        update = update_of(key_of(message), part.template_id, part.version, part.values)
         if update is None:
             return
-        fault = self._apply(instrument.security_id, event, update)
+        fault = self._apply(instrument.security_id, part.event, update)
         if fault is not None:
             for change in instrument.misfit(message, str(fault)):
                 if isinstance(change, Stale):
@@ -303,14 +319,11 @@ class Follower:
     def _load(self, snapshot: _Snapshot, place: Place) -> None:
         assert snapshot.header is not None
         entries: list[tuple[int, dict[str, Any]]] = []
-        for found in snapshot.items:
-            assert found.decoded is not None
-            assert found.frame is not None
-            if found.frame.template_id == templates.SNAPSHOT_ORDERS:
-                orders = found.decoded.values["noMDEntries"]
-                entries += [(found.frame.version, entry) for entry in orders]
-                for entry in orders:
-                    self._by_position = gives_position(entry, self._by_position)
+        for part in snapshot.items:
+            if part.template_id == templates.SNAPSHOT_ORDERS:
+                entries += [(part.version, entry) for entry in part.values["noMDEntries"]]
+        for _, entry in entries[:1]:
+            self._by_position = gives_position(entry, self._by_position)
         if self._by_position:
             entries.sort(key=lambda entry: entry[1].get("mDEntryPositionNo") or 0)
         key = MessageKey(*place)
@@ -331,9 +344,9 @@ class Follower:
 
 def gives_position(values: dict[str, Any], before: bool) -> bool:
     """Do messages name the place of an order? Those about no order tell nothing."""
-    return values["mDEntryPositionNo"] is not None if "mDEntryPositionNo" in values else (
-        False if "secondaryOrderID" in values else before
-    )
+    if "mDEntryPositionNo" in values:
+        return values["mDEntryPositionNo"] is not None
+    return before and "secondaryOrderID" not in values
 
 
 def _resets(packet: DecodedPacket) -> bool:

@@ -46,17 +46,18 @@ class Apply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
-    """The book is empty before the next message: its EmptyBook was lost."""
+class Restart(Generic[T]):
+    """The book is empty before the message: its EmptyBook was lost."""
 
-    key: MessageKey
+    message: Incremental[T]
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
-    """The book is not to be trusted from here on."""
+class Stale(Generic[T]):
+    """The book is not to be trusted from the message on that showed it."""
 
     gap: Gap
+    message: Incremental[T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Healed:
     place: Place
 
 
-Change = Apply[T] | Restart | Stale | Load[T] | Healed
+Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Healed
 """What happens to a book, in order."""
 
 
@@ -140,12 +141,12 @@ class FollowedInstrument(Generic[T]):
                 self.gap = self._gap_of(message, before)
                 self._before = before
                 self._queue.append(message)
-                return [*changes, Stale(self.gap)]
+                return [*changes, Stale(self.gap, message)]
             case Step.QUEUED:
                 self._enqueue(message)
                 return changes
             case Step.RESTART:
-                changes.append(Restart(key_of(message)))
+                changes.append(Restart(message))
         if emptied or count:
             self._sound = message.place
             if emptied:
@@ -169,7 +170,7 @@ class FollowedInstrument(Generic[T]):
         self.count.stale = True
         self.gap = Gap(self.security_id, key_of(message), None, None, reason)
         self._queue.append(message)
-        return [Stale(self.gap)]
+        return [Stale(self.gap, message)]
 
     def snapshot(self, found: InstrumentSnapshot[T], place: Place) -> list[Change[T]]:
         """Take a whole snapshot in, as of a place that the stream is at or has passed."""
@@ -235,7 +236,7 @@ class FollowedInstrument(Generic[T]):
                 self.count.stale = True
                 self._sound = place
                 self._forgotten = self._last_item
-                return [Stale(self.gap)]
+                return [Stale(self.gap, first)]
         return []
 
     def _gap_of(self, message: Incremental[T], before: InstrumentCount) -> Gap:

@@ -1,0 +1,300 @@
+"""Simulated days for tests of the feed: packets as they were captured, and messages as columns."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from decimal import Decimal
+from zlib import crc32
+
+import numpy as np
+
+from pregao.book.rows import NULL
+from pregao.capture import datagrams, read_packets
+from pregao.clock import SECOND
+from pregao.exchange.simulation import FaultRates, Settings, Simulation
+from pregao.exchange.simulation.settings import parse_moment, parse_reset
+from pregao.feed.day import ChannelDay, DayFollower
+from pregao.feed.meaning import BOOK_TEMPLATES, snapshot_columns, update_columns
+from pregao.feed.messages import BookMessages, Messages, Resets, key_columns, times_of
+from pregao.feed.snapshots import LoopRows, SnapshotOrders, Snapshots, first_whole_loop
+from pregao.feed.snapshots import snapshot_orders as orders_of
+from pregao.feed.statistics import OtherMessages, PhaseChanges
+from pregao.sbe.names import snake_case
+from pregao.umdf import templates
+from pregao.umdf.events import EventNumbers
+from pregao.umdf.gaps import Item
+from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.sequencing import Place, version_distance
+
+CHANNEL = 51
+_DECODER = PacketDecoder()
+LOSSY = FaultRates(loss=0.03, reorder=0.05, duplicate=0.05)
+
+
+def simulated(out, version, *, lossy=(), resets=(), late_join=None, **changes):
+    """Simulate a small day of equities; the truth about its books."""
+    faults = dict.fromkeys(("A", "B", "snapshot", "definition"), FaultRates())
+    faults |= dict.fromkeys(lossy, LOSSY)
+    chosen = {"duration_ns": 4 * SECOND, "rate": 250.0, "instruments": 10, "books": 6} | changes
+    chosen["faults"] = faults
+    chosen["resets"] = tuple(parse_reset(text) for text in resets)
+    if late_join:
+        chosen["late_join"] = parse_moment("--late-join", late_join)
+    Simulation(Settings(profile="equities", out=out, schema_version=version, **chosen)).run()
+    truth = (out / "truth/books.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in truth]
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A packet of a capture."""
+
+    time_ns: int
+    order: int
+    stream: str
+    packet: object
+
+
+def packets_of(folder, channel=CHANNEL):
+    """The packets of a channel's captures, decoded, in the order of time."""
+    merged = []
+    for name in ("Incremental_A", "Incremental_B", "Snapshot"):
+        for datagram in datagrams(read_packets(folder / f"{channel:03d}_{name}.pcap")):
+            packet = _DECODER.decode(datagram.payload)
+            merged.append(Captured(datagram.time_ns, len(merged), name, packet))
+    return sorted(merged, key=lambda each: (each.time_ns, each.order))
+
+
+def arbitrated(captured):
+    """Packets with the first copy of each incremental one only, in sequence; others as they came.
+
+    A packet counts from when it came first, but never before one that precedes it.
+    """
+    first = {}
+    for each in captured:
+        header = each.packet.header
+        if each.stream != "Snapshot" and header.sequenced:
+            first.setdefault(Place(header.sequence_version, header.sequence_number), each)
+    base = min((place[0] for place in first), default=1)
+    kept, latest = [], 0
+    for place in sorted(first, key=lambda place: place.serial(base)):
+        latest = max(latest, first[place].time_ns)
+        kept.append(Captured(latest, len(kept), "Incremental_A", first[place].packet))
+    kept += [each for each in captured if each.stream == "Snapshot"]
+    return sorted(kept, key=lambda each: (each.time_ns, each.stream == "Snapshot", each.order))
+
+
+class ListColumns:
+    """Messages as lists of values: the plainest columns that a follower can be given."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self.rows)
+
+    @property
+    def names(self):
+        return sorted({name for row in self.rows for name in row})
+
+    def numbers(self, name, null=NULL):
+        values = [_number(row.get(name)) for row in self.rows]
+        return np.array([null if value is None else value for value in values], np.int64)
+
+    def codes(self, name, known, other):
+        return np.array([known.get(row.get(name), other) for row in self.rows], np.uint8)
+
+    def texts(self, name):
+        return [row.get(name) for row in self.rows]
+
+    def taken(self, chosen):
+        return ListColumns([self.rows[at] for at in chosen.tolist()])
+
+    def followed_by(self, more):
+        return ListColumns([*self.rows, *more.rows])
+
+    def labels(self, name):
+        texts = self.texts(name)
+        return np.array([0 if each is None else crc32(each.encode()) for each in texts], np.int64)
+
+    def nulls(self, name):
+        return np.array([row.get(name) is None for row in self.rows], np.bool_)
+
+    def unlike(self, name, other):
+        pairs = zip(self.rows, other.rows, strict=True)
+        return np.array([one.get(name) != two.get(name) for one, two in pairs], np.bool_)
+
+    def value(self, name, at):
+        return self.rows[at].get(name)
+
+
+def _number(value):
+    if isinstance(value, Decimal):
+        return int(value.scaleb(-value.as_tuple().exponent))
+    if hasattr(value, "toordinal"):
+        return value.toordinal() - 719_163
+    return value if isinstance(value, int) else None
+
+
+def _column(name):
+    found = snake_case(name)
+    times = ("mDInsertTimestamp", "mDEntryTimestamp", "transactTime")
+    return f"{found}_ns" if name in times else found
+
+
+def rows_of(captured, *, incremental):
+    """By template, the messages of a stream with their keys."""
+    events = EventNumbers()
+    found = {}
+    for each in captured:
+        header = each.packet.header
+        if incremental != (each.stream != "Snapshot") or not header.sequenced:
+            continue
+        place = Place(header.sequence_version, header.sequence_number)
+        for outcome in each.packet.outcomes:
+            values = outcome.decoded.values
+            row = {_column(name): value for name, value in values.items()}
+            if "noMDEntries" in values:
+                row["no_md_entries"] = [
+                    {_column(name): value for name, value in entry.items()}
+                    for entry in values["noMDEntries"]
+                ]
+            row |= {
+                "sequence_version": header.sequence_version,
+                "sequence_number": header.sequence_number,
+                "index_in_packet": outcome.frame.index_in_packet,
+                "sending_time_ns": header.sending_time_ns,
+                "capture_time_ns": each.time_ns,
+                "schema_version": outcome.frame.version,
+                "event": None,
+            }
+            if incremental:
+                row["event"] = events.number(
+                    place, outcome.frame.index_in_packet, outcome.frame.template_id,
+                    values.get("matchEventIndicator"),
+                )  # fmt: skip
+            found.setdefault(outcome.frame.template_id, []).append(row)
+    return found
+
+
+@dataclass
+class Ticks:
+    """Takes what a bulk follower gives: the ticks of all instruments, and books by row."""
+
+    depth: int
+    checkpoint_rows: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    found: list = field(default_factory=list)
+    finals: dict = field(default_factory=dict)
+
+    def begin_window(self, sequence, rows, counts, statistics, loaded, base_row, last):
+        item = rows.item
+        self.place = sequence.place[item]
+        self.security = sequence.securities[sequence.rank[item]]
+        ends = np.flatnonzero(np.append(self.security[1:] != self.security[:-1], True))
+        self.checkpoint_rows = ends[: len(item)] if len(item) else ends[:0]
+
+    def add_ticks(self, ticks):
+        for at in range(len(ticks)):
+            sides = []
+            for side in range(2):
+                levels = [
+                    (int(price), int(size), int(orders))
+                    for price, size, orders in zip(
+                        ticks.price[side, at], ticks.size[side, at], ticks.orders[side, at],
+                        strict=True,
+                    )
+                    if orders
+                ]  # fmt: skip
+                sides.append(levels)
+            place = int(self.place[int(ticks.row[at])])
+            state = int(ticks.state[at])
+            self.found.append((int(ticks.instrument[at]), place, state, *sides))
+
+    def end_window(self, books):
+        for row in self.checkpoint_rows.tolist():
+            self.finals[int(self.security[row])] = books[row]
+
+    def discard(self):
+        pass
+
+
+def bulk(captured, *, from_the_start, by_position, depth=5):
+    """Follow arbitrated packets in bulk; the follower and its ticks."""
+    incremental = rows_of(captured, incremental=True)
+    looped = rows_of(captured, incremental=False)
+    first = {}
+    for each in captured:
+        header = each.packet.header
+        if each.stream != "Snapshot" and header.sequenced:
+            first.setdefault(header.sequence_version, header.sending_time_ns)
+    versions = list(first)
+    base = next(v for v in versions if all(version_distance(v, w) >= 0 for w in versions))
+    spans = tuple(sorted(first.items(), key=lambda item: version_distance(base, item[0])))
+    headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
+    headers = headers.taken(LoopRows.of(headers).order())
+    loop = None if from_the_start else first_whole_loop(headers, spans, base)
+    day = ChannelDay(base, from_the_start, False, by_position, spans, loop)
+
+    statistics = {
+        template: ListColumns(rows)
+        for template, rows in looped.items()
+        if template not in (templates.SNAPSHOT_HEADER, templates.SNAPSHOT_ORDERS)
+        and "security_id" in rows[0]
+    }
+    statistics = {key: rows.taken(LoopRows.of(rows).order()) for key, rows in statistics.items()}
+    others = OtherMessages(
+        {
+            template: ListColumns(rows)
+            for template, rows in incremental.items()
+            if template not in BOOK_TEMPLATES and "rpt_seq" in rows[0] and "security_id" in rows[0]
+        },
+        statistics,
+        {template: str(template) for template in {*incremental, *looped, 15, 24, 25, 27, 56}},
+    )
+    changing = []
+    for template in BOOK_TEMPLATES:
+        if template in incremental:
+            rows = ListColumns(incremental[template])
+            masks = templates.implied_masks(rows.numbers("schema_version"))
+            item = Item.EMPTIED if template == templates.EMPTY_BOOK else Item.MESSAGE
+            changing.append(
+                BookMessages(
+                    key_columns(rows, base), times_of(rows), update_columns(template, rows, masks),
+                    item,
+                )
+            )  # fmt: skip
+    keys = [key_columns(rows, base) for rows in others.incremental.values()]
+    resets = [ListColumns(incremental.get(templates.CHANNEL_RESET, []))]
+    ticks = Ticks(depth)
+    empty = np.empty(0, np.int64)
+    follower = DayFollower(
+        day, others, _snapshots(looped, headers, others, day), depth,
+        lambda _: (PhaseChanges(empty, empty, empty, np.empty(0, np.uint8)), ticks),
+    )  # fmt: skip
+    parts = [each for each in resets if len(each)]
+    follower.window(Messages.of(changing, keys), Resets.of(parts, base), (0, 1 << 40), last=True)
+    return follower, ticks
+
+
+def _snapshots(looped, headers, others, day):
+    if not len(headers):
+        return None
+    rows = looped.get(templates.SNAPSHOT_ORDERS, [])
+    orders = SnapshotOrders.none()
+    if rows:
+        counts = np.array([len(row["no_md_entries"]) for row in rows], np.int64)
+        entries = ListColumns([entry for row in rows for entry in row["no_md_entries"]])
+        versions = np.repeat([row["schema_version"] for row in rows], counts)
+        orders = orders_of(
+            LoopRows.of(headers), LoopRows.of(ListColumns(rows)), np.cumsum(counts) - counts,
+            counts, snapshot_columns(entries, templates.implied_masks(versions)),
+            by_position=day.by_position,
+        )  # fmt: skip
+    return Snapshots.of(headers, orders, others.loop_rows(), day.base, day.spans)
+
+
+def tally(values):
+    """How often each value occurs."""
+    return dict(Counter(values))

@@ -1,0 +1,166 @@
+"""The follower and its bulk twin: same books, same ticks, same stale spans, over bad lines."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pregao.book.position import PositionBook
+from pregao.book.priority import PriorityBook
+from pregao.book.rows import NULL
+from pregao.book.ticks import TickMaker
+from pregao.book.updates import Interrupted, Side
+from pregao.exchange.simulation import SCHEMA_VERSIONS
+from pregao.feed.follower import Follower, Listener
+from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.umdf.gaps import Item
+from pregao.umdf.sequencing import Place
+from tests.feed.feed_days import arbitrated, bulk, packets_of, simulated
+
+DEPTH = 5
+
+
+class Log(Listener):
+    """What happened to each book, dated: what a snapshot heals counts as of its place."""
+
+    def __init__(self, base):
+        self.base = base
+        self.updates = {}
+        self.spans = []
+        self.open = {}
+        self.heals = 0
+
+    def place(self, key, *, behind=False):
+        serial = np.array([Place(*key[:2]).serial(self.base)])
+        index = BEHIND_PACKET if behind else key[2]
+        return int(place_of(serial, index)[0])
+
+    def updated(self, security_id, event, update):
+        behind = type(update).__name__.startswith("Snapshot")
+        place = self.place(update.key, behind=behind)
+        log = self.updates.setdefault(security_id, [])
+        # A snapshot of before the message that showed the gap makes up for it.
+        while log and behind and log[-1][0] > place:
+            assert isinstance(log[-1][2], Interrupted)
+            log.pop()
+        log.append((place, event if not behind else -2 - place, update))
+
+    def stale(self, gap):
+        self.open[gap.security_id] = self.place(gap.found_at)
+
+    def healed(self, healed):
+        self.heals += 1
+        behind = healed.by in (Item.SNAPSHOT, Item.ABSENT)
+        began = self.open.pop(healed.gap.security_id)
+        ended = self.place((*healed.place, 0), behind=behind)
+        if ended > began:
+            self.spans.append((healed.gap.security_id, began, ended))
+
+
+def plain(captured, base, *, from_the_start):
+    """Follow packets one by one; the follower and what it did."""
+    log = Log(base)
+    follower = Follower(from_the_start=from_the_start, listener=log)
+    for each in captured:
+        if each.stream == "Snapshot":
+            follower.snapshot(each.packet)
+        elif each.packet.header.sequenced:
+            follower.deliver(each.packet)
+    return follower, log
+
+
+def ticks_of(log, kind):
+    """The ticks of every book, from what happened to it."""
+    found = []
+    for security_id, updates in log.updates.items():
+        maker = TickMaker(kind(), DEPTH)
+        places = {}
+        for place, event, update in updates:
+            tick, _ = maker.apply(event, update)
+            if tick is not None:
+                found.append(_tick(security_id, places[tick.event], tick))
+            places[event] = place
+        tick = maker.end_event()
+        if tick is not None:
+            found.append(_tick(security_id, places[tick.event], tick))
+    return found
+
+
+def _tick(security_id, place, tick):
+    sides = [
+        [(NULL if each.price is None else each.price, *each[1:]) for each in side]
+        for side in (tick.bids, tick.asks)
+    ]
+    return (security_id, place, int(tick.state), *sides)
+
+
+def compare(folder, version, *, from_the_start=True):
+    captured = arbitrated(packets_of(folder))
+    twin, ticks = bulk(captured, from_the_start=from_the_start, by_position=version < 15)
+    base = twin.day.base
+    follower, log = plain(captured, base, from_the_start=from_the_start)
+    kind = PositionBook if version < 15 else PriorityBook
+    # Books
+    for security_id, full in ticks.finals.items():
+        book = follower.books.get(security_id) or kind()
+        assert full.state is book.state, security_id
+        for side in Side:
+            assert full.orders(side) == book.orders(side)
+    # Ticks
+    expected = sorted(ticks.found)
+    assert sorted(ticks_of(log, kind)) == expected
+    # Stale spans
+    spans = [
+        (span.security_id, span.place, span.healed_at)
+        for span in twin.spans.spans
+        if span.healed_at is None or span.healed_at > span.place
+    ]
+    closed = sorted(span for span in spans if span[2] is not None)
+    known = {span[:2] for span in closed}
+    # What begins in the middle is stale without a span of its own in the bulk twin.
+    mine = sorted(span for span in log.spans if from_the_start or span[:2] in known)
+    assert mine == closed
+    still = {span[:2] for span in spans if span[2] is None}
+    assert still <= set(log.open.items())
+    return len(expected), len(spans), log
+
+
+@pytest.mark.parametrize("version", SCHEMA_VERSIONS)
+def test_a_day_over_sound_lines(tmp_path, version):
+    simulated(tmp_path, version)
+    ticks, spans, _ = compare(tmp_path, version)
+    assert ticks > 100
+    assert spans == 0
+
+
+@pytest.mark.parametrize("version", SCHEMA_VERSIONS)
+def test_a_day_over_bad_lines(tmp_path, version):
+    simulated(tmp_path, version, lossy=("A", "B", "snapshot"), duration_ns=8 * 10**9)
+    ticks, spans, log = compare(tmp_path, version)
+    assert ticks > 100
+    assert spans > 0
+    assert log.heals > 0
+
+
+@pytest.mark.parametrize(
+    ("version", "resets"),
+    [
+        (16, ("sequence@0.5",)),
+        (15, ("channel@0.5",)),
+        (9, ("channel@0.4", "sequence@0.7")),
+        (16, ("0.3", "sequence@0.6")),
+    ],
+)
+def test_resets_over_bad_lines(tmp_path, version, resets):
+    simulated(tmp_path, version, lossy=("A", "B", "snapshot"), resets=resets)
+    ticks, spans, _ = compare(tmp_path, version)
+    assert ticks > 100
+    assert spans > 0
+
+
+@pytest.mark.parametrize("version", SCHEMA_VERSIONS)
+@pytest.mark.parametrize("lossy", [(), ("A", "B", "snapshot")])
+def test_a_day_joined_in_the_middle(tmp_path, version, lossy):
+    simulated(tmp_path, version, lossy=lossy, late_join="0.5", duration_ns=8 * 10**9)
+    ticks, _, _ = compare(tmp_path, version, from_the_start=False)
+    assert ticks > 20
