@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.location import Location, unique_name
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.store.location import Location, unique_name
 
 ROOT = Path(__file__).parents[2]
 DAY = "2026-05-21"

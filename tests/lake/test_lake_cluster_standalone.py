@@ -23,7 +23,7 @@ def look(batches):
     import pyarrow as pa
     import pregao
     from pregao.schemas import bundled
-    from pregao.lake.location import Location
+    from pregao.lake.store.location import Location
     for batch in batches:
         facts = {
             "pregao": pregao.__file__,

@@ -10,9 +10,9 @@ import pytest
 
 from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest
-from pregao.lake.location import Location
 from pregao.lake.plan import Options
 from pregao.lake.store import Lake
+from pregao.lake.store.location import Location
 from tests.lake.days import assert_same, day
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from pregao.lake.ingest import ingest, run_here
 from pregao.lake.plan import Options
 from pregao.lake.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
-from pregao.lake.vacuum import vacuum
+from pregao.lake.store.vacuum import vacuum
 from tests.lake.days import assert_same, day, rows
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
-from pregao.lake.location import Location
 from pregao.lake.places import OpenPcap
+from pregao.lake.store.location import Location
 from pregao.lake.streaming_files import (
     Mark,
     RollingFiles,

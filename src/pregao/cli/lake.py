@@ -76,8 +76,8 @@ def tables(
 def check(lake: LakeOption) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
     from pregao.lake.check import check_lake
-    from pregao.lake.soundness import unsound
     from pregao.lake.store import Lake
+    from pregao.lake.store.soundness import unsound
 
     place = Lake(lake)
     place.require()
@@ -112,7 +112,7 @@ def vacuum(
 ) -> None:
     """Remove the files that failed or replaced attempts have left."""
     from pregao.lake.store import Lake
-    from pregao.lake.vacuum import vacuum as remove_orphans
+    from pregao.lake.store.vacuum import vacuum as remove_orphans
 
     place = Lake(lake)
     place.require()
@@ -133,8 +133,8 @@ def compact(
 ) -> None:
     """Merge small files, in the order that makes reading cheap; rows stay what they are."""
     from pregao.cli.render import console, print_table
-    from pregao.lake.compact import compact as merge
     from pregao.lake.store import Lake
+    from pregao.lake.store.compaction import compact as merge
 
     place = Lake(lake)
     place.require()

@@ -11,10 +11,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pregao.lake.delta_tables import arrow_schema
-from pregao.lake.location import Location
 from pregao.lake.session import DELTA_EXTENSION, spark_session
 from pregao.lake.store import Lake
+from pregao.lake.store.delta_tables import arrow_schema
+from pregao.lake.store.location import Location
 
 _WORD = re.compile(r"\w+")
 # How Hadoop's S3 client names the settings that a location carries.

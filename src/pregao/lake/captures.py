@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from pregao.errors import UsageError
-from pregao.lake.location import Entry, Location
+from pregao.lake.store.location import Entry, Location
 
 _MAGIC = re.compile(r"[*?\[]")
 # tcpdump numbers the files of a rolling capture behind the ending: x.pcap, x.pcap1, x.pcap2, …

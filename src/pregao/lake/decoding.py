@@ -14,13 +14,13 @@ import pyarrow as pa
 from pregao.errors import DecodeError
 from pregao.lake import _kernels
 from pregao.lake.latest import latest
-from pregao.lake.parquet import order_by_value
 from pregao.lake.schemas import (
     KEY,
     bundled_message_tables,
     message_table_name,
     message_tables,
 )
+from pregao.lake.store.parquet import order_by_value
 from pregao.lake.window import (
     Bounds,
     Chunk,

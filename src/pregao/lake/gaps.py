@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from pregao.lake.decoding import FeedCoverage, RunStarts, first_seen
 from pregao.lake.known import Known
-from pregao.lake.location import Location
-from pregao.lake.parquet import Written, write_table
 from pregao.lake.report import Report
 from pregao.lake.schemas import DATE, GAPS
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written, write_table
 from pregao.lake.tasks import Manifest
 from pregao.lake.window import joined_runs
 

@@ -18,8 +18,6 @@ from pregao.lake.captures import find_captures
 from pregao.lake.gaps import write_gaps
 from pregao.lake.instruments import settle_instruments
 from pregao.lake.known import Known, read_known
-from pregao.lake.location import Location
-from pregao.lake.parquet import Written, iso
 from pregao.lake.plan import (
     Options,
     Plan,
@@ -39,6 +37,8 @@ from pregao.lake.schemas import (
     message_table_name,
 )
 from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written, iso
 from pregao.lake.streaming_files import streamed_file
 from pregao.lake.surveys import Survey, survey
 from pregao.lake.tasks import (

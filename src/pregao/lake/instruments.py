@@ -10,12 +10,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
 from pregao.errors import PregaoError
-from pregao.lake.delta_tables import add_action
 from pregao.lake.latest import latest
-from pregao.lake.parquet import iso, write_table
 from pregao.lake.schemas import DATE
-from pregao.lake.statistics import stats_json
 from pregao.lake.store import Lake, NewFile
+from pregao.lake.store.delta_tables import add_action
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.parquet import iso, write_table
 
 _ATTEMPTS = 20
 

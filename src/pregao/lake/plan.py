@@ -19,8 +19,8 @@ import numpy as np
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError, UsageError
-from pregao.lake.location import Location
 from pregao.lake.places import OpenPcap
+from pregao.lake.store.location import Location
 from pregao.lake.surveys import Survey
 from pregao.lake.tasks import Piece, Task
 from pregao.lake.window import Bounds, Coverage, Key, Role, precedes

@@ -9,8 +9,8 @@ from typing import Any
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
 from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
-from pregao.lake.location import Location
-from pregao.lake.parquet import Written
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written
 from pregao.lake.tasks import Manifest, Task, merge_staged, run_task
 from pregao.lake.workers import spare_the_collector, take_memory
 

@@ -8,9 +8,9 @@ from pregao.capture import read_blocks, split_points
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError
 from pregao.lake.captures import find_captures
-from pregao.lake.location import Location
 from pregao.lake.source_request import Request
 from pregao.lake.source_rows import CaptureRange
+from pregao.lake.store.location import Location
 from pregao.schemas import Registry
 from pregao.umdf.bulk import walk
 from pregao.umdf.survey import LineNumbers, Lines

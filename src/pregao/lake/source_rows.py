@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
-from pregao.lake.location import Location
 from pregao.lake.source_filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
 from pregao.lake.source_request import PACKETS, Request
 from pregao.lake.source_shapes import shape_of
+from pregao.lake.store.location import Location
 from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry

@@ -32,11 +32,11 @@ from pregao.lake.ingest import (
 )
 from pregao.lake.instruments import settle_instruments
 from pregao.lake.known import Known, range_identity, read_known
-from pregao.lake.location import Location
 from pregao.lake.places import OpenPcap
 from pregao.lake.plan import Options, check_options
 from pregao.lake.report import Report
 from pregao.lake.store import Lake
+from pregao.lake.store.location import Location
 from pregao.lake.streaming_files import Range, RollingFile, RollingFiles
 from pregao.lake.surveys import Survey, fingerprint, survey, survey_range
 from pregao.umdf.streams import Stream

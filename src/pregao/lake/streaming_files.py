@@ -26,8 +26,8 @@ from pregao.capture.split import BoundaryFinder
 from pregao.clock import SECOND, Clock, system_clock
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.captures import find_captures, is_capture_name
-from pregao.lake.location import Entry, Location
 from pregao.lake.places import OpenPcap
+from pregao.lake.store.location import Entry, Location
 
 HEAD_BYTES = 256
 """Of a file that is read as a whole, these bytes tell it from another of the same name."""

@@ -17,10 +17,10 @@ from typing import Any
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
-from pregao.lake.location import Location
 from pregao.lake.report import Report
 from pregao.lake.source import register
 from pregao.lake.source_request import RANGES
+from pregao.lake.store.location import Location
 from pregao.lake.streaming import StreamIngest
 from pregao.lake.streaming_files import Offset, Range, next_offset, ranges_between
 

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.delta_tables import arrow_schema
 from pregao.lake.store import Lake
+from pregao.lake.store.delta_tables import arrow_schema
 
 # The first of these pairs that a table has is its span of time.
 _SPANS = (

@@ -14,7 +14,7 @@ import numpy as np
 from pregao.capture import PacketBlock, read_blocks
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
-from pregao.lake.location import Location
+from pregao.lake.store.location import Location
 from pregao.umdf.bulk import Walked, walk
 from pregao.umdf.streams import StreamEvidence
 from pregao.umdf.survey.lines import Destination

@@ -21,9 +21,9 @@ from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake import _kernels
 from pregao.lake.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
 from pregao.lake.latest import latest
-from pregao.lake.location import Location
-from pregao.lake.parquet import Written, write_table
 from pregao.lake.schemas import DATE, REJECTS
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written, write_table
 from pregao.lake.window import (
     Bounds,
     Chunk,

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.lake.analytics.reading import Day
 from pregao.lake.schemas import DATE, DATE_FIELD
-from pregao.lake.unit import TableSpec
+from pregao.lake.store.unit import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)

@@ -16,14 +16,14 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.errors import PregaoError
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.delta_tables import add_action
 from pregao.lake.faults import sentence
-from pregao.lake.location import Location
-from pregao.lake.parquet import write_table
 from pregao.lake.schemas import DATE
-from pregao.lake.statistics import stats_json
 from pregao.lake.store import Lake
-from pregao.lake.unit import NewFile
+from pregao.lake.store.delta_tables import add_action
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import write_table
+from pregao.lake.store.unit import NewFile
 
 ROWS_PER_FILE = 1 << 20
 _ATTEMPTS = 20

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake import intents
 from pregao.lake.books.columns import integers, taken
 from pregao.lake.books.inputs import (
     CHANNEL_RESET,
@@ -28,9 +27,9 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.delta_tables import arrow_schema
 from pregao.lake.schemas import DATE
-from pregao.lake.store import Lake
+from pregao.lake.store import Lake, intents
+from pregao.lake.store.delta_tables import arrow_schema
 
 _OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
                             SNAPSHOT_ORDERS})  # fmt: skip

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pregao.lake.books.tables import level_columns, stored
-from pregao.lake.location import Location, unique_name
-from pregao.lake.parquet import ROW_GROUP, Written, iso
 from pregao.lake.store import TableSpec
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.parquet import ROW_GROUP, Written, iso
 
 _DELTA_CODED = {
     "sequence_number",

@@ -16,8 +16,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.transaction import AddAction, RemoveAction
 
 from pregao.errors import UsageError
-from pregao.lake.location import Location
-from pregao.lake.unit import NewFile, TableSpec
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import NewFile, TableSpec
 
 _ATTEMPTS = 60
 _LONGEST_WAIT_S = 0.5

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.errors import UsageError
-from pregao.lake.location import Location
-from pregao.lake.store import Lake
+from pregao.lake.store.lake import Lake
+from pregao.lake.store.location import Location
 
 
 def unsound(lake: Lake) -> list[str]:

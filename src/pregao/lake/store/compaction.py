@@ -15,13 +15,14 @@ from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
 from pregao.errors import UsageError
-from pregao.lake import intents
-from pregao.lake.commits import unfinished
-from pregao.lake.delta_tables import add_action, arrow_schema, replace_files
-from pregao.lake.location import Location
-from pregao.lake.parquet import write_table
-from pregao.lake.statistics import stats_json
-from pregao.lake.store import Lake, NewFile
+from pregao.lake.store import intents
+from pregao.lake.store.commits import unfinished
+from pregao.lake.store.delta_tables import add_action, arrow_schema, replace_files
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.lake import Lake
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import write_table
+from pregao.lake.store.unit import NewFile
 
 TARGET_BYTES = 64 << 20
 """Files above half of this are left alone; merged files come near to it."""

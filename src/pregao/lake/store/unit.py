@@ -22,7 +22,7 @@ class NewFile:
     """A Parquet file that was written and is not yet visible.
 
     ``path`` is relative to the table's root: ``date=2026-05-21/part-<uuid>.parquet``. The file does
-    not hold the partition columns. ``stats`` is Delta's statistics, see `pregao.lake.statistics`.
+    not hold the partition columns. ``stats`` is Delta's statistics, see `stats_json`.
     """
 
     table: str

@@ -22,7 +22,7 @@ from deltalake.transaction import RemoveAction
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake.delta_tables import (
+from pregao.lake.store.delta_tables import (
     add_action,
     append_once,
     create,
@@ -30,8 +30,8 @@ from pregao.lake.delta_tables import (
     load_existing,
     replace_files,
 )
-from pregao.lake.location import Location, unique_name
-from pregao.lake.unit import NewFile, Replaced, TableSpec, Unit
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.unit import NewFile, Replaced, TableSpec, Unit
 
 NAME = "_intents"
 

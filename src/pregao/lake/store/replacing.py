@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction, RemoveAction
 
-from pregao.lake.delta_tables import Change, LakeTable, add_action, arrow_schema, change_once
-from pregao.lake.location import Location
-from pregao.lake.parquet import write_table
 from pregao.lake.schemas import DATE
-from pregao.lake.statistics import stats_json
-from pregao.lake.unit import NewFile, Replaced
+from pregao.lake.store.delta_tables import Change, LakeTable, add_action, arrow_schema, change_once
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import write_table
+from pregao.lake.store.unit import NewFile, Replaced
 
 _EPOCH = date(1970, 1, 1).toordinal()
 

@@ -14,17 +14,17 @@ from deltalake import DeltaTable
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake import commits, intents
-from pregao.lake.commits import INGESTS_SPEC, Watch, unwatched
-from pregao.lake.delta_tables import (
+from pregao.lake.store import commits, intents
+from pregao.lake.store.commits import INGESTS_SPEC, Watch, unwatched
+from pregao.lake.store.delta_tables import (
     add_missing_columns,
     arrow_schema,
     create_once,
     load,
 )
-from pregao.lake.location import Location
-from pregao.lake.statistics import stats_json
-from pregao.lake.unit import NewFile, Outcome, TableSpec, Unit
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import NewFile, Outcome, TableSpec, Unit
 
 __all__ = ["Lake", "NewFile", "Outcome", "TableSpec", "Unit", "stats_json"]
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from pregao.clock import DAY, Clock, system_clock
-from pregao.lake import intents
-from pregao.lake.delta_tables import load_existing
-from pregao.lake.location import Entry, Location
-from pregao.lake.store import STAGING, Lake
+from pregao.lake.store import intents
+from pregao.lake.store.delta_tables import load_existing
+from pregao.lake.store.lake import STAGING, Lake
+from pregao.lake.store.location import Entry, Location
 
 LOG = "_delta_log"
 

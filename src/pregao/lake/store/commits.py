@@ -1,9 +1,9 @@
 """Exactly once: a unit's files become visible in all their tables, or nothing of it ever does.
 
-A unit is first intended (see `pregao.lake.intents`): from that moment its captures are taken and
-its files will be visible, whoever finishes the work. Then every table gets one transaction with the
-unit's id, and ``ingests`` the last one. A process that dies in between leaves an intent which the
-next command rolls forward; files of units that were never intended stay invisible.
+A unit is first intended (see `intents`): from that moment its captures are taken and its files will
+be visible, whoever finishes the work. Then every table gets one transaction with the unit's id, and
+``ingests`` the last one. A process that dies in between leaves an intent which the next command
+rolls forward; files of units that were never intended stay invisible.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake import intents
-from pregao.lake.delta_tables import add_action, append_once, load
-from pregao.lake.location import Location, unique_name
-from pregao.lake.replacing import replace_once
 from pregao.lake.schemas import DATE, INGESTS
-from pregao.lake.statistics import stats_json
-from pregao.lake.unit import NewFile, Outcome, TableSpec, Unit
+from pregao.lake.store import intents
+from pregao.lake.store.delta_tables import add_action, append_once, load
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.replacing import replace_once
+from pregao.lake.store.unit import NewFile, Outcome, TableSpec, Unit
 
 INGESTS_SPEC = TableSpec("ingests", INGESTS, (DATE,), "A capture taken in.")
 
