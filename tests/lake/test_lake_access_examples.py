@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from pregao.lake.schemas import PACKETS
+from pregao.lake.ingest.schemas import PACKETS
 from pregao.lake.store import Lake, TableSpec, Unit
 from tests.lake.lake_support import DAY, ROOT, write_file
 

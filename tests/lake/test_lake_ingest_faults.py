@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest, run_here
-from pregao.lake.plan import Options
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.plan import Options
 from pregao.lake.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
 from pregao.lake.store.vacuum import vacuum
@@ -42,7 +42,7 @@ def in_a_process(program, *arguments):
 
 DIE = """
     import os, signal, sys
-    from pregao.lake import ingest as module
+    from pregao.lake.ingest import intake as module
     from pregao.lake.store import Lake
     captures, lake, step = sys.argv[1:]
     def die():

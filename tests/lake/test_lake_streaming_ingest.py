@@ -10,9 +10,9 @@ import pytest
 from pregao.capture import read_packets
 from pregao.clock import SECOND
 from pregao.errors import CaptureError
-from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest
-from pregao.lake.plan import Options
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.plan import Options
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest
 from pregao.lake.streaming_files import RollingFiles, next_offset, ranges_between

@@ -16,7 +16,7 @@ from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.report import Report
+    from pregao.lake.ingest.report import Report
 
 EPILOG = "\n\n".join(
     (
@@ -64,7 +64,7 @@ def ingest(
     from pregao.cli import arguments
     from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
-    from pregao.lake.plan import Options
+    from pregao.lake.ingest.plan import Options
     from pregao.lake.source_request import parse_size
 
     channels = arguments.numbers(channel, "--channel", 255)

@@ -33,8 +33,8 @@ def tables(
 
     from pregao.cli.render import console, print_table
     from pregao.clock import format_ns
+    from pregao.lake.ingest.table_summaries import columns, summarize
     from pregao.lake.store import Lake
-    from pregao.lake.summary import columns, summarize
 
     place = Lake(lake)
     place.require()
@@ -75,7 +75,7 @@ def tables(
 @app.command()
 def check(lake: LakeOption) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
-    from pregao.lake.check import check_lake
+    from pregao.lake.ingest.check import check_lake
     from pregao.lake.store import Lake
     from pregao.lake.store.soundness import unsound
 

@@ -13,7 +13,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.report import Report
+    from pregao.lake.ingest.report import Report
 
 EPILOG = "\n\n".join(
     (
@@ -76,7 +76,7 @@ def stream(
     from pregao.cli import arguments
     from pregao.cli.ingest import feeds_of
     from pregao.clock import parse_span
-    from pregao.lake.plan import Options
+    from pregao.lake.ingest.plan import Options
     from pregao.lake.source_request import parse_size
     from pregao.lake.streaming import StreamIngest
     from pregao.lake.streaming_files import RollingFiles

@@ -9,9 +9,9 @@ from typing import Any
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
 from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
+from pregao.lake.ingest.tasks import Manifest, Task, merge_staged, run_task
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import Written
-from pregao.lake.tasks import Manifest, Task, merge_staged, run_task
 from pregao.lake.workers import spare_the_collector, take_memory
 
 _POLL_SECONDS = 0.05

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pregao.capture import read_blocks, split_points
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError
-from pregao.lake.captures import find_captures
+from pregao.lake.ingest.captures import find_captures
 from pregao.lake.source_request import Request
 from pregao.lake.source_rows import CaptureRange
 from pregao.lake.store.location import Location

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pregao.clock import SECOND, parse_span
 from pregao.errors import SchemaError, UsageError
-from pregao.lake.plan import TARGET_BYTES
+from pregao.lake.ingest.plan import TARGET_BYTES
 from pregao.sbe.model import Message, Schema
 from pregao.sbe.xml import template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
-from pregao.lake import _kernels
+from pregao.lake.ingest import _kernels
 from pregao.lake.source_filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
 from pregao.lake.source_request import PACKETS, Request
 from pregao.lake.source_shapes import shape_of

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.schemas import message_fields
+from pregao.lake.ingest.schemas import message_fields
 from pregao.lake.source_request import MESSAGES, PACKETS, RANGES, Request, templates_of
 from pregao.sbe.model import Message
 from pregao.umdf.tables import TemplateTable

@@ -30,15 +30,16 @@ from pregao.lake.ingest import (
     table_specs,
     take_in,
 )
-from pregao.lake.instruments import settle_instruments
-from pregao.lake.known import Known, range_identity, read_known
-from pregao.lake.places import OpenPcap
-from pregao.lake.plan import Options, check_options
-from pregao.lake.report import Report
+from pregao.lake.ingest.growing_file import GrowingFile
+from pregao.lake.ingest.instruments import settle_instruments
+from pregao.lake.ingest.known import Known, range_identity, read_known
+from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.ingest.plan import Options, check_options
+from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.surveys import Survey, fingerprint, survey, survey_range
 from pregao.lake.store import Lake
 from pregao.lake.store.location import Location
-from pregao.lake.streaming_files import Range, RollingFile, RollingFiles
-from pregao.lake.surveys import Survey, fingerprint, survey, survey_range
+from pregao.lake.streaming_files import Range, RollingFiles
 from pregao.umdf.streams import Stream
 
 _ATTEMPTS = 8
@@ -147,7 +148,7 @@ class StreamIngest:
 
     def _surveys(self, ranges: list[Range], known: Known) -> list[Survey]:
         """Look into the ranges, and into what is around them in all files."""
-        looked = {_file(each): each for each in self.files.look() if not each.whole}
+        looked = {each.file: each for each in self.files.look() if not each.whole}
         spans = [_span(each, looked.get(each.file)) for each in ranges]
         first = min(span[0] for span in spans) - self.options.skew_ns
         last = max(span[1] for span in spans) + self.options.skew_ns
@@ -178,11 +179,7 @@ class StreamIngest:
                     found.evidence[destination] = evidence
 
 
-def _file(each: RollingFile) -> str:
-    return Range(each.name, each.location, each.head, 0, 0, each.whole).file
-
-
-def _span(each: Range, seen: RollingFile | None) -> tuple[int, int]:
+def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
     """The times of a range's first packet and of one not before its last."""
     with OpenPcap(each.location) as opened:
         if opened.finder.size < each.end:
@@ -222,7 +219,7 @@ def _left(each: Range, known: Known) -> Iterator[Range]:
 
 
 def _around(
-    files: dict[str, RollingFile], known: Known, first_ns: int, last_ns: int
+    files: dict[str, GrowingFile], known: Known, first_ns: int, last_ns: int
 ) -> Iterator[Survey]:
     """What other files have of a span of time, taken in before or not yet: context alone."""
     for name, file in files.items():

@@ -1,38 +1,24 @@
-"""Rolling capture files in a folder: how far each can be read, and what the next batch takes.
+"""Rolling capture files in a folder: which have something to read, and what the next batch takes.
 
-A file is its name and its head (the first packet), and only ever grows. A plain pcap is read up to
-its last whole packet and continued later; a compressed file or a pcapng is taken once, as a whole,
-when it has been quiet for a while. Batches go forward in the time of capture over all files, so
-that both feeds' copies of a packet are mostly taken together.
+What can only be read as a whole is taken when it has been quiet for a while. Batches go forward in
+the time of capture over all files, so that both feeds' copies of a packet are mostly taken
+together.
 """
 
 from __future__ import annotations
 
 import bisect
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pregao.capture.pcap import (
-    HEADER_BYTES,
-    MOST_CAPTURED,
-    RECORD_HEADER_BYTES,
-    PcapHeader,
-    is_pcap,
-    parse_header,
-)
-from pregao.capture.source import ByteSource, open_source
-from pregao.capture.split import BoundaryFinder
-from pregao.clock import SECOND, Clock, system_clock
+from pregao.capture.pcap import HEADER_BYTES
+from pregao.clock import Clock, system_clock
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.captures import find_captures, is_capture_name
-from pregao.lake.places import OpenPcap
+from pregao.lake.ingest.captures import find_captures, is_capture_name
+from pregao.lake.ingest.growing_file import GrowingFile, file_identity, look_into
+from pregao.lake.ingest.places import OpenPcap
 from pregao.lake.store.location import Entry, Location
 
-HEAD_BYTES = 256
-"""Of a file that is read as a whole, these bytes tell it from another of the same name."""
-_PIECE_BYTES = MOST_CAPTURED + 64 * 1024
-"""More than the longest record, so that every piece but the last has a whole one."""
 _ROUNDS = 6
 
 
@@ -62,28 +48,8 @@ class Range:
 
     @property
     def file(self) -> str:
-        """What identifies the file: its name below the folder, and its head."""
-        return f"{self.name}#{self.head}"
-
-
-@dataclass(frozen=True, slots=True)
-class RollingFile:
-    """A file as it is at a look."""
-
-    name: str
-    location: Location
-    head: str
-    end: int
-    """Behind its last whole packet."""
-    whole: bool = False
-    """It can only be read as a whole."""
-    last_time_ns: int = 0
-    modified_ns: int = 0
-
-    @property
-    def begin(self) -> int:
-        """Where its packets begin."""
-        return 0 if self.whole else HEADER_BYTES
+        """What identifies the file."""
+        return file_identity(self.name, self.head)
 
 
 class RollingFiles:
@@ -93,7 +59,7 @@ class RollingFiles:
         self.folder = Location.parse(where)
         self.quiet_ns = quiet_ns
         self._clock = clock
-        self._seen: dict[str, tuple[int, int, RollingFile]] = {}
+        self._seen: dict[str, tuple[int, int, GrowingFile]] = {}
 
     def place(self, name: str) -> Location:
         """Where a file of a name is."""
@@ -101,7 +67,7 @@ class RollingFiles:
             return Location(name, self.folder.settings)
         return self.folder.join(name)
 
-    def look(self) -> list[RollingFile]:
+    def look(self) -> list[GrowingFile]:
         """The files that have something to read, as far as they can be read now."""
         found = []
         for entry in self._entries():
@@ -110,18 +76,19 @@ class RollingFiles:
             if seen is not None and seen[:2] == (entry.size, entry.modified_ns):
                 found.append(seen[2])
                 continue
-            file = self._open(name, entry, seen[2] if seen else None)
+            quiet = self._clock() - entry.modified_ns >= self.quiet_ns
+            file = look_into(name, entry, quiet=quiet, before=seen[2] if seen else None)
             if file is not None:
                 self._seen[name] = (entry.size, entry.modified_ns, file)
                 found.append(file)
         return found
 
-    def quiet(self, files: Iterable[RollingFile]) -> bool:
+    def quiet(self, files: Iterable[GrowingFile]) -> bool:
         """Did no file change for a while?"""
         now = self._clock()
         return all(now - file.modified_ns >= self.quiet_ns for file in files)
 
-    def until(self, files: Sequence[RollingFile], holdback_ns: int) -> int | None:
+    def until(self, files: Sequence[GrowingFile], holdback_ns: int) -> int | None:
         """Up to which time packets are taken, so that files which lag a little catch up.
 
         None is everything: nothing is to be held back, or no file grows any more. A file that is
@@ -151,78 +118,6 @@ class RollingFiles:
         prefix = self.folder.uri.rstrip("/") + "/"
         return location.uri.removeprefix(prefix)
 
-    def _open(self, name: str, entry: Entry, before: RollingFile | None) -> RollingFile | None:
-        """Look into a file; None if it has nothing to read yet."""
-        location = entry.location
-        if entry.size < HEADER_BYTES:
-            return None
-        with open_source(location.source) as source:
-            first = source.read_at(0, HEADER_BYTES) if source.random_access else b""
-            if not is_pcap(first):
-                return self._whole(name, entry)
-            header = parse_header(first, source.name)
-            head = _head(source, header)
-            if head is None:
-                return None
-            known, last = HEADER_BYTES, 0
-            if before is not None and before.head == head and before.end <= source.size():
-                known, last = before.end, before.last_time_ns
-            end, time = last_whole(source, header, known)
-            last = time or last
-        return RollingFile(name, location, head, end, False, last, entry.modified_ns)
-
-    def _whole(self, name: str, entry: Entry) -> RollingFile | None:
-        if self._clock() - entry.modified_ns < self.quiet_ns:
-            return None
-        with entry.location.open_input() as file:
-            head = hashlib.sha256(file.read(HEAD_BYTES)).hexdigest()[:16]
-        return RollingFile(name, entry.location, head, entry.size, True, 0, entry.modified_ns)
-
-
-def streamed_file(entry: Entry) -> tuple[str, int, int] | None:
-    """A capture as streams know it: what identifies it, and from where to where it has packets."""
-    found = RollingFiles(entry.location, 0)._open(entry.location.name, entry, None)
-    if found is None:
-        return None
-    whole = Range(found.name, found.location, found.head, 0, 0, found.whole)
-    return whole.file, found.begin, found.end
-
-
-def _head(source: ByteSource, header: PcapHeader) -> str | None:
-    """The hash of a pcap's header and first packet; None if that is not whole yet."""
-    record = source.read_at(HEADER_BYTES, RECORD_HEADER_BYTES)
-    if len(record) < RECORD_HEADER_BYTES:
-        return None
-    captured = header.record.unpack(record)[2]
-    header.check_captured(captured, source.name, HEADER_BYTES)
-    length = HEADER_BYTES + RECORD_HEADER_BYTES + captured
-    content = source.read_at(0, length)
-    return hashlib.sha256(content).hexdigest()[:16] if len(content) == length else None
-
-
-def last_whole(source: ByteSource, header: PcapHeader, known: int) -> tuple[int, int]:
-    """Where the last whole packet ends, and its time; ``known`` is a boundary before it."""
-    at, time = known, 0
-    # Nearer to the end, a record that is not whole leaves it open where the true ones begin.
-    tail = 3 * (RECORD_HEADER_BYTES + header.most_captured)
-    if source.size() - known > tail:
-        near = BoundaryFinder(source, header).first_boundary(source.size() - tail, known)
-        if near < source.size():
-            at = near
-    while True:
-        data = source.read_at(at, _PIECE_BYTES)
-        place = 0
-        while place + RECORD_HEADER_BYTES <= len(data):
-            seconds, fraction, captured, _ = header.record.unpack_from(data, place)
-            header.check_captured(captured, source.name, at + place)
-            if place + RECORD_HEADER_BYTES + captured > len(data):
-                break
-            place += RECORD_HEADER_BYTES + captured
-            time = seconds * SECOND + fraction * header.time_unit_ns
-        if not place:
-            return at, time
-        at += place
-
 
 def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[Range]:
     """The bytes between two offsets, by name."""
@@ -240,7 +135,7 @@ def ranges_between(files: RollingFiles, start: Offset, end: Offset) -> list[Rang
 
 def next_offset(
     start: Offset,
-    available: list[RollingFile],
+    available: list[GrowingFile],
     *,
     max_bytes: int | None = None,
     max_files: int | None = None,
@@ -271,7 +166,7 @@ def next_offset(
 class _Waiting:
     """A file with bytes that were not taken yet, and how far the next batch takes them."""
 
-    file: RollingFile
+    file: GrowingFile
     begin: int
     end: int
     first_time_ns: int = 0
@@ -279,7 +174,7 @@ class _Waiting:
     """Times, and the place of the first packet that is not before each."""
 
     @classmethod
-    def of(cls, file: RollingFile, mark: Mark | None) -> _Waiting:
+    def of(cls, file: GrowingFile, mark: Mark | None) -> _Waiting:
         begin = file.begin
         if mark is not None and mark.head == file.head:
             begin = mark.end

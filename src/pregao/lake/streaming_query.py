@@ -17,7 +17,7 @@ from typing import Any
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
 from pregao.lake.faults import sentence
-from pregao.lake.report import Report
+from pregao.lake.ingest.report import Report
 from pregao.lake.source import register
 from pregao.lake.source_request import RANGES
 from pregao.lake.store.location import Location

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import (
 
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
+from pregao.lake.ingest.growing_file import GrowingFile
 from pregao.lake.source_plan import streams_of
 from pregao.lake.source_request import RANGES, Request
 from pregao.lake.source_rows import CaptureRange, RangeReader
@@ -25,7 +26,6 @@ from pregao.lake.streaming_files import (
     Mark,
     Offset,
     Range,
-    RollingFile,
     RollingFiles,
     next_offset,
     ranges_between,
@@ -55,7 +55,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise UsageError("A stream reads one folder or pattern; start one stream for each.")
         self.request = request
         self._files: RollingFiles | None = None
-        self._target: list[RollingFile] | None = None
+        self._target: list[GrowingFile] | None = None
 
     @property
     def files(self) -> RollingFiles:

@@ -6,9 +6,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake._kernels import EVENT_NUMBER, EVENT_VERSION
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import PRICE, column
+from pregao.lake.ingest._kernels import EVENT_NUMBER, EVENT_VERSION
 
 TICKS = "ticks"
 

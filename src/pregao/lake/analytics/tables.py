@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.reading import Day
-from pregao.lake.schemas import DATE, DATE_FIELD
+from pregao.lake.ingest.schemas import DATE, DATE_FIELD
 from pregao.lake.store.unit import TableSpec
 
 PRICE = pa.decimal128(18, 4)

@@ -24,7 +24,7 @@ from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
 from pregao.lake.ingest import Progress
-from pregao.lake.schemas import DATE
+from pregao.lake.ingest.schemas import DATE
 from pregao.lake.store import Lake, NewFile, Unit, stats_json
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import Replaced

@@ -27,7 +27,7 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.schemas import DATE
+from pregao.lake.ingest.schemas import DATE
 from pregao.lake.store import Lake, intents
 from pregao.lake.store.delta_tables import arrow_schema
 

@@ -25,8 +25,8 @@ from pregao.lake.books.inputs import (
 )
 from pregao.lake.books.snapshots import LoopRows, read_headers, version_of
 from pregao.lake.books.tasks import LAST_SERIAL, BookDay, BookTask
+from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store import Lake
-from pregao.lake.window import joined_runs
 from pregao.umdf.sequencing import version_distance
 
 ROWS_PER_TASK = 2_000_000

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.schemas import DATE_FIELD, GAPS
+from pregao.lake.ingest.schemas import DATE_FIELD, GAPS
 from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
-from pregao.lake.schemas import DATE, INGESTS
+from pregao.lake.ingest.schemas import DATE, INGESTS
 from pregao.lake.store import intents
 from pregao.lake.store.delta_tables import add_action, append_once, load
 from pregao.lake.store.file_statistics import stats_json

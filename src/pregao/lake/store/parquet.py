@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake import _kernels
+from pregao.lake.ingest import _kernels
 
 ROW_GROUP = 65_536
 LIST_ROW_GROUP = 2_048

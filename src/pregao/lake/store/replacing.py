@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction, RemoveAction
 
-from pregao.lake.schemas import DATE
+from pregao.lake.ingest.schemas import DATE
 from pregao.lake.store.delta_tables import Change, LakeTable, add_action, arrow_schema, change_once
 from pregao.lake.store.file_statistics import stats_json
 from pregao.lake.store.location import Location

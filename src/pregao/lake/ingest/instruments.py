@@ -10,8 +10,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
 from pregao.errors import PregaoError
-from pregao.lake.latest import latest
-from pregao.lake.schemas import DATE
+from pregao.lake.ingest.latest import latest
+from pregao.lake.ingest.schemas import DATE
 from pregao.lake.store import Lake, NewFile
 from pregao.lake.store.delta_tables import add_action
 from pregao.lake.store.file_statistics import stats_json

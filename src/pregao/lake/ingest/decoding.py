@@ -12,16 +12,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.errors import DecodeError
-from pregao.lake import _kernels
-from pregao.lake.latest import latest
-from pregao.lake.schemas import (
+from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.latest import latest
+from pregao.lake.ingest.schemas import (
     KEY,
     bundled_message_tables,
     message_table_name,
     message_tables,
 )
-from pregao.lake.store.parquet import order_by_value
-from pregao.lake.window import (
+from pregao.lake.ingest.window import (
     Bounds,
     Chunk,
     Coverage,
@@ -36,6 +35,7 @@ from pregao.lake.window import (
     runs_and_starts,
     settle,
 )
+from pregao.lake.store.parquet import order_by_value
 from pregao.sbe.model import Message
 from pregao.sbe.values import readings
 from pregao.schemas import Registry

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.report import PACKET_OUTCOMES
-from pregao.lake.schemas import DATE, message_table_name
+from pregao.lake.ingest.report import PACKET_OUTCOMES
+from pregao.lake.ingest.schemas import DATE, message_table_name
 from pregao.lake.store import Lake
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from pregao.capture import CaptureStatistics
 from pregao.errors import PregaoError
-from pregao.lake.decoding import Sums
-from pregao.lake.tasks import Manifest
+from pregao.lake.ingest.decoding import Sums
+from pregao.lake.ingest.tasks import Manifest
 
 
 class AccountingError(PregaoError):

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pregao.capture import PacketBlock
 from pregao.clock import DAY
-from pregao.lake import _kernels
-from pregao.lake.schemas import SAO_PAULO_NS
+from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.umdf.streams import Stream
 
 Numbers = npt.NDArray[np.int64]

@@ -19,11 +19,11 @@ import numpy as np
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError, UsageError
-from pregao.lake.places import OpenPcap
+from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.ingest.surveys import Survey
+from pregao.lake.ingest.tasks import Piece, Task
+from pregao.lake.ingest.window import Bounds, Coverage, Key, Role, precedes
 from pregao.lake.store.location import Location
-from pregao.lake.surveys import Survey
-from pregao.lake.tasks import Piece, Task
-from pregao.lake.window import Bounds, Coverage, Key, Role, precedes
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
 from pregao.umdf.survey.lines import Destination

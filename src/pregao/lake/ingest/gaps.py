@@ -8,14 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.decoding import FeedCoverage, RunStarts, first_seen
-from pregao.lake.known import Known
-from pregao.lake.report import Report
-from pregao.lake.schemas import DATE, GAPS
+from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, first_seen
+from pregao.lake.ingest.known import Known
+from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.schemas import DATE, GAPS
+from pregao.lake.ingest.tasks import Manifest
+from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import Written, write_table
-from pregao.lake.tasks import Manifest
-from pregao.lake.window import joined_runs
 
 Runs = list[tuple[int, int]]
 ByFeed = dict[str, Runs]

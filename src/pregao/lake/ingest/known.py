@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pregao.lake.plan import KnownRole
+from pregao.lake.ingest.plan import KnownRole
+from pregao.lake.ingest.window import Coverage, joined_runs
 from pregao.lake.store import Lake
-from pregao.lake.window import Coverage, joined_runs
 from pregao.umdf.streams import Stream
 
 RANGE = "range:"

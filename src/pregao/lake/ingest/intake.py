@@ -14,19 +14,20 @@ from typing import Any
 from pregao import __version__
 from pregao.clock import DAY, system_clock
 from pregao.errors import PregaoError
-from pregao.lake.captures import find_captures
-from pregao.lake.gaps import write_gaps
-from pregao.lake.instruments import settle_instruments
-from pregao.lake.known import Known, read_known
-from pregao.lake.plan import (
+from pregao.lake.ingest.captures import find_captures
+from pregao.lake.ingest.gaps import write_gaps
+from pregao.lake.ingest.growing_file import look_into
+from pregao.lake.ingest.instruments import settle_instruments
+from pregao.lake.ingest.known import Known, read_known
+from pregao.lake.ingest.plan import (
     Options,
     Plan,
     check_options,
     decide_roles,
     make_plan,
 )
-from pregao.lake.report import CaptureReport, Report, check, gather
-from pregao.lake.schemas import (
+from pregao.lake.ingest.report import CaptureReport, Report, check, gather
+from pregao.lake.ingest.schemas import (
     DATE,
     GAPS,
     PACKETS,
@@ -36,12 +37,8 @@ from pregao.lake.schemas import (
     message_schema,
     message_table_name,
 )
-from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, iso
-from pregao.lake.streaming_files import streamed_file
-from pregao.lake.surveys import Survey, survey
-from pregao.lake.tasks import (
+from pregao.lake.ingest.surveys import Survey, survey
+from pregao.lake.ingest.tasks import (
     HASH_BLOCK,
     Manifest,
     Task,
@@ -49,7 +46,10 @@ from pregao.lake.tasks import (
     merge_staged,
     run_task,
 )
-from pregao.lake.window import Role, joined_runs
+from pregao.lake.ingest.window import Role, joined_runs
+from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written, iso
 from pregao.umdf.streams import Stream, StreamEvidence
 
 Runner = Callable[[list[Task], "Progress"], list[Manifest]]
@@ -208,18 +208,17 @@ def _attempt(
 def _streamed(location: Location, known: Known) -> bool:
     """Did streams take in all packets of a capture?"""
     entry = location.info()
-    found = None if entry is None else streamed_file(entry)
+    found = None if entry is None else look_into(location.name, entry)
     if found is None:
         return False
-    file, begin, end = found
     # A stream knows a file by its name below the folder that it followed.
     runs = [
         run
         for name, ranges in known.taken.items()
-        if name == file or name.endswith(f"/{file}")
+        if name == found.file or name.endswith(f"/{found.file}")
         for run in ranges
     ]
-    return any(first <= begin and last >= end - 1 for first, last in joined_runs(runs))
+    return any(first <= found.begin and last >= found.end - 1 for first, last in joined_runs(runs))
 
 
 def take_in(

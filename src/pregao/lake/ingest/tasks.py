@@ -18,13 +18,11 @@ import pyarrow as pa
 import xxhash
 
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
-from pregao.lake import _kernels
-from pregao.lake.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
-from pregao.lake.latest import latest
-from pregao.lake.schemas import DATE, REJECTS
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, write_table
-from pregao.lake.window import (
+from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
+from pregao.lake.ingest.latest import latest
+from pregao.lake.ingest.schemas import DATE, REJECTS
+from pregao.lake.ingest.window import (
     Bounds,
     Chunk,
     Coverage,
@@ -35,6 +33,8 @@ from pregao.lake.window import (
     joined_runs,
     precedes,
 )
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import Written, write_table
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination
