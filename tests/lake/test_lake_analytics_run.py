@@ -125,6 +125,6 @@ def test_the_command_says_what_it_made(spark):
     ],
 )
 def test_mistakes_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
-    monkeypatch.setattr("pregao.lake.session.spark_session", None)
+    monkeypatch.setattr("pregao.lake.spark.session.spark_session", None)
     with pytest.raises(UsageError, match=complaint):
         run("--lake", tmp_path / "none", *arguments)

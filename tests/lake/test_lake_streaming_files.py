@@ -14,14 +14,14 @@ from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
 from pregao.lake.ingest.places import OpenPcap
-from pregao.lake.store.location import Location
-from pregao.lake.streaming_files import (
+from pregao.lake.source.rolling_files import (
     Mark,
     RollingFiles,
     next_offset,
     ranges_between,
 )
-from pregao.lake.streaming_reader import as_json, from_json
+from pregao.lake.source.stream_reader import as_json, from_json
+from pregao.lake.store.location import Location
 
 NOW = 2_000_000_000 * SECOND
 

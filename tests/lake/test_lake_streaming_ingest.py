@@ -13,10 +13,10 @@ from pregao.errors import CaptureError
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.plan import Options
+from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_between
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming_files import RollingFiles, next_offset, ranges_between
-from pregao.lake.streaming_query import Pace, follow_here
+from pregao.lake.streaming.query import Pace, follow_here
 from tests.lake.days import assert_same, day, rows, tables
 
 FAULTY = {

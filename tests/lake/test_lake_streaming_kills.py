@@ -22,8 +22,8 @@ DYING = """
 import signal
 from pregao.lake.ingest import intake as ingests
 from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming_files import RollingFiles
-from pregao.lake.streaming_query import Pace, follow_here
+from pregao.lake.source.rolling_files import RollingFiles
+from pregao.lake.streaming.query import Pace, follow_here
 
 folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 steps = 0

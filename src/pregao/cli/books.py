@@ -96,7 +96,7 @@ def build(
     Lake(lake).require()
     run: BookRunner = run_books_here
     if spark is None and master != "here":
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark.session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
     if spark is not None:

@@ -13,10 +13,10 @@ from pregao.cli.render import console
 from pregao.clock import MINUTE
 from pregao.exchange.simulation import Simulation
 from pregao.exchange.simulation_settings import Settings
-from pregao.lake.access import connect
 from pregao.lake.ingest import ingest
-from pregao.lake.runner import merge_on_spark, on_spark
-from pregao.lake.session import spark_session
+from pregao.lake.spark.runner import merge_on_spark, on_spark
+from pregao.lake.spark.session import spark_session
+from pregao.lake.spark.views import connect
 
 INSTRUMENTS = 12
 

@@ -65,7 +65,7 @@ def ingest(
     from pregao.lake.ingest import Merger, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
     from pregao.lake.ingest.plan import Options
-    from pregao.lake.source_request import parse_size
+    from pregao.lake.source.request import parse_size
 
     channels = arguments.numbers(channel, "--channel", 255)
     options = Options(
@@ -80,8 +80,8 @@ def ingest(
     merge: Merger = merge_here
     spark = None
     if master != "here":
-        from pregao.lake.runner import merge_on_spark, on_spark
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark.runner import merge_on_spark, on_spark
+        from pregao.lake.spark.session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         run, merge = on_spark(spark), merge_on_spark(spark)

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from pregao.cli.render import console, print_table
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.access import LakeSession, connect
-from pregao.lake.faults import sentence
+from pregao.lake.spark.spark_errors import sentence
+from pregao.lake.spark.views import LakeSession, connect
 
 Writer = Callable[[Any, BinaryIO], None]
 

@@ -77,10 +77,10 @@ def stream(
     from pregao.cli.ingest import feeds_of
     from pregao.clock import parse_span
     from pregao.lake.ingest.plan import Options
-    from pregao.lake.source_request import parse_size
+    from pregao.lake.source.request import parse_size
+    from pregao.lake.source.rolling_files import RollingFiles
     from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming_files import RollingFiles
-    from pregao.lake.streaming_query import Pace, follow_here, follow_on_spark
+    from pregao.lake.streaming.query import Pace, follow_here, follow_on_spark
 
     channels = arguments.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
@@ -114,8 +114,8 @@ def stream(
         if master == "here":
             follow_here(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.runner import on_spark
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark.runner import on_spark
+        from pregao.lake.spark.session import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         # The small tables of a batch are merged here: for Spark they would be many tiny tasks.

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.errors import PregaoError
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.faults import sentence
 from pregao.lake.ingest.schemas import DATE
+from pregao.lake.spark.spark_errors import sentence
 from pregao.lake.store import Lake
 from pregao.lake.store.delta_tables import add_action
 from pregao.lake.store.file_statistics import stats_json

@@ -8,7 +8,7 @@ from typing import Any
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
 from pregao.lake.ingest import Progress
-from pregao.lake.runner import map_on_spark
+from pregao.lake.spark.runner import map_on_spark
 
 
 def books_on_spark(spark: Any) -> BookRunner:

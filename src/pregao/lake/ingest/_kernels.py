@@ -190,10 +190,3 @@ def gather_field(buffer, rows, bodies, blocks, at, values):
             return False
         values[r] = load_i64(buffer, bodies[m] + at)
     return True
-
-
-@njit
-def gather_i64(buffer, positions, values):
-    """The 64-bit numbers at the positions."""
-    for m in range(np.uint64(len(positions))):
-        values[m] = load_i64(buffer, positions[m])

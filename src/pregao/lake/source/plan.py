@@ -8,8 +8,8 @@ from pregao.capture import read_blocks, split_points
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError
 from pregao.lake.ingest.captures import find_captures
-from pregao.lake.source_request import Request
-from pregao.lake.source_rows import CaptureRange
+from pregao.lake.source.request import Request
+from pregao.lake.source.rows import CaptureRange
 from pregao.lake.store.location import Location
 from pregao.schemas import Registry
 from pregao.umdf.bulk import walk

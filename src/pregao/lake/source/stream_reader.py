@@ -18,11 +18,9 @@ from pyspark.sql.streaming.datasource import (
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
 from pregao.lake.ingest.growing_file import GrowingFile
-from pregao.lake.source_plan import streams_of
-from pregao.lake.source_request import RANGES, Request
-from pregao.lake.source_rows import CaptureRange, RangeReader
-from pregao.lake.source_shapes import shape_of
-from pregao.lake.streaming_files import (
+from pregao.lake.source.plan import streams_of
+from pregao.lake.source.request import RANGES, Request
+from pregao.lake.source.rolling_files import (
     Mark,
     Offset,
     Range,
@@ -30,6 +28,8 @@ from pregao.lake.streaming_files import (
     next_offset,
     ranges_between,
 )
+from pregao.lake.source.rows import CaptureRange, RangeReader
+from pregao.lake.source.shapes import shape_of
 
 
 class BatchPartition(InputPartition):

@@ -16,13 +16,13 @@ from typing import Any
 
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
-from pregao.lake.faults import sentence
 from pregao.lake.ingest.report import Report
 from pregao.lake.source import register
-from pregao.lake.source_request import RANGES
+from pregao.lake.source.request import RANGES
+from pregao.lake.source.rolling_files import Offset, Range, next_offset, ranges_between
+from pregao.lake.spark.spark_errors import sentence
 from pregao.lake.store.location import Location
-from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming_files import Offset, Range, next_offset, ranges_between
+from pregao.lake.streaming.stream_ingest import StreamIngest
 
 CHECKPOINTS = "_streams"
 """The folder of a lake in which Spark keeps the checkpoints of its streams."""

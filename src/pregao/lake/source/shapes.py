@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pregao.errors import UsageError
 from pregao.lake.ingest.schemas import message_fields
-from pregao.lake.source_request import MESSAGES, PACKETS, RANGES, Request, templates_of
+from pregao.lake.source.request import MESSAGES, PACKETS, RANGES, Request, templates_of
 from pregao.sbe.model import Message
 from pregao.umdf.tables import TemplateTable
 

@@ -11,7 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pregao.lake.session import DELTA_EXTENSION, spark_session
+from pregao.lake.spark.session import DELTA_EXTENSION, spark_session
 from pregao.lake.store import Lake
 from pregao.lake.store.delta_tables import arrow_schema
 from pregao.lake.store.location import Location

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
-from pregao.lake.faults import sentence
-from pregao.lake.java import require_java
+from pregao.lake.spark.java import require_java
+from pregao.lake.spark.spark_errors import sentence
 
 DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"

@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
-from pregao.lake.ingest import _kernels
-from pregao.lake.source_filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
-from pregao.lake.source_request import PACKETS, Request
-from pregao.lake.source_shapes import shape_of
+from pregao.lake.ingest.window import chunk_of
+from pregao.lake.source import _kernels
+from pregao.lake.source.filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
+from pregao.lake.source.request import PACKETS, Request
+from pregao.lake.source.shapes import shape_of
 from pregao.lake.store.location import Location
 from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
@@ -74,17 +75,11 @@ class _Packets:
 
 
 def _packets_of(block: PacketBlock) -> _Packets:
-    count = len(block)
-    packets = _Packets(
+    read = chunk_of(block, 0, block.flow, np.ones(len(block), np.bool_))
+    return _Packets(
         block.buffer, block.offset, block.length, block.flow, block.time_ns, block.position,
-        np.empty(count, np.int16), np.empty(count, np.int32), np.empty(count, np.int64),
-        np.empty(count, np.int64),
+        read.channel, read.version, read.number, read.sending_time_ns,
     )  # fmt: skip
-    _kernels.read_headers(
-        block.buffer, block.offset, block.length, packets.channel, packets.version,
-        packets.number, packets.sending_time_ns,
-    )  # fmt: skip
-    return packets
 
 
 class RangeReader:

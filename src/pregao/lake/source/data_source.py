@@ -30,12 +30,13 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pregao.errors import UsageError
-from pregao.lake.source_filters import Condition, condition_of
-from pregao.lake.source_plan import ranges_of, streams_of
-from pregao.lake.source_request import RANGES, Request, parse_request
-from pregao.lake.source_rows import CaptureRange, RangeReader, security_reading
-from pregao.lake.source_shapes import Shape, shape_of
-from pregao.lake.workers import spare_the_collector, take_memory
+from pregao.lake.source.filters import Condition, condition_of
+from pregao.lake.source.plan import ranges_of, streams_of
+from pregao.lake.source.request import RANGES, Request, parse_request
+from pregao.lake.source.rows import CaptureRange, RangeReader, security_reading
+from pregao.lake.source.shapes import Shape, shape_of
+from pregao.lake.source.stream_reader import B3StreamReader
+from pregao.lake.spark import spare_the_collector, take_memory
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -75,8 +76,6 @@ class B3DataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader of files that grow and roll."""
-        from pregao.lake.streaming_reader import B3StreamReader
-
         return B3StreamReader(with_columns(parse_request(self.options), schema))
 
 

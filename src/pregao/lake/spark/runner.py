@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
 import pickle
 import threading
+from functools import cache
 from typing import Any
 
+import pyarrow as pa
+
 from pregao.errors import PregaoError
-from pregao.lake.faults import sentence
 from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
 from pregao.lake.ingest.tasks import Manifest, Task, merge_staged, run_task
+from pregao.lake.spark.spark_errors import sentence
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import Written
-from pregao.lake.workers import spare_the_collector, take_memory
 
 _POLL_SECONDS = 0.05
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 def on_spark(spark: Any) -> Runner:
@@ -92,3 +98,30 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[
         if error is not None:
             raise PregaoError(error)
     return [pickle.loads(result) for result, _ in rows]  # noqa: S301 - from our own tasks
+
+
+# Spark's Python workers do one task after another, and are set up for that.
+
+
+@cache
+def take_memory() -> None:
+    """Let a worker keep the memory that a task frees for the next one, which needs as much.
+
+    Memory that is given back to the system is taken again page by page, which in large tasks
+    would take longer than to fill it.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    with contextlib.suppress(OSError, AttributeError):  # only where the C library is GNU's
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
+        library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+@cache
+def spare_the_collector() -> None:
+    """Set aside what a worker has loaded by the end of its first task.
+
+    Spark's worker collects garbage behind every task, and would each time look at all modules.
+    """
+    gc.collect()
+    gc.freeze()

@@ -37,9 +37,9 @@ from pregao.lake.ingest.places import OpenPcap
 from pregao.lake.ingest.plan import Options, check_options
 from pregao.lake.ingest.report import Report
 from pregao.lake.ingest.surveys import Survey, fingerprint, survey, survey_range
+from pregao.lake.source.rolling_files import Range, RollingFiles
 from pregao.lake.store import Lake
 from pregao.lake.store.location import Location
-from pregao.lake.streaming_files import Range, RollingFiles
 from pregao.umdf.streams import Stream
 
 _ATTEMPTS = 8
