@@ -177,7 +177,7 @@ def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     from pregao.lake.ingest.plan import Options
     from pregao.lake.source.rolling_files import RollingFiles
     from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming.query import Pace, follow_on_spark
+    from pregao.lake.streaming.query import StreamPace, follow_on_spark
 
     rolling = folder / "rolling"
     rolling.mkdir()
@@ -192,7 +192,7 @@ def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
 
     files = RollingFiles(str(rolling), 0)
     stream = StreamIngest(files, str(folder / "streamed"), Options(), run=on_spark(spark))
-    pace = Pace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
+    pace = StreamPace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
     follow_on_spark(spark, stream, pace, told, str(folder / "checkpoint"))
     messages = sum(report.messages for report in reports[1:])
     seconds = ends[-1] - ends[0]

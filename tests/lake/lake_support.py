@@ -105,7 +105,7 @@ def unit_of(lake, unit_id, captures, *, rows=2, first_number=1, day=DAY):
 
 
 def ingest_row(capture, day=DAY):
-    return {"capture_id": capture, "name": f"{capture}.pcap", "date": date.fromisoformat(day)}
+    return {"capture_id": capture, "date": date.fromisoformat(day)}
 
 
 def counts(lake: Lake):

@@ -15,8 +15,8 @@ from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
 from pregao.cli.query_rows import json_text
 from pregao.errors import UsageError
+from pregao.lake.ingest import unsound
 from pregao.lake.store import Lake, Unit
-from pregao.lake.store.soundness import unsound
 from tests.lake.lake_support import (
     ORDERS,
     TRADES,

@@ -20,9 +20,8 @@ from pregao.lake.books.catalogue import Catalogue, latest_build
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.books.tasks import LAST_SERIAL, BookTask, run_book_task
-from pregao.lake.ingest import ingest
+from pregao.lake.ingest import compact, ingest
 from pregao.lake.store import Lake, commits
-from pregao.lake.store.compaction import compact
 from tests.lake.book_days import BookDay, built, compare_final, compare_ticks, simulate
 
 DAY = date(2026, 5, 21)

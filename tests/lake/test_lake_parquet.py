@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.lake.ingest import ingest
-from pregao.lake.store.parquet import order_by_value
+from pregao.lake.ingest.files import order_by_value
 from tests.lake.days import day
 
 

@@ -23,7 +23,7 @@ import signal
 from pregao.lake.ingest import intake as ingests
 from pregao.lake.streaming import StreamIngest
 from pregao.lake.source.rolling_files import RollingFiles
-from pregao.lake.streaming.query import Pace, follow_here
+from pregao.lake.streaming.query import StreamPace, follow_here
 
 folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 steps = 0
@@ -43,7 +43,7 @@ def run(tasks, progress):
 plain = Lake.commit
 Lake.commit = lambda self, unit: plain(self, unit, step)
 stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
-follow_here(stream, Pace(once=True, max_bytes=250_000), lambda report: None)
+follow_here(stream, StreamPace(once=True, max_bytes=250_000), lambda report: None)
 """
 
 

@@ -14,9 +14,7 @@ from pregao.clock import MINUTE
 from pregao.exchange.simulation import Simulation
 from pregao.exchange.simulation_settings import Settings
 from pregao.lake.ingest import ingest
-from pregao.lake.spark.runner import merge_on_spark, on_spark
-from pregao.lake.spark.session import spark_session
-from pregao.lake.spark.views import connect
+from pregao.lake.spark import connect, merge_on_spark, on_spark, spark_session
 
 INSTRUMENTS = 12
 

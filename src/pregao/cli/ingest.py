@@ -16,7 +16,7 @@ from pregao.clock import parse_span
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest.report import Report
+    from pregao.lake.ingest import Report
 
 EPILOG = "\n\n".join(
     (
@@ -62,10 +62,9 @@ def ingest(
     not every packet and message is accounted for.
     """
     from pregao.cli import arguments
-    from pregao.lake.ingest import Merger, Runner, merge_here, run_here
+    from pregao.lake.ingest import Merger, Options, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
-    from pregao.lake.ingest.plan import Options
-    from pregao.lake.source.request import parse_size
+    from pregao.lake.source import parse_size
 
     channels = arguments.numbers(channel, "--channel", 255)
     options = Options(
@@ -80,8 +79,7 @@ def ingest(
     merge: Merger = merge_here
     spark = None
     if master != "here":
-        from pregao.lake.spark.runner import merge_on_spark, on_spark
-        from pregao.lake.spark.session import parse_conf, spark_session
+        from pregao.lake.spark import merge_on_spark, on_spark, parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         run, merge = on_spark(spark), merge_on_spark(spark)
@@ -112,10 +110,10 @@ def feeds_of(values: Iterable[str] | None) -> list[tuple[str, str]]:
 
 def _shown(quiet: bool) -> Any:
     """Progress on standard error, where that is a terminal."""
-    from pregao.lake.ingest import Progress
+    from pregao.lake.ingest import TaskProgress
 
-    class Silent(Progress):
-        def __enter__(self) -> Progress:
+    class Silent(TaskProgress):
+        def __enter__(self) -> TaskProgress:
             return self
 
         def __exit__(self, *_error: object) -> None:

@@ -33,14 +33,14 @@ def tables(
 
     from pregao.cli.render import console, print_table
     from pregao.clock import format_ns
-    from pregao.lake.ingest.table_summaries import columns, summarize
+    from pregao.lake.ingest import summarize, table_columns
     from pregao.lake.store import Lake
 
     place = Lake(lake)
     place.require()
     place.roll_forward()
     if table is not None:
-        described = columns(place, table)
+        described = table_columns(place, table)
         if as_json:
             names = ("name", "type", "comment")
             typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in described]))
@@ -75,9 +75,8 @@ def tables(
 @app.command()
 def check(lake: LakeOption) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
-    from pregao.lake.ingest.check import check_lake
+    from pregao.lake.ingest import check_lake, unsound
     from pregao.lake.store import Lake
-    from pregao.lake.store.soundness import unsound
 
     place = Lake(lake)
     place.require()
@@ -112,7 +111,7 @@ def vacuum(
 ) -> None:
     """Remove the files that failed or replaced attempts have left."""
     from pregao.lake.store import Lake
-    from pregao.lake.store.vacuum import vacuum as remove_orphans
+    from pregao.lake.store import vacuum as remove_orphans
 
     place = Lake(lake)
     place.require()
@@ -133,8 +132,8 @@ def compact(
 ) -> None:
     """Merge small files, in the order that makes reading cheap; rows stay what they are."""
     from pregao.cli.render import console, print_table
+    from pregao.lake.ingest import compact as merge
     from pregao.lake.store import Lake
-    from pregao.lake.store.compaction import compact as merge
 
     place = Lake(lake)
     place.require()

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from pregao.cli.render import console, print_table
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.spark.views import LakeSession, connect
+from pregao.lake.spark import LakeSession, connect, sentence
 
 Writer = Callable[[Any, BinaryIO], None]
 

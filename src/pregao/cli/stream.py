@@ -13,7 +13,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest.report import Report
+    from pregao.lake.ingest import Report
 
 EPILOG = "\n\n".join(
     (
@@ -76,11 +76,9 @@ def stream(
     from pregao.cli import arguments
     from pregao.cli.ingest import feeds_of
     from pregao.clock import parse_span
-    from pregao.lake.ingest.plan import Options
-    from pregao.lake.source.request import parse_size
-    from pregao.lake.source.rolling_files import RollingFiles
-    from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming.query import Pace, follow_here, follow_on_spark
+    from pregao.lake.ingest import Options
+    from pregao.lake.source import RollingFiles, parse_size
+    from pregao.lake.streaming import StreamIngest, StreamPace, follow_here, follow_on_spark
 
     channels = arguments.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
@@ -92,7 +90,7 @@ def stream(
         streams=tuple((str(d), s) for d, s in arguments.streams(stream).items()),
         feeds=tuple(feeds_of(feed)),
     )
-    pace = Pace(
+    pace = StreamPace(
         once=once,
         interval_ns=parse_span(interval, "--interval"),
         max_bytes=parse_size(batch_size, "--batch-size") or 1,
@@ -114,8 +112,7 @@ def stream(
         if master == "here":
             follow_here(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.spark.runner import on_spark
-        from pregao.lake.spark.session import parse_conf, spark_session
+        from pregao.lake.spark import on_spark, parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         # The small tables of a batch are merged here: for Spark they would be many tiny tasks.

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import PRICE, column
-from pregao.lake.ingest._kernels import EVENT_NUMBER, EVENT_VERSION
+from pregao.lake.ingest import EVENT_NUMBER, EVENT_VERSION
 
 TICKS = "ticks"
 

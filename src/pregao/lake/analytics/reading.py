@@ -12,10 +12,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake.ingest._kernels import EVENT_NUMBER, EVENT_VERSION
-from pregao.lake.ingest.schemas import DATE, bundled_message_tables, message_table_name
-from pregao.lake.spark.views import table_frame
-from pregao.lake.store import Lake
+from pregao.lake.ingest import (
+    EVENT_NUMBER,
+    EVENT_VERSION,
+    bundled_message_tables,
+    message_table_name,
+)
+from pregao.lake.spark import table_frame
+from pregao.lake.store import DATE, Lake
 from pregao.umdf.streams import Stream
 
 INSTRUMENTS = "instruments"

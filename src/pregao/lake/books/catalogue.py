@@ -27,9 +27,7 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.ingest.schemas import DATE
-from pregao.lake.store import Lake, intents
-from pregao.lake.store.delta_tables import arrow_schema
+from pregao.lake.store import DATE, INTENTS, Lake, arrow_schema
 
 _OTHER_TABLES = frozenset({INSTRUMENTS, EMPTY_BOOK, CHANNEL_RESET, GROUP_PHASE, SNAPSHOT_HEADER,
                             SNAPSHOT_ORDERS})  # fmt: skip
@@ -187,7 +185,7 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
     prefix = guard_prefix(day, channel)
     found = {
         int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
-        for row in read_small(lake, intents.NAME, ["capture_id", "unit_id"])
+        for row in read_small(lake, INTENTS, ["capture_id", "unit_id"])
         if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
     }
     return len(found), found[max(found)] if found else None

@@ -12,7 +12,8 @@ from pregao.book.faults import State
 from pregao.book.replay import FullBook
 from pregao.lake.books import _kernels
 from pregao.lake.books.columns import Codes, Numbers, booleans, integers, nulled, prices
-from pregao.lake.books.tables import ORDER, stored_type
+from pregao.lake.books.tables import ORDER
+from pregao.lake.store import stored_type
 
 UPDATES = 50_000
 """After so many updates there is a checkpoint in any case, so that every replay is short."""

@@ -26,7 +26,7 @@ from pregao.lake.books.inputs import (
 )
 from pregao.lake.books.messages import KEY, of_stream, place_of
 from pregao.lake.books.snapshots import LoopRows, Snapshots, owners
-from pregao.lake.ingest.schemas import DATE
+from pregao.lake.store import DATE
 from pregao.umdf.streams import Stream
 
 PRICE_BANDS = (20, 22)

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from pregao.lake.books.messages import packet_of
 from pregao.lake.books.sequence import Sequence, healed, steps_of
-from pregao.lake.books.tables import GAPS_SPEC, stored
+from pregao.lake.books.tables import GAPS_SPEC
+from pregao.lake.store import stored_schema
 from pregao.umdf.gap_columns import Followed, Item, Step
 
 _HEALERS = {
@@ -124,7 +125,7 @@ class GapBook:
 
     def table(self) -> Any:
         """The rows as a table."""
-        return pa.Table.from_pylist(self.rows, schema=stored(GAPS_SPEC))
+        return pa.Table.from_pylist(self.rows, schema=stored_schema(GAPS_SPEC.schema))
 
 
 def _is_first(sequence: Sequence, at: int) -> bool:

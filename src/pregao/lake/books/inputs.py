@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.lake.books.columns import Numbers, integers, taken
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 from pregao.umdf.streams import ONLY_INCREMENTAL
 

@@ -55,7 +55,7 @@ from pregao.lake.books.sequence import (
 from pregao.lake.books.snapshots import Snapshots, read_snapshots
 from pregao.lake.books.tables import CHECKPOINTS
 from pregao.lake.books.tasks import LAST_SERIAL, BookDay, absent_from_loop
-from pregao.lake.ingest.schemas import SAO_PAULO_NS
+from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import Lake
 from pregao.umdf.gap_columns import Counters, Step
 

@@ -16,8 +16,7 @@ from pregao.lake.books.snapshots import Snapshots
 from pregao.lake.books.summary import Summary
 from pregao.lake.books.tables import CHECKPOINTS, ticks_spec
 from pregao.lake.books.ticks import STATES, TickBuffer, as_table, message_columns, tick_table
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import ROW_GROUP, Written
+from pregao.lake.store import ROW_GROUP, Location, Written
 
 ORDERS_PER_ROW_GROUP = 50_000
 

@@ -25,7 +25,7 @@ from pregao.lake.books.inputs import (
 )
 from pregao.lake.books.snapshots import LoopRows, read_headers, version_of
 from pregao.lake.books.tasks import LAST_SERIAL, BookDay, BookTask
-from pregao.lake.ingest.window import joined_runs
+from pregao.lake.ingest import joined_runs
 from pregao.lake.store import Lake
 from pregao.umdf.sequencing import version_distance
 

@@ -12,7 +12,8 @@ from pregao.book.faults import State
 from pregao.lake.books.columns import Numbers
 from pregao.lake.books.messages import packet_of
 from pregao.lake.books.sequence import Rows, Sequence, steps_of
-from pregao.lake.books.tables import BOOKS, stored
+from pregao.lake.books.tables import BOOKS
+from pregao.lake.store import stored_schema
 from pregao.umdf.gap_columns import Followed, Item, Step
 
 START = "start of the sequence"
@@ -112,4 +113,4 @@ class Summary:
                     "unit_id": unit_id,
                 }
             )
-        return pa.Table.from_pylist(rows, schema=stored(BOOKS))
+        return pa.Table.from_pylist(rows, schema=stored_schema(BOOKS.schema))

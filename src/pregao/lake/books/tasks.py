@@ -58,8 +58,7 @@ from pregao.lake.books.statistics import FigureAudit
 from pregao.lake.books.summary import Summary
 from pregao.lake.books.tables import AUDIT, BOOKS, GAPS_SPEC
 from pregao.lake.books.ticks import as_table
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written
+from pregao.lake.store import Location, Written
 from pregao.umdf.gap_columns import Counters, Followed, Step
 
 LAST_SERIAL = 1 << 40

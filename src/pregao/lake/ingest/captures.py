@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from pregao.errors import UsageError
-from pregao.lake.store.location import Entry, Location
+from pregao.lake.store import FileEntry, Location
 
 _MAGIC = re.compile(r"[*?\[]")
 # tcpdump numbers the files of a rolling capture behind the ending: x.pcap, x.pcap1, x.pcap2, …
@@ -20,14 +20,14 @@ def is_capture_name(name: str) -> bool:
     return not name.startswith((".", "_")) and _CAPTURE_NAME.search(name) is not None
 
 
-def find_captures(named: Iterable[str | Location]) -> list[Entry]:
+def find_captures(named: Iterable[str | Location]) -> list[FileEntry]:
     """The capture files that were named, each once, those of a folder or pattern in order of name.
 
     A file is taken whatever its name. A folder gives the captures in it and below. A pattern
     (``*``, ``?``, ``[…]``, ``**``) gives the files that match it, and the captures in the folders
     that do. A name that gives nothing is an error: it is most likely a slip.
     """
-    found: dict[str, Entry] = {}
+    found: dict[str, FileEntry] = {}
     for name in named:
         entries = _expand(Location.parse(name))
         if not entries:
@@ -40,7 +40,7 @@ def find_captures(named: Iterable[str | Location]) -> list[Entry]:
     return list(found.values())
 
 
-def _expand(location: Location) -> list[Entry]:
+def _expand(location: Location) -> list[FileEntry]:
     entry = location.info()
     if entry is not None:
         return _in_folder(location) if entry.is_folder else [entry]
@@ -52,7 +52,7 @@ def _expand(location: Location) -> list[Entry]:
     return found
 
 
-def _in_folder(folder: Location) -> list[Entry]:
+def _in_folder(folder: Location) -> list[FileEntry]:
     captures = [
         entry
         for entry in folder.entries(recursive=True)
@@ -61,7 +61,7 @@ def _in_folder(folder: Location) -> list[Entry]:
     return sorted(captures, key=_order)
 
 
-def _order(entry: Entry) -> list[tuple[int, str]]:
+def _order(entry: FileEntry) -> list[tuple[int, str]]:
     """Names with numbers in the order of the numbers: x.pcap2 before x.pcap10."""
     return [
         (int(part), "") if part.isdigit() else (-1, part)
@@ -69,7 +69,7 @@ def _order(entry: Entry) -> list[tuple[int, str]]:
     ]
 
 
-def _matching(pattern: Location) -> list[Entry]:
+def _matching(pattern: Location) -> list[FileEntry]:
     """What a pattern matches, found by listing only the folders that can hold a match."""
     steps: list[str] = []
     base = pattern
@@ -79,7 +79,7 @@ def _matching(pattern: Location) -> list[Entry]:
     level = [base]
     for number, step in enumerate(steps):
         last = number == len(steps) - 1
-        entries: list[Entry] = []
+        entries: list[FileEntry] = []
         if step == "**":
             for folder in level:
                 below = folder.entries(recursive=True)

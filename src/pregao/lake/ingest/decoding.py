@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from pregao.errors import DecodeError
 from pregao.lake.ingest import _kernels
-from pregao.lake.ingest.latest import latest
+from pregao.lake.ingest.files import order_by_value
+from pregao.lake.ingest.instruments import latest
 from pregao.lake.ingest.schemas import (
     KEY,
     bundled_message_tables,
@@ -22,9 +23,9 @@ from pregao.lake.ingest.schemas import (
 )
 from pregao.lake.ingest.window import (
     Bounds,
-    Chunk,
     Coverage,
     Numbers,
+    PacketChunk,
     Packets,
     Role,
     days_of,
@@ -35,7 +36,6 @@ from pregao.lake.ingest.window import (
     runs_and_starts,
     settle,
 )
-from pregao.lake.store.parquet import order_by_value
 from pregao.sbe.model import Message
 from pregao.sbe.values import readings
 from pregao.schemas import Registry
@@ -100,7 +100,7 @@ RunStarts = dict[tuple[int, int, int, str], dict[int, int]]
 
 
 @dataclass(slots=True)
-class Decoded:
+class WindowRows:
     """What a window gave: rows by table and day, the account, the coverage of each feed."""
 
     tables: dict[tuple[str, int], list[Any]] = field(default_factory=dict)
@@ -137,9 +137,11 @@ class WindowDecoder:
         self._flags: dict[int, int] = {}
         self._captures = pa.array(captures, pa.string())
 
-    def decode(self, chunks: list[Chunk], bounds: dict[int, Bounds], covered: Coverage) -> Decoded:
+    def decode(
+        self, chunks: list[PacketChunk], bounds: dict[int, Bounds], covered: Coverage
+    ) -> WindowRows:
         """Decode what a window owns."""
-        result = Decoded()
+        result = WindowRows()
         packets = packets_of(chunks)
         if not len(packets):
             return result
@@ -243,7 +245,7 @@ class WindowDecoder:
 
     def _messages(
         self,
-        result: Decoded,
+        result: WindowRows,
         walked: Walked,
         kinds: list[Kind],
         packets: Packets,
@@ -276,7 +278,7 @@ class WindowDecoder:
 
     def _kind(
         self,
-        result: Decoded,
+        result: WindowRows,
         walked: Walked,
         kind: Kind,
         packets: Packets,
@@ -303,7 +305,7 @@ class WindowDecoder:
                     self._reject(result, walked, item, packets, packet, day)
 
     def _put(
-        self, result: Decoded, table: TemplateTable, batch: Batch, keys: list[Any], day: int
+        self, result: WindowRows, table: TemplateTable, batch: Batch, keys: list[Any], day: int
     ) -> None:
         """Add messages to their table; definitions also to the instruments."""
         name = message_table_name(batch.message.name)
@@ -365,7 +367,7 @@ class WindowDecoder:
 
     def _broken(
         self,
-        result: Decoded,
+        result: WindowRows,
         walked: Walked,
         packets: Packets,
         chosen: Numbers,
@@ -380,7 +382,7 @@ class WindowDecoder:
 
     def _reject(
         self,
-        result: Decoded,
+        result: WindowRows,
         walked: Walked,
         reject: Reject,
         packets: Packets,
@@ -407,7 +409,7 @@ class WindowDecoder:
 
     def _packets(
         self,
-        result: Decoded,
+        result: WindowRows,
         walked: Walked,
         packets: Packets,
         chosen: Numbers,
@@ -488,7 +490,7 @@ class WindowDecoder:
 
     def _account(
         self,
-        result: Decoded,
+        result: WindowRows,
         packets: Packets,
         chosen: Numbers,
         emit: npt.NDArray[np.bool_],

@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, first_seen
+from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.known import Known
 from pregao.lake.ingest.report import Report
-from pregao.lake.ingest.schemas import DATE, GAPS
+from pregao.lake.ingest.schemas import GAPS
 from pregao.lake.ingest.tasks import Manifest
 from pregao.lake.ingest.window import joined_runs
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, write_table
+from pregao.lake.store import DATE, Location, Written
 
 Runs = list[tuple[int, int]]
 ByFeed = dict[str, Runs]
@@ -72,7 +72,7 @@ def write_gaps(
         of_day = [row for row in rows if row["date"] == day]
         plain = [{key: value for key, value in row.items() if key != "date"} for row in of_day]
         data = pa.Table.from_pylist(plain, schema)
-        files.append(write_table(lake.filesystem, lake.path, "gaps", data, day))
+        files.append(write_rows(lake, "gaps", data, day))
     return files
 
 

@@ -20,7 +20,7 @@ from pregao.capture.pcap import (
 from pregao.capture.source import ByteSource, open_source
 from pregao.capture.split import BoundaryFinder
 from pregao.clock import SECOND
-from pregao.lake.store.location import Entry, Location
+from pregao.lake.store import FileEntry, Location
 
 HEAD_BYTES = 256
 """Of a file that is read as a whole, these bytes tell it from another of the same name."""
@@ -59,7 +59,7 @@ def file_identity(name: str, head: str) -> str:
 
 
 def look_into(
-    name: str, entry: Entry, *, quiet: bool = True, before: GrowingFile | None = None
+    name: str, entry: FileEntry, *, quiet: bool = True, before: GrowingFile | None = None
 ) -> GrowingFile | None:
     """Look into a file; None if it has nothing to read yet.
 
@@ -84,7 +84,7 @@ def look_into(
     return GrowingFile(name, entry.location, head, end, False, last, entry.modified_ns)
 
 
-def _whole(name: str, entry: Entry) -> GrowingFile:
+def _whole(name: str, entry: FileEntry) -> GrowingFile:
     with entry.location.open_input() as file:
         head = hashlib.sha256(file.read(HEAD_BYTES)).hexdigest()[:16]
     return GrowingFile(name, entry.location, head, entry.size, True, 0, entry.modified_ns)

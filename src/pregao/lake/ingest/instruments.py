@@ -2,54 +2,58 @@
 
 from __future__ import annotations
 
-import time
+from datetime import date
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import RemoveAction
 
-from pregao.errors import PregaoError
-from pregao.lake.ingest.latest import latest
-from pregao.lake.ingest.schemas import DATE
-from pregao.lake.store import Lake, NewFile
-from pregao.lake.store.delta_tables import add_action
-from pregao.lake.store.file_statistics import stats_json
-from pregao.lake.store.parquet import iso, write_table
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.store import (
+    DATE,
+    Lake,
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_table,
+    commit_changes,
+    new_file,
+    number_of,
+    remove_action,
+    visible_files,
+)
 
-_ATTEMPTS = 20
+INSTRUMENTS = "instruments"
+_ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")
+
+
+def latest(rows: Any) -> Any:
+    """Of each channel's instruments the row that was captured last, by instrument."""
+    if not rows.num_rows:
+        return rows
+    columns = [rows.column(name).fill_null(0).to_numpy() for name in _ORDER]
+    order = np.lexsort(tuple(columns))
+    channel, security = columns[4][order], columns[3][order]
+    last = np.append((channel[1:] != channel[:-1]) | (security[1:] != security[:-1]), True)
+    return rows.take(pa.array(order[last]))
 
 
 def settle_instruments(lake: Lake) -> None:
     """Where several ingests brought definitions of a day, keep the latest of each instrument."""
-    for _ in range(_ATTEMPTS):
-        table = lake.delta("instruments")
-        actions = pa.table(table.get_add_actions(flatten=True))
-        by_day: dict[Any, list[dict[str, Any]]] = {}
-        for action in actions.to_pylist():
+
+    def settle_a_day(table: LakeTable) -> bool:
+        """Give the first day with several files one; False if there is none."""
+        by_day: dict[date, list[dict[str, Any]]] = {}
+        for action in visible_files(table).to_pylist():
             by_day.setdefault(action[f"partition.{DATE}"], []).append(action)
-        crowded = {day: files for day, files in by_day.items() if len(files) > 1}
-        if not crowded:
-            return
-        day, files = next(iter(crowded.items()))
+        day = next((day for day, files in by_day.items() if len(files) > 1), None)
+        if day is None:
+            return False
         rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
-        number = (day - type(day)(1970, 1, 1)).days
-        place = lake.location
-        written = write_table(place.filesystem, place.path, "instruments", latest(rows), number)
-        new = NewFile(
-            "instruments", written.path, written.size, written.rows,
-            ((DATE, iso(number)),), stats_json(written.metadata, lake.schema("instruments")),
-        )  # fmt: skip
-        now = time.time_ns() // 1_000_000
-        partition: dict[str, str | None] = {DATE: iso(number)}
-        changes = [
-            RemoveAction(action["path"], True, now, action["size_bytes"], partition)
-            for action in files
-        ]
-        try:
-            table.create_write_transaction(
-                [*changes, add_action(new)], "append", table.schema(), [DATE]
-            )
-        except (CommitFailedError, DeltaError):
-            time.sleep(0.05)  # somebody else changed the table: look again
-    raise PregaoError(f"{lake.location}: the instruments could not be settled; try again.")
+        written = write_rows(lake.location, INSTRUMENTS, latest(rows), number_of(day))
+        gone = [remove_action(old["path"], old["size_bytes"], day) for old in by_day[day]]
+        commit_changes(table, [*gone, add_action(new_file(written, arrow_schema(table)))])
+        return True
+
+    while change_table(lake.table_location(INSTRUMENTS), settle_a_day):
+        pass

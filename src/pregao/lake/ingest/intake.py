@@ -7,7 +7,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -19,85 +19,17 @@ from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.growing_file import look_into
 from pregao.lake.ingest.instruments import settle_instruments
 from pregao.lake.ingest.known import Known, read_known
-from pregao.lake.ingest.plan import (
-    Options,
-    Plan,
-    check_options,
-    decide_roles,
-    make_plan,
-)
+from pregao.lake.ingest.plan import Options, Plan, check_options, decide_roles, make_plan
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
-from pregao.lake.ingest.schemas import (
-    DATE,
-    GAPS,
-    PACKETS,
-    REJECTS,
-    SAO_PAULO_NS,
-    bundled_message_tables,
-    message_schema,
-    message_table_name,
-)
-from pregao.lake.ingest.surveys import Survey, survey
-from pregao.lake.ingest.tasks import (
-    HASH_BLOCK,
-    Manifest,
-    Task,
-    block_hashes,
-    merge_staged,
-    run_task,
-)
+from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
+from pregao.lake.ingest.schemas import SAO_PAULO_NS, table_specs
+from pregao.lake.ingest.surveys import CaptureSurvey, survey
+from pregao.lake.ingest.tasks import HASH_BLOCK, Manifest, block_hashes
 from pregao.lake.ingest.window import Role, joined_runs
-from pregao.lake.store import STAGING, Lake, NewFile, TableSpec, Unit, stats_json
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, iso
+from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
 from pregao.umdf.streams import Stream, StreamEvidence
 
-Runner = Callable[[list[Task], "Progress"], list[Manifest]]
-"""What does the tasks: in this process, or on Spark."""
-Merger = Callable[[Location, dict[tuple[str, int], list[str]]], list[Written]]
-
-
-class Progress:
-    """Is told how an ingest goes on; the command line shows it."""
-
-    def started(self, total_bytes: int, tasks: int) -> None:
-        """The tasks are about to run."""
-
-    def advanced(self, done_bytes: int, messages: int) -> None:
-        """So much was done so far."""
-
-    def step(self, words: str) -> None:
-        """Something else is being done."""
-
-
-def run_here(tasks: list[Task], progress: Progress) -> list[Manifest]:
-    """Do the tasks in this process, one after another."""
-    manifests = []
-    done = messages = 0
-    for task in tasks:
-        manifest = run_task(task)
-        manifests.append(manifest)
-        done += sum(bytes_of(task, piece_number) for piece_number in range(len(task.pieces)))
-        messages += manifest.sums.messages.total()
-        progress.advanced(done, messages)
-    return manifests
-
-
-def merge_here(lake: Location, groups: dict[tuple[str, int], list[str]]) -> list[Written]:
-    """Merge small tables in this process."""
-    with ThreadPoolExecutor(8) as pool:  # where the lake is far away, the time goes into waiting
-        merging = [
-            pool.submit(merge_staged, lake, table, day, paths)
-            for (table, day), paths in groups.items()
-        ]
-        return [each.result() for each in merging]
-
-
-def bytes_of(task: Task, number: int) -> int:
-    """How many bytes of its capture a piece owns."""
-    piece = task.pieces[number]
-    end = task.sizes[piece.capture] if piece.end is None else piece.end
-    return end - (piece.start or 0)
+_FEW_ROWS = 500_000
 
 
 def ingest(
@@ -107,12 +39,12 @@ def ingest(
     *,
     run: Runner = run_here,
     merge: Merger = merge_here,
-    progress: Progress | None = None,
+    progress: TaskProgress | None = None,
 ) -> Report:
     """Take captures into a lake; those that are there already are left alone."""
     options = options or Options()
     check_options(options)
-    progress = progress or Progress()
+    progress = progress or TaskProgress()
     began = time.perf_counter()
     lake = Lake(lake_location)
     entries = find_captures(captures)
@@ -128,41 +60,19 @@ def ingest(
             # There is nothing to be known yet: the tables are made while the captures are read.
             lake.begin()
             making = pool.submit(lake.ensure_tables, table_specs())
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> Report | None:
+            nonlocal making
             report = _attempt(lake, locations, options, run, merge, progress, making)
             making = None
             report.seconds = time.perf_counter() - began
             if report.committed or not report.captures:
                 return report
             progress.step("another ingest was faster; planning anew")
-    raise PregaoError(f"{lake.location}: other ingests kept taking the same captures; try again.")
+            return None
 
-
-_ATTEMPTS = 8
-_FEW_ROWS = 500_000
-
-
-def table_specs() -> list[TableSpec]:
-    """The tables of every lake, with the columns of every bundled version."""
-    specs = [
-        TableSpec("packets", PACKETS, description="A UDP payload seen."),
-        TableSpec("rejects", REJECTS, description="Bytes that could not be decoded."),
-        TableSpec("gaps", GAPS, description="A hole in a sequence."),
-    ]
-    tables = bundled_message_tables()
-    specs.append(
-        TableSpec(
-            "instruments",
-            message_schema(tables.instruments),
-            description="An instrument of a day: its latest definition.",
-        )
-    )
-    for table in tables.templates.values():
-        meaning = f"Messages of the template {table.name}."
-        specs.append(
-            TableSpec(message_table_name(table.name), message_schema(table), (DATE,), meaning)
-        )
-    return specs
+        rivals = "other ingests kept taking the same captures"
+        return until_committed(lake.location, rivals, attempt)
 
 
 def _attempt(
@@ -171,7 +81,7 @@ def _attempt(
     options: Options,
     run: Runner,
     merge: Merger,
-    progress: Progress,
+    progress: TaskProgress,
     making: Future[None] | None,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
@@ -223,14 +133,14 @@ def _streamed(location: Location, known: Known) -> bool:
 
 def take_in(
     lake: Lake,
-    surveys: list[Survey],
+    surveys: list[CaptureSurvey],
     known: Known,
     options: Options,
     report: Report,
     *,
     run: Runner,
     merge: Merger,
-    progress: Progress,
+    progress: TaskProgress,
     continued: bool = False,
     making: Future[None] | None = None,
 ) -> None:
@@ -269,7 +179,7 @@ def take_in(
     _remove_staging(lake, report.unit_id)
 
 
-def _first_of_each(surveys: list[Survey], report: Report) -> None:
+def _first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
     """Of captures that look the same, take one: a capture is its content, not its name."""
     seen: dict[tuple[str, str], str] = {}
     for found in list(surveys):
@@ -286,12 +196,12 @@ def _first_of_each(surveys: list[Survey], report: Report) -> None:
 
 def _run(
     lake: Lake,
-    surveys: list[Survey],
+    surveys: list[CaptureSurvey],
     known: Known,
     options: Options,
     report: Report,
     run: Runner,
-    progress: Progress,
+    progress: TaskProgress,
 ) -> tuple[Plan, list[Manifest]]:
     """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
     ids = [uuid.uuid4().hex[:16] for _ in surveys]
@@ -313,7 +223,7 @@ def _run(
 
 
 def _learnt(
-    surveys: list[Survey], roles: list[Role], manifests: list[Manifest], options: Options
+    surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
 ) -> bool:
     """Did the tasks see something that changes a role? Then the surveys know it now."""
     fixed = {destination for destination, _ in options.streams}
@@ -333,7 +243,7 @@ def _learnt(
     return changed
 
 
-def _any_channels(surveys: list[Survey], destination: str) -> Counter[int]:
+def _any_channels(surveys: list[CaptureSurvey], destination: str) -> Counter[int]:
     total: Counter[int] = Counter()
     for found in surveys:
         total.update(found.channels.get(destination, ()))
@@ -365,7 +275,7 @@ def _finish(
     plan: Plan,
     known: Known,
     files: list[Written],
-    progress: Progress,
+    progress: TaskProgress,
 ) -> list[dict[str, Any]]:
     """Commit what was written, unless somebody else took a capture or channel meanwhile.
 
@@ -415,24 +325,15 @@ def _finish(
     unit = Unit(
         report.unit_id,
         tuple([capture.content_hash for capture in report.captures] + guards),
-        tuple(_new_files(lake, files)),
+        lake.new_files(files),
         tuple(rows),
     )
     progress.step("committing")
-    outcome = lake.commit(unit)
-    report.committed = outcome.committed
-    if not outcome.committed:
+    report.committed = lake.commit(unit).committed
+    if not report.committed:
         return []
     settle_instruments(lake)
     return rows
-
-
-def _new_files(lake: Lake, files: list[Written]) -> Iterator[NewFile]:
-    schemas = {name: lake.schema(name) for name in {file.table for file in files}}
-    for file in files:
-        stats = stats_json(file.metadata, schemas[file.table])
-        day = ((DATE, iso(file.day)),)
-        yield NewFile(file.table, file.path, file.size, file.rows, day, stats)
 
 
 def _remove_staging(lake: Lake, unit_id: str) -> None:

@@ -8,7 +8,7 @@ import itertools
 from pregao.capture.pcap import HEADER_BYTES, parse_header
 from pregao.capture.source import open_source
 from pregao.capture.split import BoundaryFinder
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 
 CONTEXT_BYTES = 64 * 1024 * 1024
 """Around a range no more than this is read, however far apart the feeds' copies are."""

@@ -20,10 +20,10 @@ from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError, UsageError
 from pregao.lake.ingest.places import OpenPcap
-from pregao.lake.ingest.surveys import Survey
+from pregao.lake.ingest.surveys import CaptureSurvey
 from pregao.lake.ingest.tasks import Piece, Task
 from pregao.lake.ingest.window import Bounds, Coverage, Key, Role, precedes
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.streams import SEQUENCE, Stream, StreamEvidence
 from pregao.umdf.survey.lines import Destination
@@ -48,7 +48,7 @@ class KnownRole:
 class Plan:
     """What is to be done."""
 
-    surveys: list[Survey]
+    surveys: list[CaptureSurvey]
     roles: list[Role]
     capture_ids: list[str]
     tasks: list[Task]
@@ -69,7 +69,9 @@ class Options:
 
 
 def decide_roles(
-    surveys: Sequence[Survey], known: Iterable[KnownRole] = (), options: Options | None = None
+    surveys: Sequence[CaptureSurvey],
+    known: Iterable[KnownRole] = (),
+    options: Options | None = None,
 ) -> list[Role]:
     """The role of every destination; those of earlier ingests keep theirs."""
     options = options or Options()
@@ -114,7 +116,7 @@ def _by_address(destination: str) -> tuple[Any, ...]:
 
 
 def make_plan(
-    surveys: list[Survey],
+    surveys: list[CaptureSurvey],
     roles: list[Role],
     lake: Location,
     capture_ids: list[str],
@@ -178,7 +180,7 @@ class _Part:
     """Are other parts of its captures done by other tasks?"""
 
 
-def incremental_channels(found: Survey, roles: Iterable[Role]) -> frozenset[int]:
+def incremental_channels(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[int]:
     """The channels of which a capture has an incremental stream."""
     stream = {role.destination: role.stream for role in roles}
     return frozenset(
@@ -192,7 +194,7 @@ def incremental_channels(found: Survey, roles: Iterable[Role]) -> frozenset[int]
 _EVER = 1 << 62
 
 
-def _groups(surveys: list[Survey], roles: list[Role], skew_ns: int) -> list[_Group]:
+def _groups(surveys: list[CaptureSurvey], roles: list[Role], skew_ns: int) -> list[_Group]:
     """Captures of the same incremental channels and the same time, together."""
     groups: list[_Group] = []
     for index, found in enumerate(surveys):
@@ -220,7 +222,7 @@ def _groups(surveys: list[Survey], roles: list[Role], skew_ns: int) -> list[_Gro
     return sorted(groups, key=lambda group: min(group.members))
 
 
-def _joined(parts: list[_Part], surveys: list[Survey], target: int) -> list[_Part]:
+def _joined(parts: list[_Part], surveys: list[CaptureSurvey], target: int) -> list[_Part]:
     """Small whole captures that have no channel in common share a task."""
     result: list[_Part] = []
     basket: _Part | None = None
@@ -252,7 +254,9 @@ class _Cut:
     keys: dict[int, Key] = field(default_factory=dict)
 
 
-def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Options) -> list[_Part]:
+def _cut(
+    surveys: list[CaptureSurvey], group: _Group, roles: list[Role], options: Options
+) -> list[_Part]:
     """Cut a group of captures at the same moments."""
     cuts: list[_Cut] = []
     with _opened(surveys, group.members) as opened:
@@ -280,7 +284,7 @@ def _cut(surveys: list[Survey], group: _Group, roles: list[Role], options: Optio
     return result
 
 
-def _piece(found: Survey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
+def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
     """What stands between two cuts; without a cut, to the end of the capture or range."""
     before, behind = found.context or (None, None)
     end = None if found.context is None else found.size
@@ -301,7 +305,7 @@ def _not_before(keys: dict[int, Key], earlier: dict[int, Key]) -> None:
 
 
 def _moments(
-    surveys: list[Survey], group: _Group, opened: dict[int, OpenPcap], target: int
+    surveys: list[CaptureSurvey], group: _Group, opened: dict[int, OpenPcap], target: int
 ) -> list[int]:
     """The times at which a group might be cut: in large captures, and where others begin."""
     times = set()
@@ -317,7 +321,7 @@ def _moments(
 
 
 @contextmanager
-def _opened(surveys: list[Survey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
+def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
     """Some captures, open together, with the times at their ends."""
     with ExitStack() as stack:
         opened = {}
@@ -331,7 +335,7 @@ def _opened(surveys: list[Survey], members: list[int]) -> Iterator[dict[int, Ope
 
 
 def _cut_at(
-    surveys: list[Survey],
+    surveys: list[CaptureSurvey],
     roles: list[Role],
     opened: dict[int, OpenPcap],
     time: int,

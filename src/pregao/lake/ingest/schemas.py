@@ -13,14 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from pregao.lake.store import DATE, TableSpec
 from pregao.sbe.arrow import widened
 from pregao.sbe.names import snake_case
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import DEFINITIONS
 from pregao.umdf.tables import Column, TemplateTable
-
-DATE = "date"
-"""The column by which every table is partitioned: the trading day in São Paulo."""
 
 SAO_PAULO_NS = -3 * 3600 * 1_000_000_000
 """What Brasília time is ahead of UTC; there has been no summer time since 2019."""
@@ -194,3 +192,27 @@ def message_schema(table: TemplateTable) -> Any:
     clash = next((field.name for field in own if field.name in names), None)
     assert clash is None, f"the column {clash} of {table.name} is taken by the key"
     return pa.schema([*KEY, *own, DATE_FIELD])
+
+
+def table_specs() -> list[TableSpec]:
+    """The tables of every lake, with the columns of every bundled version."""
+    specs = [
+        TableSpec("ingests", INGESTS, description="A capture taken in."),
+        TableSpec("packets", PACKETS, description="A UDP payload seen."),
+        TableSpec("rejects", REJECTS, description="Bytes that could not be decoded."),
+        TableSpec("gaps", GAPS, description="A hole in a sequence."),
+    ]
+    tables = bundled_message_tables()
+    specs.append(
+        TableSpec(
+            "instruments",
+            message_schema(tables.instruments),
+            description="An instrument of a day: its latest definition.",
+        )
+    )
+    for table in tables.templates.values():
+        meaning = f"Messages of the template {table.name}."
+        specs.append(
+            TableSpec(message_table_name(table.name), message_schema(table), (DATE,), meaning)
+        )
+    return specs

@@ -14,7 +14,7 @@ import numpy as np
 from pregao.capture import PacketBlock, read_blocks
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 from pregao.umdf.bulk import Walked, walk
 from pregao.umdf.streams import StreamEvidence
 from pregao.umdf.survey.lines import Destination
@@ -25,7 +25,7 @@ FINGERPRINT_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Survey:
+class CaptureSurvey:
     """What a look into a capture showed."""
 
     location: Location
@@ -47,13 +47,15 @@ class Survey:
     """What a range is known by; a whole capture is known by its content."""
 
 
-def survey(location: Location) -> Survey:
+def survey(location: Location) -> CaptureSurvey:
     """Look into a capture: its size, its identity at a glance, what its destinations carry."""
     entry = location.info()
     if entry is None:
         raise CaptureError(f"{location}: there is no such file.")
     with boundary_finder(location.source) as finder:
-        found = Survey(location, entry.size, finder is not None, fingerprint(location, entry.size))
+        found = CaptureSurvey(
+            location, entry.size, finder is not None, fingerprint(location, entry.size)
+        )
         if finder is None:
             _sample(found, None, None)
         else:
@@ -66,13 +68,15 @@ def survey(location: Location) -> Survey:
     return found
 
 
-def survey_range(location: Location, start: int, end: int, context: tuple[int, int]) -> Survey:
+def survey_range(
+    location: Location, start: int, end: int, context: tuple[int, int]
+) -> CaptureSurvey:
     """Look into a range of a file that may go on behind it, or into what is around no range."""
     low, high = (start, end) if start < end else context
     with boundary_finder(location.source) as finder:
         if finder is None or finder.size < high:
             raise CaptureError(f"{location}: it is not the file any more that was seen to grow.")
-        found = Survey(location, end, True, "", start=start, context=context)
+        found = CaptureSurvey(location, end, True, "", start=start, context=context)
         step = max(1, (high - low) // SAMPLES)
         places = {finder.first_boundary(low + step * k, low) for k in range(SAMPLES)}
         length = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, step // 8))
@@ -110,7 +114,7 @@ def fingerprint(location: Location, size: int) -> str:
     return digest.hexdigest()[:32]
 
 
-def _sample(found: Survey, start: int | None, finder: BoundaryFinder | None) -> None:
+def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | None) -> None:
     end = None
     if start is not None and finder is not None:
         end = finder.first_boundary(min(found.size, start + SAMPLE_BYTES), start)
@@ -119,7 +123,7 @@ def _sample(found: Survey, start: int | None, finder: BoundaryFinder | None) -> 
     _read(found, start, end)
 
 
-def _read(found: Survey, start: int | None, end: int | None) -> None:
+def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
     """Take note of the packets of a stretch."""
     read = 0
     with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
@@ -132,7 +136,7 @@ def _read(found: Survey, start: int | None, end: int | None) -> None:
                 break
 
 
-def _note(found: Survey, names: list[str], block: PacketBlock, walked: Walked) -> None:
+def _note(found: CaptureSurvey, names: list[str], block: PacketBlock, walked: Walked) -> None:
     if found.first_time_ns is None and len(block):
         found.first_time_ns = int(block.time_ns.min())
     for kind in walked.kinds():

@@ -10,8 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.store import Lake
-from pregao.lake.store.delta_tables import arrow_schema
+from pregao.lake.store import Lake, arrow_schema
 
 # The first of these pairs that a table has is its span of time.
 _SPANS = (
@@ -44,7 +43,7 @@ def summarize(lake: Lake, names: Iterable[str] | None = None) -> list[TableSumma
         return list(pool.map(lambda name: _summary(lake, name), wanted))
 
 
-def columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
+def table_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
     """A table's columns: name, type, meaning."""
     return [(field.name, _type_name(field.type), _comment(field)) for field in lake.schema(name)]
 

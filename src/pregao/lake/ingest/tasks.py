@@ -20,21 +20,21 @@ import xxhash
 from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
-from pregao.lake.ingest.latest import latest
-from pregao.lake.ingest.schemas import DATE, REJECTS
+from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
+from pregao.lake.ingest.instruments import latest
+from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     Bounds,
-    Chunk,
     Coverage,
     Key,
+    PacketChunk,
     Role,
     chunk_of,
     distinct,
     joined_runs,
     precedes,
 )
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written, write_table
+from pregao.lake.store import DATE, Location, Written
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey.lines import Destination
@@ -163,7 +163,7 @@ class _Run:
 
     # Reading
 
-    def chunks(self, piece: Piece) -> Iterator[Chunk]:
+    def chunks(self, piece: Piece) -> Iterator[PacketChunk]:
         """The packets of a piece, with those around it as context."""
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
@@ -180,7 +180,7 @@ class _Run:
 
     def blocks(
         self, capture: int, start: int | None, end: int | None, *, owned: bool
-    ) -> Iterator[Chunk]:
+    ) -> Iterator[PacketChunk]:
         source = self.task.captures[capture].source
         with read_blocks(source, start, end, BLOCK_BYTES) as reader:
             numbers = np.empty(0, np.int32)
@@ -229,7 +229,7 @@ class _Run:
 
     # Windows
 
-    def window(self, chunks: list[Chunk], bounds: dict[int, Bounds]) -> None:
+    def window(self, chunks: list[PacketChunk], bounds: dict[int, Bounds]) -> None:
         """Decode a window and keep what it gives."""
         decoded = self.decoder.decode(chunks, bounds, self.covered)
         self.manifest.sums.add(decoded.sums)
@@ -246,14 +246,14 @@ class _Run:
         for place, rows in decoded.tables.items():
             self.rows.setdefault(place, []).extend(rows)
 
-    def windows(self) -> Iterator[tuple[list[Chunk], dict[int, Bounds]]]:
+    def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
         """Windows over captures that cannot be cut, read side by side in the order of time.
 
         A window ends at a time that every capture has passed by more than the skew. It owns the
         packets up to then, and the keys below the first that came after.
         """
         readers = [_Reader(self.chunks(piece)) for piece in self.task.pieces]
-        pending: list[Chunk] = []
+        pending: list[PacketChunk] = []
         low: dict[int, Key] = {}
         ended = -1
         while True:
@@ -281,7 +281,9 @@ class _Run:
             keep = cut - self.task.skew_ns
             pending = [c for c in pending if len(c.block) and c.block.time_ns.max() > keep]
 
-    def first_keys(self, chunks: list[Chunk], cut: int, low: dict[int, Key]) -> dict[int, Key]:
+    def first_keys(
+        self, chunks: list[PacketChunk], cut: int, low: dict[int, Key]
+    ) -> dict[int, Key]:
         """The first key of each incremental channel that came after a time."""
         found: dict[int, Key] = {}
         incremental = np.array([role.stream is Stream.INCREMENTAL for role in self.roles])
@@ -304,7 +306,6 @@ class _Run:
 
     def flush(self) -> None:
         """Write the rows: large tables as files, small ones to be merged with others'."""
-        filesystem, root = self.task.lake.filesystem, self.task.lake.path
         for (table, day), parts in sorted(self.rows.items()):
             if table == "rejects":
                 schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
@@ -315,7 +316,7 @@ class _Run:
                 data = latest(data)
             large = data.num_rows >= SMALL and table != "instruments"
             if self.task.staging is None or large:
-                self.manifest.files.append(write_table(filesystem, root, table, data, day))
+                self.manifest.files.append(write_rows(self.task.lake, table, data, day))
             else:
                 self.stage(table, day, data)
         self.rows.clear()
@@ -361,12 +362,12 @@ _FOREVER = 1 << 62
 class _Reader:
     """The chunks of a capture, and up to which time they were read."""
 
-    def __init__(self, chunks: Iterator[Chunk]) -> None:
+    def __init__(self, chunks: Iterator[PacketChunk]) -> None:
         self._chunks = chunks
         self.open = True
         self.last_time = -1
 
-    def next(self) -> Chunk | None:
+    def next(self) -> PacketChunk | None:
         """The next chunk; None when there is no more."""
         chunk = next(self._chunks, None)
         if chunk is None:
@@ -385,9 +386,7 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
             parts.append(reader.read_all())
     data = pa.concat_tables(parts).unify_dictionaries()
     if table == "instruments":
-        return write_table(filesystem, lake.path, table, latest(data), day)
-    by = [name for name in ("security_id", "channel", "sequence_version", "sequence_number",
-                            "index_in_packet") if name in data.column_names]  # fmt: skip
-    if by:
+        return write_rows(lake, table, latest(data), day)
+    if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
         data = data.sort_by([(name, "ascending") for name in by])
-    return write_table(filesystem, lake.path, table, data, day)
+    return write_rows(lake, table, data, day)

@@ -54,7 +54,7 @@ class Role:
 
 
 @dataclass(slots=True)
-class Chunk:
+class PacketChunk:
     """Packets of one block of a capture, with what their headers say."""
 
     block: PacketBlock
@@ -70,10 +70,12 @@ class Chunk:
     """Which of them are not the whole unit's either, but those of one before or after it."""
 
 
-def chunk_of(block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags) -> Chunk:
+def chunk_of(
+    block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags
+) -> PacketChunk:
     """Read the packet headers of a block."""
     count = len(block)
-    chunk = Chunk(
+    chunk = PacketChunk(
         block,
         capture,
         owned,
@@ -148,7 +150,7 @@ class Packets:
         return self.known_same
 
 
-def packets_of(chunks: list[Chunk]) -> Packets:
+def packets_of(chunks: list[PacketChunk]) -> Packets:
     """The packets of all chunks, by capture time; equal times keep their order."""
 
     def joined(parts: list[Any], kind: Any) -> Any:
@@ -350,7 +352,7 @@ def _scratch(size: int) -> npt.NDArray[np.uint8]:
 _SCRATCH = threading.local()
 
 
-def packed(chunks: list[Chunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
+def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
     """The payloads of the chosen packets, one behind the other, and where each begins.
 
     The memory they stand in is used again by the next window of the same thread.

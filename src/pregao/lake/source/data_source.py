@@ -32,7 +32,7 @@ from pyspark.sql.types import StructField, StructType
 from pregao.errors import UsageError
 from pregao.lake.source.filters import Condition, condition_of
 from pregao.lake.source.plan import ranges_of, streams_of
-from pregao.lake.source.request import RANGES, Request, parse_request
+from pregao.lake.source.request import RANGES, ReadRequest, parse_request
 from pregao.lake.source.rows import CaptureRange, RangeReader, security_reading
 from pregao.lake.source.shapes import Shape, shape_of
 from pregao.lake.source.stream_reader import B3StreamReader
@@ -82,7 +82,7 @@ class B3DataSource(DataSource):
 class B3Reader(DataSourceReader):
     """Reads captures: plans ranges, takes over conditions, gives Arrow batches."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ReadRequest) -> None:
         self.request = request
         self.conditions: list[Condition] = []
 
@@ -113,7 +113,7 @@ class B3Reader(DataSourceReader):
 
 
 def planned_streams(
-    request: Request, conditions: Iterable[Condition], ranges: Iterable[CaptureRange]
+    request: ReadRequest, conditions: Iterable[Condition], ranges: Iterable[CaptureRange]
 ) -> dict[str, str]:
     """What destinations carry; nothing where no column and no condition asks for it."""
     asked = "stream" in shape_of(request).schema.names or request.streams is not None
@@ -129,7 +129,7 @@ def _decidable(condition: Condition, shape: Shape) -> bool:
     return True
 
 
-def with_columns(request: Request, schema: StructType) -> Request:
+def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:
     """The request for the columns of a schema, which Spark or the user gives."""
     request = replace(request, columns=tuple(schema.names))
     declared = shape_of(request).schema

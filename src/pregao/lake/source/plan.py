@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pregao.capture import read_blocks, split_points
 from pregao.capture.split import boundary_finder
 from pregao.errors import CaptureError
-from pregao.lake.ingest.captures import find_captures
-from pregao.lake.source.request import Request
+from pregao.lake.ingest import find_captures
+from pregao.lake.source.request import ReadRequest
 from pregao.lake.source.rows import CaptureRange
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 from pregao.schemas import Registry
 from pregao.umdf.bulk import walk
 from pregao.umdf.survey import LineNumbers, Lines
@@ -21,7 +21,7 @@ MOST_SAMPLED = 200
 """Of more captures than this, some are looked into: rolling files carry the same flows."""
 
 
-def ranges_of(request: Request) -> list[CaptureRange]:
+def ranges_of(request: ReadRequest) -> list[CaptureRange]:
     """The captures that were named, cut where they can be."""
     ranges: list[CaptureRange] = []
     for entry in find_captures(request.captures):

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from pregao.clock import SECOND, parse_span
 from pregao.errors import SchemaError, UsageError
-from pregao.lake.ingest.plan import TARGET_BYTES
+from pregao.lake.ingest import TARGET_BYTES
 from pregao.sbe.model import Message, Schema
 from pregao.sbe.xml import template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
@@ -36,7 +36,7 @@ QUIET_NS = 5 * SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ReadRequest:
     """The options of a read, checked."""
 
     captures: tuple[str, ...]
@@ -60,7 +60,7 @@ class Request:
         return registry_of(self.schema_file, self.version)
 
 
-def parse_request(options: Mapping[str, str]) -> Request:
+def parse_request(options: Mapping[str, str]) -> ReadRequest:
     """Read the options; a mistake is a sentence."""
     given = {key.lower(): value for key, value in options.items()}
     known = {name.lower(): name for name in OPTIONS}
@@ -74,7 +74,7 @@ def parse_request(options: Mapping[str, str]) -> Request:
     captures = tuple([given["path"]] if given.get("path") else []) + _paths(given.get("paths"))
     if not captures:
         raise UsageError("Name the captures: load('capture.pcap'), a folder, or a pattern.")
-    request = Request(
+    request = ReadRequest(
         captures=captures,
         shape=given.get("template", MESSAGES).strip() or MESSAGES,
         schema_file=given.get("schema"),

@@ -14,10 +14,15 @@ from dataclasses import dataclass, field
 from pregao.capture.pcap import HEADER_BYTES
 from pregao.clock import Clock, system_clock
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.ingest.captures import find_captures, is_capture_name
-from pregao.lake.ingest.growing_file import GrowingFile, file_identity, look_into
-from pregao.lake.ingest.places import OpenPcap
-from pregao.lake.store.location import Entry, Location
+from pregao.lake.ingest import (
+    GrowingFile,
+    OpenPcap,
+    file_identity,
+    find_captures,
+    is_capture_name,
+    look_into,
+)
+from pregao.lake.store import FileEntry, Location
 
 _ROUNDS = 6
 
@@ -101,7 +106,7 @@ class RollingFiles:
         alive = [time for time in times if newest - time <= self.quiet_ns]
         return min(alive) - holdback_ns
 
-    def _entries(self) -> list[Entry]:
+    def _entries(self) -> list[FileEntry]:
         info = self.folder.info()
         if info is not None and info.is_folder:
             return [

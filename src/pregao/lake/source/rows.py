@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
-from pregao.lake.ingest.window import chunk_of
+from pregao.lake.ingest import chunk_of
 from pregao.lake.source import _kernels
 from pregao.lake.source.filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
-from pregao.lake.source.request import PACKETS, Request
+from pregao.lake.source.request import PACKETS, ReadRequest
 from pregao.lake.source.shapes import shape_of
-from pregao.lake.store.location import Location
+from pregao.lake.store import Location
 from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
@@ -87,7 +87,7 @@ class RangeReader:
 
     def __init__(
         self,
-        request: Request,
+        request: ReadRequest,
         streams: dict[str, str],
         conditions: Sequence[Condition] = (),
     ) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.schemas import message_fields
-from pregao.lake.source.request import MESSAGES, PACKETS, RANGES, Request, templates_of
+from pregao.lake.ingest import message_fields
+from pregao.lake.source.request import MESSAGES, PACKETS, RANGES, ReadRequest, templates_of
 from pregao.sbe.model import Message
 from pregao.umdf.tables import TemplateTable
 
@@ -99,7 +99,7 @@ class Shape:
 
 
 @lru_cache(maxsize=16)
-def shape_of(request: Request) -> Shape:
+def shape_of(request: ReadRequest) -> Shape:
     """The shape that a user asks for."""
     fixed = {MESSAGES: GENERIC, PACKETS: PACKET_ROW, RANGES: RANGE_ROW}
     if (fields := fixed.get(request.shape.lower())) is not None:

@@ -17,9 +17,9 @@ from pyspark.sql.streaming.datasource import (
 
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
-from pregao.lake.ingest.growing_file import GrowingFile
+from pregao.lake.ingest import GrowingFile
 from pregao.lake.source.plan import streams_of
-from pregao.lake.source.request import RANGES, Request
+from pregao.lake.source.request import RANGES, ReadRequest
 from pregao.lake.source.rolling_files import (
     Mark,
     Offset,
@@ -50,7 +50,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     read of one must not change.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ReadRequest) -> None:
         if len(request.captures) != 1:
             raise UsageError("A stream reads one folder or pattern; start one stream for each.")
         self.request = request
@@ -140,7 +140,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
 
-def range_rows(ranges: Sequence[Range], request: Request) -> Any:
+def range_rows(ranges: Sequence[Range], request: ReadRequest) -> Any:
     """Ranges as rows, for whoever takes them in."""
     rows = [
         {

@@ -13,11 +13,18 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import PregaoError
-from pregao.lake.ingest import Merger, Progress, Runner, bytes_of
-from pregao.lake.ingest.tasks import Manifest, Task, merge_staged, run_task
+from pregao.lake.ingest import (
+    Manifest,
+    Merger,
+    Runner,
+    Task,
+    TaskProgress,
+    bytes_of,
+    merge_staged,
+    run_task,
+)
 from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import Written
+from pregao.lake.store import Location, Written
 
 _POLL_SECONDS = 0.05
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -26,7 +33,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 def on_spark(spark: Any) -> Runner:
     """Do tasks with a Spark session, each in a task of its own."""
 
-    def run(tasks: list[Task], progress: Progress) -> list[Manifest]:
+    def run(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
         sizes = {task.number: _size(task) for task in tasks}
         done_bytes = spark.sparkContext.accumulator(0)
         done_messages = spark.sparkContext.accumulator(0)

@@ -12,9 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from pregao.lake.spark.session import DELTA_EXTENSION, spark_session
-from pregao.lake.store import Lake
-from pregao.lake.store.delta_tables import arrow_schema
-from pregao.lake.store.location import Location
+from pregao.lake.store import Lake, Location, arrow_schema
 
 _WORD = re.compile(r"\w+")
 # How Hadoop's S3 client names the settings that a location carries.

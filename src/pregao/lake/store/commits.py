@@ -8,27 +8,47 @@ rolls forward; files of units that were never intended stay invisible.
 
 from __future__ import annotations
 
-import datetime
 import io
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from datetime import date
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.clock import Clock, system_clock
-from pregao.errors import UsageError
-from pregao.lake.ingest.schemas import DATE, INGESTS
+from pregao.errors import PregaoError, UsageError
 from pregao.lake.store import intents
-from pregao.lake.store.delta_tables import add_action, append_once, load
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.delta_tables import (
+    add_action,
+    append_once,
+    arrow_schema,
+    load,
+    load_existing,
+    visible_files,
+)
 from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.parquet import Written, new_file, number_of, stored_schema
 from pregao.lake.store.replacing import replace_once
-from pregao.lake.store.unit import NewFile, Outcome, TableSpec, Unit
+from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
 
-INGESTS_SPEC = TableSpec("ingests", INGESTS, (DATE,), "A capture taken in.")
+LEDGER = "ingests"
+"""The table that tells what is complete: the last in which a unit becomes visible."""
+LEDGER_SPEC = TableSpec(
+    LEDGER,
+    pa.schema(
+        [
+            pa.field("capture_id", pa.string(), metadata={"comment": "What was taken in."}),
+            pa.field("unit_id", pa.string(), metadata={"comment": "Unit that took it in."}),
+            pa.field("committed_at_ns", pa.int64(), metadata={"comment": "When it was committed."}),
+            pa.field(DATE, pa.date32(), metadata={"comment": "Day of the partition."}),
+        ]
+    ),
+    description="A capture taken in.",
+)
+"""The columns that the store itself needs; who takes captures in has more to tell."""
 
 Watch = Callable[[str], None]
 """Is told each step once it is done: ``written``, ``intended``, then every table's name."""
@@ -40,7 +60,7 @@ def unwatched(step: str, /) -> None:
 
 def commit(
     lake: Location, unit: Unit, *, clock: Clock = system_clock, watch: Watch = unwatched
-) -> Outcome:
+) -> CommitResult:
     """Make a unit visible, unless one of its captures was taken by another unit before.
 
     The tables must be there (`Lake.ensure_tables`). Committing a unit again adds nothing.
@@ -48,22 +68,22 @@ def commit(
     _check(lake, unit)
     if not intents.is_declared(lake, unit):
         if others := intents.taken_captures(lake, unit.captures):
-            return Outcome(unit.unit_id, False, others)
-        whole = replace(unit, files=(*unit.files, *_write_ingests(lake, unit, clock())))
+            return CommitResult(unit.unit_id, False, others)
+        whole = replace(unit, files=(*unit.files, *_write_ledger(lake, unit, clock())))
         watch("written")
         declared = intents.declare(lake, whole, clock)
         if declared.taken:
             for file in whole.files[len(unit.files) :]:
                 lake.join(file.table, file.path).delete()
-            return Outcome(unit.unit_id, False, declared.taken)
+            return CommitResult(unit.unit_id, False, declared.taken)
         watch("intended")
         if declared.fresh:
             finish(lake, whole, watch)
-            return Outcome(unit.unit_id, True)
+            return CommitResult(unit.unit_id, True)
     # What counts is what was intended first, which may have been another attempt's files.
     for intended in intents.read(lake, [unit.unit_id]):
         finish(lake, intended, watch)
-    return Outcome(unit.unit_id, True)
+    return CommitResult(unit.unit_id, True)
 
 
 def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
@@ -71,7 +91,7 @@ def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
     tables: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
     for file in unit.files:
         tables.setdefault(file.table, []).append(file)
-    last = tables.pop(INGESTS_SPEC.name, [])
+    last = tables.pop(LEDGER, [])
     keys = [intents.unit_key(unit.unit_id)]
 
     def append(table: str, files: list[NewFile]) -> str:
@@ -87,7 +107,7 @@ def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
     with ThreadPoolExecutor(1 if lake.is_local else 8) as pool:
         for done in [pool.submit(append, *item) for item in sorted(tables.items())]:
             watch(done.result())
-    watch(append(INGESTS_SPEC.name, last))
+    watch(append(LEDGER, last))
 
 
 def roll_forward(lake: Location) -> list[str]:
@@ -107,11 +127,11 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
     """Which of these units are not complete."""
     if not units:
         return []
-    table = load(lake.join(INGESTS_SPEC.name))
+    table = load(lake.join(LEDGER))
     if table is None:
         return sorted(units)
     # The log of `ingests` tells most of them at once; ask for each of the others.
-    rest = units - intents.single_units(pa.table(table.get_add_actions(flatten=True)))
+    rest = units - intents.single_units(visible_files(table))
     return sorted(
         unit for unit in rest if table.transaction_version(intents.unit_key(unit)) is None
     )
@@ -120,18 +140,26 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
 def _check(lake: Location, unit: Unit) -> None:
     if len(set(unit.captures)) != len(unit.captures):
         raise UsageError(f"The unit {unit.unit_id} names a capture twice.")
-    tables = {file.table for file in unit.files} | {INGESTS_SPEC.name, intents.NAME}
+    tables = {file.table for file in unit.files} | {LEDGER, intents.NAME}
     missing = sorted(name for name in tables if not lake.join(name, "_delta_log").exists())
     if missing:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
 
 
-def _write_ingests(lake: Location, unit: Unit, now_ns: int) -> list[NewFile]:
+def _write_ledger(lake: Location, unit: Unit, now_ns: int) -> list[NewFile]:
     """Write the unit's rows of ``ingests``, one file for each date."""
-    by_date: dict[str, list[Mapping[str, Any]]] = {}
+    if not unit.ingests:
+        return []
+    declared = arrow_schema(load_existing(lake.join(LEDGER)))
+    unknown = {name for row in unit.ingests for name in row} - set(declared.names)
+    if unknown:
+        raise UsageError(
+            f"The table {LEDGER} of {lake} has no column {', '.join(sorted(unknown))}."
+        )
+    by_date: dict[date, list[Mapping[str, Any]]] = {}
     for row in unit.ingests:
         by_date.setdefault(_day(row), []).append(row)
-    schema = pa.schema([field for field in INGESTS if field.name != DATE]).remove_metadata()
+    schema = stored_schema(declared)
     files = []
     for day, rows in sorted(by_date.items()):
         given = {"unit_id": unit.unit_id, "committed_at_ns": now_ns}
@@ -140,27 +168,35 @@ def _write_ingests(lake: Location, unit: Unit, now_ns: int) -> list[NewFile]:
         )
         content = io.BytesIO()
         pq.write_table(table, content, compression="zstd", store_schema=False)
-        path = f"{DATE}={day}/{unique_name('ingest', '.parquet')}"
-        lake.join(INGESTS_SPEC.name, path).write_bytes(content.getvalue())
+        path = f"{DATE}={day.isoformat()}/{unique_name('ingest', '.parquet')}"
+        lake.join(LEDGER, path).write_bytes(content.getvalue())
         content.seek(0)
-        stats = stats_json(pq.read_metadata(content), schema)
-        files.append(
-            NewFile(
-                INGESTS_SPEC.name,
-                path,
-                content.getbuffer().nbytes,
-                len(rows),
-                ((DATE, day),),
-                stats,
-            )
-        )
+        metadata, size = pq.read_metadata(content), content.getbuffer().nbytes
+        written = Written(LEDGER, path, size, len(rows), number_of(day), metadata)
+        files.append(new_file(written, declared))
     return files
 
 
-def _day(row: Mapping[str, Any]) -> str:
+def _day(row: Mapping[str, Any]) -> date:
     day = row.get(DATE)
-    if isinstance(day, datetime.date):
-        return day.isoformat()
+    if isinstance(day, date):
+        return day
     if isinstance(day, str):
-        return datetime.date.fromisoformat(day).isoformat()
+        return date.fromisoformat(day)
     raise UsageError("A row of `ingests` needs its date.")
+
+
+_ATTEMPTS = 8
+Done = TypeVar("Done")
+
+
+def until_committed(lake: Location, rivals: str, attempt: Callable[[], Done | None]) -> Done:
+    """Plan and commit, anew as long as it comes to nothing since another unit was faster.
+
+    ``attempt`` gives None if it was; in the end, an error says what the ``rivals`` do.
+    """
+    for _ in range(_ATTEMPTS):
+        done = attempt()
+        if done is not None:
+            return done
+    raise PregaoError(f"{lake}: {rivals}; try again.")

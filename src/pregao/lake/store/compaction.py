@@ -2,44 +2,31 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 
-from pregao.errors import UsageError
 from pregao.lake.store import intents
 from pregao.lake.store.commits import unfinished
-from pregao.lake.store.delta_tables import add_action, arrow_schema, replace_files
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.delta_tables import (
+    add_action,
+    arrow_schema,
+    remove_action,
+    replace_files,
+    visible_files,
+)
 from pregao.lake.store.lake import Lake
-from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import write_table
-from pregao.lake.store.unit import NewFile
+from pregao.lake.store.parquet import rewrite
+from pregao.lake.store.unit import DATE
 
 TARGET_BYTES = 64 << 20
 """Files above half of this are left alone; merged files come near to it."""
 TARGET_ROWS = 4_000_000
 """So many rows of any table can be sorted in the memory of a small machine."""
-
-BY_INSTRUMENT = (
-    "security_id",
-    "channel",
-    "sequence_version",
-    "sequence_number",
-    "index_in_packet",
-)
-BY_POSITION = ("capture_id", "position")
-OWN_LAYOUT = ("ticks", "book_checkpoints")
-"""Tables whose files are laid out for looking up a book; they are as large as they should be."""
-_EPOCH = date(1970, 1, 1).toordinal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +49,30 @@ class _Small:
     day: date
 
 
-def compact(lake: Lake, tables: Sequence[str] | None = None) -> list[Compacted]:
-    """Merge the small files of the named tables, or of all; rows stay what they are.
+def compact_table(lake: Lake, name: str, order: Sequence[str]) -> list[Compacted]:
+    """Merge the small files of a table; rows stay what they are, and are sorted by some columns.
 
     The files that were merged stay on the disk until `vacuum` takes them away, so that queries
     which read them come to their end.
     """
-    lake.roll_forward()
-    if own := [name for name in tables or () if name in OWN_LAYOUT]:
-        raise UsageError(f"{own[0]} has a layout of its own, which `pregao books` gives it.")
-    done: list[Compacted] = []
-    names = [name for name in lake.table_names() if name not in OWN_LAYOUT]
-    for name in tables if tables is not None else names:
-        place = lake.table_location(name)
-        table = lake.delta(name)
-        if table.metadata().partition_columns == ["date"]:
-            for group in _groups(table):
-                done += _merge(place, name, table, group)
-    if tables is None:
-        intents.compact(lake.location, partial(unfinished, lake.location))
-    return done
+    table = lake.delta(name)
+    if table.metadata().partition_columns != [DATE]:
+        return []
+    merged = (_merge(lake, name, table, group, order) for group in _groups(table))
+    return [each for each in merged if each is not None]
 
 
-def sort_columns(names: Sequence[str]) -> list[str]:
-    """The columns by which files of a table are sorted."""
-    order = BY_POSITION if BY_POSITION[1] in names else BY_INSTRUMENT
-    return [name for name in order if name in names]
+def compact_intents(lake: Lake) -> None:
+    """Merge the intents of complete units."""
+    intents.compact(lake.location, partial(unfinished, lake.location))
 
 
 def _groups(table: DeltaTable) -> Iterator[list[_Small]]:
     """The small files of each date, two or more at a time, as many as make a large one."""
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = visible_files(table)
     if not actions.num_rows:
         return
-    columns = ("path", "size_bytes", "num_records", "partition.date")
+    columns = ("path", "size_bytes", "num_records", f"partition.{DATE}")
     small = [
         _Small(*values)
         for values in zip(*(actions[name].to_pylist() for name in columns), strict=True)
@@ -116,44 +93,27 @@ def _groups(table: DeltaTable) -> Iterator[list[_Small]]:
         yield group
 
 
-def _merge(place: Location, name: str, table: DeltaTable, group: list[_Small]) -> list[Compacted]:
+def _merge(
+    lake: Lake, name: str, table: DeltaTable, group: list[_Small], order: Sequence[str]
+) -> Compacted | None:
+    # Imported here: it brings pandas along, which commands that only read need not pay for.
+    import pyarrow.dataset as ds
+
+    place = lake.table_location(name)
     declared = arrow_schema(table)
-    schema = pa.schema([field for field in declared if field.name != "date"]).remove_metadata()
+    schema = pa.schema([field for field in declared if field.name != DATE]).remove_metadata()
     paths = [place.join(file.path).path for file in group]
     rows = ds.dataset(
         paths, schema=schema, filesystem=place.filesystem, format="parquet"
     ).to_table()
-    if order := sort_columns(schema.names):
+    if order:
         rows = rows.sort_by([(column, "ascending") for column in order])
-    rows = rows.cast(pa.schema([field.with_type(stored_type(field.type)) for field in schema]))
     day = group[0].day
-    written = write_table(place.filesystem, place.parent.path, name, rows, day.toordinal() - _EPOCH)
-    file = NewFile(
-        name,
-        written.path,
-        written.size,
-        written.rows,
-        (("date", day.isoformat()),),
-        stats_json(written.metadata, declared),
-    )
-    now = time.time_ns() // 1_000_000
-    removals = [
-        RemoveAction(old.path, False, now, old.size, {"date": day.isoformat()}) for old in group
-    ]
+    file = rewrite(place, [old.path for old in group], rows, day, declared)
+    removals = [remove_action(old.path, old.size, day, data_change=False) for old in group]
     if not replace_files(place, removals, [add_action(file, data_change=False)]):
         # Another process was faster: it has merged these files.
         place.join(file.path).delete()
-        return []
+        return None
     before = sum(old.size for old in group)
-    return [Compacted(name, day.isoformat(), len(group), file.rows, before, file.size)]
-
-
-def stored_type(kind: Any) -> Any:
-    """What files hold for a declared type: decimals as 64-bit integers."""
-    if pa.types.is_decimal(kind):
-        return pa.decimal64(kind.precision, kind.scale)
-    if pa.types.is_struct(kind):
-        return pa.struct([member.with_type(stored_type(member.type)) for member in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(stored_type(kind.value_type)))
-    return kind
+    return Compacted(name, day.isoformat(), len(group), file.rows, before, file.size)

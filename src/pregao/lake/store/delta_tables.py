@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from datetime import date
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs
@@ -17,7 +17,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from pregao.errors import UsageError
 from pregao.lake.store.location import Location
-from pregao.lake.store.unit import NewFile, TableSpec
+from pregao.lake.store.unit import DATE, NewFile, TableSpec
 
 _ATTEMPTS = 60
 _LONGEST_WAIT_S = 0.5
@@ -63,6 +63,54 @@ def load_existing(location: Location) -> LakeTable:
     return table
 
 
+Result = TypeVar("Result")
+Change = AddAction | RemoveAction
+
+
+def change_table(location: Location, work: Callable[[LakeTable], Result]) -> Result:
+    """Let work look at a table and commit to it; again, as the table is then, if it lost a race.
+
+    Only a race that was lost against another process is run again, which is what the library means
+    by a failed commit. All else that goes wrong (a full disk, a missing permission) is told at
+    once.
+    """
+    lost: CommitFailedError | None = None
+    for attempt in range(_ATTEMPTS):
+        table = load_existing(location)
+        try:
+            return work(table)
+        except CommitFailedError as error:
+            lost = error
+        except (DeltaError, OSError) as error:
+            raise UsageError(f"{location} cannot be written: {_words(error)}") from error
+        pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
+        time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
+    raise UsageError(
+        f"{location}: other processes keep changing this table; try again when they are done."
+    ) from lost
+
+
+def commit_changes(
+    table: LakeTable, changes: Sequence[Change], marks: Mapping[str, int] | None = None
+) -> None:
+    """Commit changes of files as one transaction that carries marks: names with a version each.
+
+    The library refuses a mark that another process commits in between, if the table was loaded
+    before; it does not always refuse to remove a file that another removes in the same moment. So
+    all transactions with removals carry one and the same mark besides.
+    """
+    names = [Transaction(name, version) for name, version in (marks or {}).items()]
+    if any(isinstance(change, RemoveAction) for change in changes):
+        names.append(Transaction("replace", _now_ms()))
+    table.create_write_transaction(
+        list(changes),
+        "append",
+        table.schema(),
+        table.metadata().partition_columns,
+        commit_properties=CommitProperties(app_transactions=names),
+    )
+
+
 def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction]) -> list[str]:
     """Append in one transaction that carries these ids, unless one of them is there already.
 
@@ -73,67 +121,58 @@ def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction
     return change_once(location, ids, lambda _table: adds)
 
 
-Change = AddAction | RemoveAction
-
-
 def change_once(
     location: Location,
     ids: Sequence[str],
     changes: Callable[[LakeTable], Sequence[Change]],
 ) -> list[str]:
-    """The same for changes that depend on the table as it is in that moment.
+    """The same for changes that depend on the table as it is in that moment."""
 
-    With removals, the transaction carries the name that all replacements do.
-    """
-    for _ in _attempts(location):
-        table = load_existing(location)
+    def change(table: LakeTable) -> list[str]:
         there = [name for name in ids if table.transaction_version(name) is not None]
-        if there:
-            return there
-        made = list(changes(table))
-        names = [Transaction(name, 1) for name in ids]
-        if any(isinstance(change, RemoveAction) for change in made):
-            names.append(_replacement())
-        with _conflicts_ignored(location):
-            table.create_write_transaction(
-                made,
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=CommitProperties(app_transactions=names),
-            )
-            return []
-    raise AssertionError  # _attempts has raised
+        if not there:
+            commit_changes(table, changes(table), dict.fromkeys(ids, 1))
+        return there
 
-
-def _replacement() -> Transaction:
-    return Transaction("replace", time.time_ns() // 1_000_000)
+    return change_table(location, change)
 
 
 def replace_files(
     location: Location, removals: Sequence[RemoveAction], adds: Sequence[AddAction]
 ) -> bool:
-    """Put files in the place of others that hold the same rows; False if those are gone.
-
-    The library does not refuse to remove a file that another process removes in the same moment.
-    It does refuse a transaction of the same name, so all replacements of a table carry one.
-    """
+    """Put files in the place of others that hold the same rows; False if those are gone."""
     wanted = {removal.path for removal in removals}
-    for _ in _attempts(location):
-        table = load_existing(location)
-        there = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-        if not wanted <= set(there):
-            return False
-        with _conflicts_ignored(location):
-            table.create_write_transaction(
-                [*removals, *adds],
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=CommitProperties(app_transactions=[_replacement()]),
-            )
-            return True
-    raise AssertionError  # _attempts has raised
+
+    def replace(table: LakeTable) -> bool:
+        there = wanted <= set(visible_files(table)["path"].to_pylist())
+        if there:
+            commit_changes(table, [*removals, *adds])
+        return there
+
+    return change_table(location, replace)
+
+
+def replace_partition(
+    location: Location, day: date, files: Sequence[NewFile], marks: Mapping[str, int]
+) -> None:
+    """Put files in the place of all that a table shows of a day, as one transaction with marks."""
+    adds = [add_action(file) for file in files]
+
+    def replace(table: LakeTable) -> None:
+        shown = [
+            action
+            for action in visible_files(table).to_pylist()
+            if action[f"partition.{DATE}"] == day
+        ]
+        gone = [remove_action(action["path"], action["size_bytes"], day) for action in shown]
+        commit_changes(table, [*gone, *adds], marks)
+
+    change_table(location, replace)
+
+
+def visible_files(table: DeltaTable) -> Any:
+    """The files that a table shows, with what its log says of them, as an Arrow table."""
+    return pa.table(table.get_add_actions(flatten=True))
 
 
 def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
@@ -142,10 +181,18 @@ def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
         path=file.path,
         size=file.size,
         partition_values=dict(file.partition),
-        modification_time=time.time_ns() // 1_000_000,
+        modification_time=_now_ms(),
         data_change=data_change,
         stats=file.stats,
     )
+
+
+def remove_action(
+    path: str, size: int, day: date | None = None, *, data_change: bool = True
+) -> RemoveAction:
+    """What a table's log says of a file that it no longer shows; ``day`` is its partition."""
+    partition: dict[str, str | None] | None = None if day is None else {DATE: day.isoformat()}
+    return RemoveAction(path, data_change, _now_ms(), size, partition)
 
 
 def create(location: Location, spec: TableSpec) -> None:
@@ -201,8 +248,8 @@ def add_missing_columns(location: Location, spec: TableSpec) -> None:
     """
     wanted = Schema.from_arrow(spec.schema)
     types = {field.name: field.type for field in pa.schema(wanted.to_arrow())}
-    for _ in _attempts(location):
-        table = load_existing(location)
+
+    def widen(table: LakeTable) -> None:
         known = {field.name: field.type for field in arrow_schema(table)}
         lacking = {name for name, kind in types.items() if name not in known}
         for name in types.keys() & known.keys():
@@ -213,11 +260,10 @@ def add_missing_columns(location: Location, spec: TableSpec) -> None:
                 )
             if _lacks(known[name], types[name]):
                 lacking.add(name)
-        if not lacking:
-            return
-        with _conflicts_ignored(location):
+        if lacking:
             table.alter.add_columns([field for field in wanted.fields if field.name in lacking])
-            return
+
+    change_table(location, widen)
 
 
 def arrow_schema(table: DeltaTable) -> Any:
@@ -227,47 +273,20 @@ def arrow_schema(table: DeltaTable) -> Any:
 
 def _announce(register: Location, names: Sequence[str]) -> set[str]:
     """The tables that this process is to create: announced by nobody, or too long ago."""
-    for _ in _attempts(register):
-        table = load_existing(register)
-        now = time.time_ns() // 1_000_000
+
+    def announce(table: LakeTable) -> set[str]:
+        now = _now_ms()
         said = {name: table.transaction_version(f"create:{name}") for name in names}
         mine = {name for name, when in said.items() if when is None or now - when > LEASE_MS}
-        if not mine:
-            return mine
-        with _conflicts_ignored(register):
-            table.create_write_transaction(
-                [],
-                "append",
-                table.schema(),
-                table.metadata().partition_columns,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(f"create:{name}", now) for name in sorted(mine)]
-                ),
-            )
-            return mine
-    raise AssertionError  # _attempts has raised
+        if mine:
+            commit_changes(table, [], {f"create:{name}": now for name in sorted(mine)})
+        return mine
+
+    return change_table(register, announce)
 
 
-def _attempts(location: Location) -> Iterator[int]:
-    """Try again and again, with growing random pauses; in the end, say that it did not work."""
-    for attempt in range(_ATTEMPTS):
-        yield attempt
-        pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
-        time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
-    raise UsageError(
-        f"{location}: other processes keep changing this table; try again when they are done."
-    )
-
-
-@contextlib.contextmanager
-def _conflicts_ignored(location: Location) -> Iterator[None]:
-    """A lost race is no error: the caller looks again at what is there."""
-    try:
-        yield
-    except CommitFailedError:
-        return
-    except (DeltaError, OSError) as error:
-        raise UsageError(f"{location} cannot be written: {_words(error)}") from error
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _compatible(there: Any, wanted: Any) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
-from deltalake.transaction import RemoveAction
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
@@ -28,7 +26,9 @@ from pregao.lake.store.delta_tables import (
     create,
     load,
     load_existing,
+    remove_action,
     replace_files,
+    visible_files,
 )
 from pregao.lake.store.location import Location, unique_name
 from pregao.lake.store.unit import NewFile, Replaced, TableSpec, Unit
@@ -127,7 +127,7 @@ def declared_units(lake: Location) -> set[str]:
     if table is None:
         return set()
     # Files that compaction has made of several units hold only complete ones.
-    return single_units(pa.table(table.get_add_actions(flatten=True)))
+    return single_units(visible_files(table))
 
 
 def single_units(actions: Any) -> set[str]:
@@ -171,7 +171,7 @@ def compact(lake: Location, unfinished: Callable[[set[str]], list[str]]) -> bool
     table = load(place)
     if table is None:
         return False
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = visible_files(table)
     pending = unfinished(single_units(actions))
     old = [
         action
@@ -185,8 +185,7 @@ def compact(lake: Location, unfinished: Callable[[set[str]], list[str]]) -> bool
     rows = rows.append_column("payload", pa.nulls(rows.num_rows, pa.string()))
     units = rows["unit_id"].to_pylist()
     file = _stored(lake, rows, "intents", min(units), max(units))
-    now = time.time_ns() // 1_000_000
-    removals = [RemoveAction(one["path"], False, now, one["size_bytes"]) for one in old]
+    removals = [remove_action(one["path"], one["size_bytes"], data_change=False) for one in old]
     if replace_files(place, removals, [add_action(file, data_change=False)]):
         return True
     place.join(file.path).delete()
@@ -202,7 +201,7 @@ def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
                 for file in unit.files
             ],
             "replaces": [
-                [gone.table, gone.date, gone.channel, list(gone.securities)]
+                [gone.table, gone.date, [[name, list(values)] for name, values in gone.where]]
                 for gone in unit.replaces
             ],
         }
@@ -236,8 +235,14 @@ def _content(payload: str) -> tuple[tuple[NewFile, ...], tuple[Replaced, ...]]:
         NewFile(table, path, size, rows, tuple((key, value) for key, value in partition), stats)
         for table, path, size, rows, partition, stats in told["files"]
     )
-    replaces = tuple(
-        Replaced(table, date, channel, tuple(securities))
-        for table, date, channel, securities in told["replaces"]
-    )
-    return files, replaces
+    return files, tuple(_replaced(*part) for part in told["replaces"])
+
+
+def _replaced(table: str, date: str, *where: Any) -> Replaced:
+    if len(where) == len(_UNNAMED):
+        where = (zip(_UNNAMED, ([where[0]], where[1]), strict=True),)
+    return Replaced(table, date, tuple((name, tuple(values)) for name, values in where[0]))
+
+
+_UNNAMED = ("channel", "security_id")
+"""The columns that an intent of version 0.1 means without naming them."""

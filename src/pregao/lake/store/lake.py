@@ -15,18 +15,17 @@ from deltalake import DeltaTable
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.store import commits, intents
-from pregao.lake.store.commits import INGESTS_SPEC, Watch, unwatched
+from pregao.lake.store.commits import LEDGER, LEDGER_SPEC, Watch, unwatched
 from pregao.lake.store.delta_tables import (
     add_missing_columns,
     arrow_schema,
     create_once,
     load,
+    visible_files,
 )
-from pregao.lake.store.file_statistics import stats_json
 from pregao.lake.store.location import Location
-from pregao.lake.store.unit import NewFile, Outcome, TableSpec, Unit
-
-__all__ = ["Lake", "NewFile", "Outcome", "TableSpec", "Unit", "stats_json"]
+from pregao.lake.store.parquet import Written, new_file
+from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
 
 _AT_ONCE = 4
 STAGING = "_staging"
@@ -73,7 +72,9 @@ class Lake:
 
         Several processes may do this at once. The table ``ingests`` is always among them.
         """
-        wanted = [*specs, INGESTS_SPEC]
+        wanted = list(specs)
+        if LEDGER not in {*self._ensured, *(spec.name for spec in wanted)}:
+            wanted.append(LEDGER_SPEC)
         due = [spec for spec in wanted if self._ensured.get(spec.name) != spec.schema]
         if not due:
             return
@@ -110,15 +111,21 @@ class Lake:
 
     def files(self, name: str, date: str | None = None) -> list[Location]:
         """The visible files of a table, those of one date or all."""
-        actions = pa.table(self.delta(name).get_add_actions(flatten=True))
+        actions = visible_files(self.delta(name))
         if date is not None and actions.num_rows:
-            dates = actions["partition.date"].cast(pa.string())
+            dates = actions[f"partition.{DATE}"].cast(pa.string())
             actions = actions.filter(pc.equal(dates, date))
         return [self.location.join(name, path) for path in actions["path"].to_pylist()]
 
     def file_uris(self, name: str, date: str | None = None) -> list[str]:
         """The names of the visible files of a table, those of one date or all."""
         return [file.uri for file in self.files(name, date)]
+
+    def new_files(self, written: Iterable[Written]) -> tuple[NewFile, ...]:
+        """Files that were written, as a unit takes them."""
+        files = list(written)
+        schemas = {name: self.schema(name) for name in {file.table for file in files}}
+        return tuple(new_file(file, schemas[file.table]) for file in files)
 
     def known_captures(self) -> dict[str, str]:
         """The captures that were taken in, complete or on their way: content id → unit id."""
@@ -128,7 +135,7 @@ class Lake:
         """Which of these captures were taken in, and by which unit; cheap when none was."""
         return intents.taken_captures(self.location, captures)
 
-    def commit(self, unit: Unit, watch: Watch = unwatched) -> Outcome:
+    def commit(self, unit: Unit, watch: Watch = unwatched) -> CommitResult:
         """Make a unit visible in all its tables, exactly once."""
         return commits.commit(self.location, unit, clock=self._clock, watch=watch)
 

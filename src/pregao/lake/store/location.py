@@ -45,7 +45,7 @@ _S3_QUERY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file or folder found at a location."""
 
     location: Location
@@ -170,7 +170,7 @@ class Location:
 
     # What can be done there.
 
-    def info(self) -> Entry | None:
+    def info(self) -> FileEntry | None:
         """What is at this place; None if nothing is."""
         with _spoken(self, "cannot be looked at"):
             found = self.filesystem.get_file_info(self.path)
@@ -180,7 +180,7 @@ class Location:
         """Is a file or folder there?"""
         return self.info() is not None
 
-    def entries(self, *, recursive: bool = False) -> list[Entry]:
+    def entries(self, *, recursive: bool = False) -> list[FileEntry]:
         """The files and folders in this folder, by name; none if the folder is not there."""
         selector = pa.fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
         with _spoken(self, "cannot be listed"):
@@ -254,9 +254,9 @@ def unique_name(stem: str, ending: str) -> str:
     return f"{stem}-{uuid.uuid4()}{ending}"
 
 
-def _entry(location: Location, info: Any) -> Entry:
+def _entry(location: Location, info: Any) -> FileEntry:
     folder = info.type == pa.fs.FileType.Directory
-    return Entry(location, folder, int(info.size or 0), int(info.mtime_ns or 0))
+    return FileEntry(location, folder, int(info.size or 0), int(info.mtime_ns or 0))
 
 
 @contextmanager

@@ -3,48 +3,51 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.ingest import _kernels
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE, NewFile
 
 ROW_GROUP = 65_536
 LIST_ROW_GROUP = 2_048
 """The same for tables with lists in their rows, such as the orders of snapshots."""
-Numbers = npt.NDArray[np.int64]
 
-_DELTA_CODED = {
-    "sequence_number",
-    "index_in_packet",
-    "event",
-    "sending_time_ns",
-    "capture_time_ns",
-    "feed_difference_ns",
-    "position",
-    "rpt_seq",
-    "secondary_order_id",
-    "md_insert_timestamp_ns",
-    "md_entry_timestamp_ns",
-    "transact_time_ns",
-    "aggressor_time_ns",
-    "trade_id",
-}
+_EPOCH = date(1970, 1, 1)
+_DELTA = "DELTA_BINARY_PACKED"
 
 
 def iso(day: int) -> str:
     """The day, counted from 1970, as ``2026-05-21``."""
-    return (date(1970, 1, 1) + timedelta(days=day)).isoformat()
+    return (_EPOCH + timedelta(days=day)).isoformat()
 
 
-def _dictionary_columns(schema: Any) -> list[str]:
-    """The leaves that repeat few values: all but those coded as differences."""
-    return [name for name in _leaves(schema) if name.partition(".")[0] not in _DELTA_CODED]
+def number_of(day: date) -> int:
+    """The day, counted from 1970."""
+    return (day - _EPOCH).days
+
+
+def stored_type(kind: Any) -> Any:
+    """What files hold for a declared type: decimals of up to 18 digits as 64-bit integers."""
+    if pa.types.is_decimal(kind) and kind.precision <= 18:
+        return pa.decimal64(kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, stored_type(member.type)) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", stored_type(kind.value_type)))
+    return kind
+
+
+def stored_schema(declared: Any) -> Any:
+    """The schema of the files of a table: without the partition's column."""
+    fields = [field for field in declared if field.name != DATE]
+    return pa.schema([pa.field(field.name, stored_type(field.type)) for field in fields])
 
 
 def _leaves(schema: Any) -> list[str]:
@@ -82,24 +85,40 @@ class Written:
     metadata: Any = field(repr=False)
 
 
-def write_table(filesystem: Any, root: str, table: str, data: Any, day: int) -> Written:
-    """Write rows of one day as a file of a table, under a name that nobody else has."""
-    path = f"date={iso(day)}/part-{uuid.uuid4().hex}.parquet"
-    folder = f"{root}/{table}/date={iso(day)}"
-    filesystem.create_dir(folder, recursive=True)
+def new_file(written: Written, declared: Any) -> NewFile:
+    """A file that was written, as it is handed over; ``declared`` is its table's schema."""
+    return NewFile(
+        written.table,
+        written.path,
+        written.size,
+        written.rows,
+        ((DATE, iso(written.day)),),
+        stats_json(written.metadata, declared),
+    )
+
+
+def write_table(
+    filesystem: Any, root: str, table: str, data: Any, day: int, delta_coded: Collection[str] = ()
+) -> Written:
+    """Write rows of one day as a file of a table, under a name that nobody else has.
+
+    ``delta_coded`` are the columns that are stored as differences from row to row; all others
+    repeat few values.
+    """
+    folder = f"{DATE}={iso(day)}"
+    path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
+    filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
     full = f"{root}/{table}/{path}"
     schema = data.schema
-    delta = {entry.name: "DELTA_BINARY_PACKED" for entry in schema if entry.name in _DELTA_CODED}
+    delta = {entry.name: _DELTA for entry in schema if entry.name in delta_coded}
+    leaves = {leaf: leaf.partition(".")[0] in delta for leaf in _leaves(schema)}
     with filesystem.open_output_stream(full) as sink:
         with pq.ParquetWriter(
             sink,
             schema,
             # What is coded as differences hardly shrinks any more.
-            compression={
-                name: "NONE" if name.partition(".")[0] in _DELTA_CODED else "SNAPPY"
-                for name in _leaves(schema)
-            },
-            use_dictionary=_dictionary_columns(schema),
+            compression={leaf: "NONE" if coded else "SNAPPY" for leaf, coded in leaves.items()},
+            use_dictionary=[leaf for leaf, coded in leaves.items() if not coded],
             column_encoding=delta or None,
             write_page_index=True,
             write_statistics=_bounded_columns(schema),
@@ -114,20 +133,28 @@ def write_table(filesystem: Any, root: str, table: str, data: Any, day: int) -> 
     return Written(table, path, int(size), data.num_rows, day, metadata)
 
 
-def order_by_value(values: Numbers) -> Numbers:
-    """The indexes that sort values, equal ones kept in order; made for few distinct values."""
-    capacity = 1 << 16
-    slots = np.full(4 * capacity, -1, np.int32)
-    known = np.empty(capacity, np.int64)
-    labels = np.empty(len(values), np.int32)
-    found = _kernels.label_values(values, slots, known, labels)
-    if found < 0:
-        return np.argsort(values, kind="stable")
-    by_value = np.argsort(known[:found])
-    ranks = np.empty(found, np.int64)
-    ranks[by_value] = np.arange(found)
-    counts = np.bincount(ranks[labels], minlength=found)
-    starts = np.cumsum(counts) - counts
-    order = np.empty(len(values), np.int64)
-    _kernels.sort_by_rank(labels, ranks, starts, order)
-    return order
+def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:
+    """Write rows of some files of a table as one file, with columns coded as they were."""
+    first = pq.read_metadata(folder.join(paths[0]).path, filesystem=folder.filesystem)
+    written = write_table(
+        folder.filesystem,
+        folder.parent.path,
+        folder.name,
+        rows.cast(stored_schema(declared)),
+        number_of(day),
+        _delta_coded(first),
+    )
+    return new_file(written, declared)
+
+
+def _delta_coded(metadata: Any) -> set[str]:
+    """The columns, not nested ones, that a file stores as differences."""
+    if not metadata.num_row_groups:
+        return set()
+    group = metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {
+        column.path_in_schema
+        for column in columns
+        if _DELTA in column.encodings and "." not in column.path_in_schema
+    }

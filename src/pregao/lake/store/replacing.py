@@ -1,24 +1,26 @@
-"""Rows of a channel's day taken out of a table and others put in, in one transaction."""
+"""Some rows of a day taken out of a table and others put in, in one transaction."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
-from pregao.lake.ingest.schemas import DATE
-from pregao.lake.store.delta_tables import Change, LakeTable, add_action, arrow_schema, change_once
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.delta_tables import (
+    Change,
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_once,
+    remove_action,
+    visible_files,
+)
 from pregao.lake.store.location import Location
-from pregao.lake.store.parquet import write_table
-from pregao.lake.store.unit import NewFile, Replaced
-
-_EPOCH = date(1970, 1, 1).toordinal()
+from pregao.lake.store.parquet import rewrite
+from pregao.lake.store.unit import DATE, NewFile, Replaced
 
 
 def replace_once(
@@ -31,7 +33,7 @@ def replace_once(
 
     def changes(table: LakeTable) -> list[Change]:
         made: list[Change] = list(adds)
-        for action in pa.table(table.get_add_actions(flatten=True)).to_pylist():
+        for action in visible_files(table).to_pylist():
             day = action[f"partition.{DATE}"]
             parts = [part for part in gone if part.date == day.isoformat()]
             verdicts = [_verdict(action, part) for part in parts]
@@ -43,8 +45,8 @@ def replace_once(
                 if kept.num_rows == total:
                     continue
                 if kept.num_rows:
-                    rest = _written(location, table, kept, day)
-            made.append(_removal(action, day))
+                    rest = rewrite(location, [action["path"]], kept, day, arrow_schema(table))
+            made.append(remove_action(action["path"], action["size_bytes"], day))
             if rest is not None:
                 made.append(add_action(rest))
         return made
@@ -57,20 +59,23 @@ _NOTHING, _SOME, _ALL = 0, 1, 2
 
 def _verdict(action: dict[str, Any], part: Replaced) -> int:
     """How much of a file is replaced, as far as its statistics tell."""
-    low, high = action.get("min.channel"), action.get("max.channel")
+    verdicts = [_told(action, name, values) for name, values in part.where]
+    return min(verdicts, default=_ALL)
+
+
+def _told(action: dict[str, Any], name: str, values: Sequence[int]) -> int:
+    """How many of a file's rows have one of the values in a column, or any value at all."""
+    nulls = action.get(f"null_count.{name}")
+    if nulls == action["num_records"]:
+        return _NOTHING
+    if not values:
+        return _ALL if nulls == 0 else _SOME
+    low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
     if low is None or high is None:
         return _SOME
-    if not low <= part.channel <= high:
+    if not any(low <= value <= high for value in values):
         return _NOTHING
-    without = action.get("null_count.security_id")
-    if without == action["num_records"]:
-        return _NOTHING
-    if part.securities:
-        first, last = action.get("min.security_id"), action.get("max.security_id")
-        if first is None or last is None:
-            return _SOME
-        return _SOME if any(first <= own <= last for own in part.securities) else _NOTHING
-    return _ALL if low == high and without == 0 else _SOME
+    return _ALL if low == high and nulls == 0 else _SOME
 
 
 def _without(
@@ -87,43 +92,10 @@ def _without(
     ).to_table()
     kept = rows
     for part in parts:
-        out = pc.and_(pc.equal(kept["channel"], part.channel), pc.is_valid(kept["security_id"]))
-        if part.securities:
-            wanted = pa.array(part.securities, pa.int64())
-            out = pc.and_(out, pc.is_in(kept["security_id"], wanted))
-        kept = kept.filter(pc.invert(pc.fill_null(out, False)))
+        out = pa.scalar(True)
+        for name, values in part.where:
+            column = kept[name]
+            wanted = pa.array(values, column.type)
+            out = pc.and_(out, pc.is_in(column, wanted) if values else pc.is_valid(column))
+        kept = kept.filter(pc.invert(out))
     return kept, rows.num_rows
-
-
-def _written(location: Location, table: LakeTable, rows: Any, day: date) -> NewFile:
-    declared = arrow_schema(table)
-    rows = rows.cast(pa.schema([field.with_type(_stored(field.type)) for field in rows.schema]))
-    name = location.name
-    written = write_table(
-        location.filesystem, location.parent.path, name, rows, day.toordinal() - _EPOCH
-    )
-    return NewFile(
-        name,
-        written.path,
-        written.size,
-        written.rows,
-        ((DATE, day.isoformat()),),
-        stats_json(written.metadata, declared),
-    )
-
-
-def _stored(kind: Any) -> Any:
-    """What files hold for a declared type: decimals as 64-bit integers."""
-    if pa.types.is_decimal(kind):
-        return pa.decimal64(kind.precision, kind.scale)
-    if pa.types.is_struct(kind):
-        return pa.struct([member.with_type(_stored(member.type)) for member in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(kind.value_field.with_type(_stored(kind.value_type)))
-    return kind
-
-
-def _removal(action: dict[str, Any], day: date) -> RemoveAction:
-    now = time.time_ns() // 1_000_000
-    partition: dict[str, str | None] = {DATE: day.isoformat()}
-    return RemoveAction(action["path"], True, now, action["size_bytes"], partition)

@@ -1,10 +1,13 @@
-"""What an ingest hands over to the lake: tables, files not yet visible, units of commit."""
+"""What is handed over to a lake: tables, files not yet visible, units of commit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+DATE = "date"
+"""The column by which tables are partitioned: a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +16,7 @@ class TableSpec:
 
     name: str
     schema: Any
-    partition_by: tuple[str, ...] = ("date",)
+    partition_by: tuple[str, ...] = (DATE,)
     description: str = ""
 
 
@@ -35,15 +38,15 @@ class NewFile:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Rows that vanish when a unit becomes visible: those of a table, date and channel.
+    """Rows that vanish when a unit becomes visible: those of a table and date with some values.
 
-    Only rows with an instrument are meant, and only of the named instruments if there are any.
+    ``where`` names columns and the values that each may have; a column without values may have any,
+    only not null.
     """
 
     table: str
     date: str
-    channel: int
-    securities: tuple[int, ...] = ()
+    where: tuple[tuple[str, tuple[int, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommitResult:
     """What came of a commit: done, or which captures which other unit had taken before."""
 
     unit_id: str

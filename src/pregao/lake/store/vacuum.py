@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-import pyarrow as pa
-
 from pregao.clock import DAY, Clock, system_clock
 from pregao.lake.store import intents
-from pregao.lake.store.delta_tables import load_existing
+from pregao.lake.store.delta_tables import load_existing, visible_files
 from pregao.lake.store.lake import STAGING, Lake
-from pregao.lake.store.location import Entry, Location
+from pregao.lake.store.location import FileEntry, Location
 
 LOG = "_delta_log"
 
@@ -22,7 +20,7 @@ def vacuum(
     older_than_ns: int = DAY,
     dry_run: bool = False,
     clock: Clock = system_clock,
-) -> list[Entry]:
+) -> list[FileEntry]:
     """Remove orphans older than a limit, and tell which they were.
 
     Kept are: what a table shows now or has shown within the limit, what a pending intent names,
@@ -52,7 +50,7 @@ def vacuum(
     return orphans
 
 
-def _old_files(place: Location, cutoff: int) -> list[Entry]:
+def _old_files(place: Location, cutoff: int) -> list[FileEntry]:
     """The Parquet files below a table's folder that are older than the cutoff."""
     return [
         entry
@@ -72,7 +70,7 @@ def _intended(lake: Lake) -> set[str]:
 
 
 def _shown(place: Location) -> set[str]:
-    actions = pa.table(load_existing(place).get_add_actions(flatten=True))
+    actions = visible_files(load_existing(place))
     return _places(place, actions["path"].to_pylist())
 
 

@@ -10,13 +10,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pregao.lake.streaming.query import Pace as Pace
+    from pregao.lake.streaming.query import StreamPace as StreamPace
     from pregao.lake.streaming.query import follow_here as follow_here
     from pregao.lake.streaming.query import follow_on_spark as follow_on_spark
     from pregao.lake.streaming.stream_ingest import StreamIngest as StreamIngest
 
 _HOMES = {
-    "query": ["Pace", "follow_here", "follow_on_spark"],
+    "query": ["StreamPace", "follow_here", "follow_on_spark"],
     "stream_ingest": ["StreamIngest"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -16,12 +16,10 @@ from typing import Any
 
 from pregao.clock import SECOND
 from pregao.errors import PregaoError
-from pregao.lake.ingest.report import Report
-from pregao.lake.source import register
-from pregao.lake.source.request import RANGES
-from pregao.lake.source.rolling_files import Offset, Range, next_offset, ranges_between
-from pregao.lake.spark.spark_errors import sentence
-from pregao.lake.store.location import Location
+from pregao.lake.ingest import Report
+from pregao.lake.source import RANGES, Offset, Range, next_offset, ranges_between, register
+from pregao.lake.spark import sentence
+from pregao.lake.store import Location
 from pregao.lake.streaming.stream_ingest import StreamIngest
 
 CHECKPOINTS = "_streams"
@@ -31,7 +29,7 @@ Told = Callable[[Report], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class StreamPace:
     """How a stream goes: once over what is there, or on and on."""
 
     once: bool = False
@@ -42,7 +40,7 @@ class Pace:
     """What is newer than this waits for the other feed, unless no file grows any more."""
 
 
-def follow_here(ingest: StreamIngest, pace: Pace, told: Told) -> None:
+def follow_here(ingest: StreamIngest, pace: StreamPace, told: Told) -> None:
     """Follow the files in this process, without Spark; it ends if it is to go once."""
     offset: Offset = {}
     available = ingest.files.look()
@@ -61,7 +59,7 @@ def follow_here(ingest: StreamIngest, pace: Pace, told: Told) -> None:
 
 
 def follow_on_spark(
-    spark: Any, ingest: StreamIngest, pace: Pace, told: Told, checkpoint: str | None = None
+    spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
 ) -> None:
     """Follow the files with a streaming query; it ends if it is to go once."""
     query = start(spark, ingest, pace, told, checkpoint)
@@ -77,7 +75,7 @@ def follow_on_spark(
 
 
 def start(
-    spark: Any, ingest: StreamIngest, pace: Pace, told: Told, checkpoint: str | None = None
+    spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
 ) -> Any:
     """Start the streaming query, and give it back."""
     register(spark)

@@ -18,31 +18,34 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from pregao.errors import CaptureError, PregaoError
+from pregao.errors import CaptureError
 from pregao.lake.ingest import (
+    CaptureSurvey,
+    GrowingFile,
+    Known,
     Merger,
-    Progress,
+    OpenPcap,
+    Options,
+    Report,
     Runner,
+    TaskProgress,
+    check_options,
     content_hash,
+    fingerprint,
     ingest,
     merge_here,
+    range_identity,
+    read_known,
     run_here,
+    settle_instruments,
+    survey,
+    survey_range,
     table_specs,
     take_in,
 )
-from pregao.lake.ingest.growing_file import GrowingFile
-from pregao.lake.ingest.instruments import settle_instruments
-from pregao.lake.ingest.known import Known, range_identity, read_known
-from pregao.lake.ingest.places import OpenPcap
-from pregao.lake.ingest.plan import Options, check_options
-from pregao.lake.ingest.report import Report
-from pregao.lake.ingest.surveys import Survey, fingerprint, survey, survey_range
-from pregao.lake.source.rolling_files import Range, RollingFiles
-from pregao.lake.store import Lake
-from pregao.lake.store.location import Location
+from pregao.lake.source import Range, RollingFiles
+from pregao.lake.store import Lake, Location, until_committed
 from pregao.umdf.streams import Stream
-
-_ATTEMPTS = 8
 
 
 class StreamIngest:
@@ -56,7 +59,7 @@ class StreamIngest:
         *,
         run: Runner = run_here,
         merge: Merger = merge_here,
-        progress: Progress | None = None,
+        progress: TaskProgress | None = None,
     ) -> None:
         self.files = files
         self.lake = Lake(lake)
@@ -64,7 +67,7 @@ class StreamIngest:
         check_options(self.options)
         self._run = run
         self._merge = merge
-        self._progress = progress or Progress()
+        self._progress = progress or TaskProgress()
         self._known: Known | None = None
 
     def prepare(self) -> None:
@@ -97,7 +100,8 @@ class StreamIngest:
 
     def _take_growing(self, ranges: Sequence[Range]) -> list[Report]:
         began = time.perf_counter()
-        for _ in range(_ATTEMPTS):
+
+        def attempt() -> list[Report] | None:
             known = self._known = self._known or self._read_known()
             for each in ranges:
                 _note_whole(each, known)
@@ -110,9 +114,10 @@ class StreamIngest:
                 return [report]
             self._progress.step("another ingest was faster; planning anew")
             self._known = None
-        raise PregaoError(
-            f"{self.lake.location}: other ingests kept taking the same files; try again."
-        )
+            return None
+
+        rivals = "other ingests kept taking the same files"
+        return until_committed(self.lake.location, rivals, attempt)
 
     def _read_known(self) -> Known:
         # Whoever took a range or channel before us may have died before it was complete.
@@ -146,7 +151,7 @@ class StreamIngest:
         )
         return report
 
-    def _surveys(self, ranges: list[Range], known: Known) -> list[Survey]:
+    def _surveys(self, ranges: list[Range], known: Known) -> list[CaptureSurvey]:
         """Look into the ranges, and into what is around them in all files."""
         looked = {each.file: each for each in self.files.look() if not each.whole}
         spans = [_span(each, looked.get(each.file)) for each in ranges]
@@ -166,7 +171,7 @@ class StreamIngest:
         return surveys + list(_around(looked, known, first, last))
 
     @staticmethod
-    def _learn_new_flows(found: Survey, known: Known) -> None:
+    def _learn_new_flows(found: CaptureSurvey, known: Known) -> None:
         """A few packets may not show what a new flow carries: look into the rest of the file."""
         new = {
             destination
@@ -220,7 +225,7 @@ def _left(each: Range, known: Known) -> Iterator[Range]:
 
 def _around(
     files: dict[str, GrowingFile], known: Known, first_ns: int, last_ns: int
-) -> Iterator[Survey]:
+) -> Iterator[CaptureSurvey]:
     """What other files have of a span of time, taken in before or not yet: context alone."""
     for name, file in files.items():
         if file.last_time_ns < first_ns:
