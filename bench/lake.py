@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import ingest
-from pregao.lake.ingest.report import Report
-from pregao.lake.spark.runner import merge_on_spark, on_spark
-from pregao.lake.spark.session import spark_session
+from pregao.lake.ingest import Report, ingest
+from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 
 SECTION = "lake"
 _RUNS = 5
@@ -174,10 +172,9 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     """Structured Streaming over files that are there, batch by batch."""
-    from pregao.lake.ingest.plan import Options
-    from pregao.lake.source.rolling_files import RollingFiles
-    from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming.query import StreamPace, follow_on_spark
+    from pregao.lake.ingest import Options
+    from pregao.lake.source import RollingFiles
+    from pregao.lake.streaming import StreamIngest, StreamPace, follow_on_spark
 
     rolling = folder / "rolling"
     rolling.mkdir()

@@ -14,7 +14,7 @@ __all__ = ["connect"]
 def connect(
     path: str | os.PathLike[str], spark: Any = None, master: str | None = None, **conf: str
 ) -> LakeSession:
-    """Open a lake in Spark, every table a view; see `pregao.lake.spark.views.connect`."""
+    """Open a lake in Spark, every table a view; see `pregao.lake.spark.connect`."""
     # Spark is imported by those who use it: most of the lake works without.
     from pregao.lake.spark import connect as open_in_spark
 
