@@ -25,8 +25,7 @@ from pregao.clock import MINUTE
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.runner import books_on_spark
 from pregao.lake.ingest import ingest
-from pregao.lake.runner import merge_on_spark, on_spark
-from pregao.lake.session import spark_session
+from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 
 SECTION = "books"
 EVENTS = 1_000_000

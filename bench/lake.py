@@ -18,10 +18,8 @@ import pyarrow.parquet as pq
 from bench import days
 from bench.measure import Row
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.ingest import ingest
-from pregao.lake.report import Report
-from pregao.lake.runner import merge_on_spark, on_spark
-from pregao.lake.session import spark_session
+from pregao.lake.ingest import Report, ingest
+from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 
 SECTION = "lake"
 _RUNS = 5
@@ -174,10 +172,9 @@ def data_source(spark: Any, capture: Path) -> Iterator[Row]:
 
 def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
     """Structured Streaming over files that are there, batch by batch."""
-    from pregao.lake.plan import Options
-    from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming_files import RollingFiles
-    from pregao.lake.streaming_query import Pace, follow_on_spark
+    from pregao.lake.ingest import Options
+    from pregao.lake.source import RollingFiles
+    from pregao.lake.streaming import StreamIngest, StreamPace, follow_on_spark
 
     rolling = folder / "rolling"
     rolling.mkdir()
@@ -192,7 +189,7 @@ def streaming(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
 
     files = RollingFiles(str(rolling), 0)
     stream = StreamIngest(files, str(folder / "streamed"), Options(), run=on_spark(spark))
-    pace = Pace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
+    pace = StreamPace(once=True, interval_ns=0, max_bytes=64 << 20, holdback_ns=10**9)
     follow_on_spark(spark, stream, pace, told, str(folder / "checkpoint"))
     messages = sum(report.messages for report in reports[1:])
     seconds = ends[-1] - ends[0]

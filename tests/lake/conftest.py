@@ -16,8 +16,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pregao.lake.java import find_java
-from pregao.lake.session import spark_session
+from pregao.lake.spark.java import find_java
+from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 

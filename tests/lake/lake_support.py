@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.location import Location, unique_name
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
+from pregao.lake.store.location import Location, unique_name
 
 ROOT = Path(__file__).parents[2]
 DAY = "2026-05-21"
@@ -105,7 +105,7 @@ def unit_of(lake, unit_id, captures, *, rows=2, first_number=1, day=DAY):
 
 
 def ingest_row(capture, day=DAY):
-    return {"capture_id": capture, "name": f"{capture}.pcap", "date": date.fromisoformat(day)}
+    return {"capture_id": capture, "date": date.fromisoformat(day)}
 
 
 def counts(lake: Lake):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pregao.lake.access import connect
+from pregao.lake.spark.views import connect
 from pregao.lake.store import Lake, TableSpec, Unit
 from tests.lake.lake_support import column, ingest_row, write_file
 

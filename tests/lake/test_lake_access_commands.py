@@ -15,7 +15,7 @@ from pregao.cli.lake import app as lake_app
 from pregao.cli.query import query
 from pregao.cli.query_output import json_text
 from pregao.errors import UsageError
-from pregao.lake.soundness import unsound
+from pregao.lake.ingest import unsound
 from pregao.lake.store import Lake, Unit
 from tests.lake.lake_support import (
     ORDERS,

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from pregao.lake.schemas import PACKETS
+from pregao.lake.ingest.schemas import INGESTS, PACKETS
 from pregao.lake.store import Lake, TableSpec, Unit
 from tests.lake.lake_support import DAY, ROOT, write_file
 
@@ -36,7 +36,7 @@ def packet(number, outcome="decoded"):
 def lake_of_packets(tmp_path_factory):
     lake = Lake(tmp_path_factory.mktemp("lakes") / "lake")
     spec = TableSpec("packets", PACKETS)
-    lake.ensure_table(spec)
+    lake.ensure_tables([spec, TableSpec("ingests", INGESTS)])
     rows = [packet(number) for number in range(7)] + [packet(7, "duplicate")]
     ingest = {
         "capture_id": "c",

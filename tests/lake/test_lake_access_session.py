@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pregao.errors import CaptureError, UsageError
-from pregao.lake.faults import sentence
-from pregao.lake.java import find_java, java_version
-from pregao.lake.session import (
+from pregao.lake.spark.java import find_java, java_version
+from pregao.lake.spark.session import (
     DELTA_EXTENSION,
     driver_gigabytes,
     has_delta_jars,
@@ -22,6 +21,7 @@ from pregao.lake.session import (
     spark_session,
     without_noise,
 )
+from pregao.lake.spark.spark_errors import sentence
 
 
 def java_home(folder, version=None, printed=None):
@@ -222,7 +222,7 @@ def test_a_session_that_cannot_start_is_one_sentence():
     code = (
         "import sys\n"
         "from pregao.errors import UsageError\n"
-        "from pregao.lake.session import spark_session\n"
+        "from pregao.lake.spark.session import spark_session\n"
         "try: spark_session(sys.argv[1], {'spark.driver.memory': sys.argv[2]})\n"
         "except UsageError as error: print(error)\n"
     )

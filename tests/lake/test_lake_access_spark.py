@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from pregao.errors import UsageError
-from pregao.lake.access import connect, s3a_settings
-from pregao.lake.location import Location
+from pregao.lake.spark.views import connect, s3a_settings
 from pregao.lake.store import Lake, TableSpec, Unit
+from pregao.lake.store.location import Location
 from tests.lake.lake_support import (
     ORDERS,
     column,

@@ -12,6 +12,7 @@ from pregao.lake.analytics import writing
 from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
 from pregao.lake.analytics.tables import Wanted
 from pregao.lake.ingest import ingest
+from pregao.lake.store import delta_tables
 from tests.lake.analytics_support import DATE, few_partitions, lake_of, rows
 from tests.lake.days import day
 
@@ -63,18 +64,18 @@ def test_whoever_replaces_a_day_at_the_same_time_does_not_add_to_it(spark, monke
     made(spark, lake, tables=["trades"])
     trades = rows(lake, "trades")
     calls = []
-    original = writing.add_action
+    original = delta_tables.commit_changes
 
-    def interfere(file):
-        calls.append(file)
+    def interfere(*change):
+        calls.append(change)
         if len(calls) == 1:
             # Between our look at the table and our change of it, another is faster.
             made(spark, lake, tables=["trades"], again=True)
-        return original(file)
+        original(*change)
 
-    monkeypatch.setattr(writing, "add_action", interfere)
+    monkeypatch.setattr(delta_tables, "commit_changes", interfere)
     made(spark, lake, tables=["trades"], again=True)
-    assert len(calls) > 2
+    assert len(calls) == 3
     assert rows(lake, "trades") == trades
 
 
@@ -125,6 +126,6 @@ def test_the_command_says_what_it_made(spark):
     ],
 )
 def test_mistakes_show_before_spark_starts(tmp_path, monkeypatch, arguments, complaint):
-    monkeypatch.setattr("pregao.lake.session.spark_session", None)
+    monkeypatch.setattr("pregao.lake.spark.session.spark_session", None)
     with pytest.raises(UsageError, match=complaint):
         run("--lake", tmp_path / "none", *arguments)

@@ -15,16 +15,14 @@ import pytest
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.feed.day import LAST_SERIAL
-from pregao.lake import commits
 from pregao.lake.books import build as build_module
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.catalogue import Catalogue, latest_build
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DERIVED
 from pregao.lake.books.tasks import BookTask, BuildSettings, run_book_task
-from pregao.lake.compact import compact
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
+from pregao.lake.ingest import compact, ingest
+from pregao.lake.store import Lake, commits
 from tests.lake.book_days import BookDay, built, compare_final, compare_ticks, simulate
 
 DAY = date(2026, 5, 21)

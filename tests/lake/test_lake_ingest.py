@@ -11,8 +11,8 @@ import pytest
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import CaptureError, UsageError
 from pregao.lake.ingest import ingest
-from pregao.lake.plan import Options
-from pregao.lake.report import AccountingError
+from pregao.lake.ingest.plan import Options
+from pregao.lake.ingest.report import AccountingError
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import assert_same, day, rows, tables
 from tests.sbe.support import shown
@@ -110,7 +110,7 @@ def test_compressed_captures_give_the_same_tables(whole, tmp_path):
 
 def test_streamed_windows_give_the_same_tables(whole, tmp_path, monkeypatch):
     """A compressed capture is read in windows: tiny ones must give what one large one gives."""
-    from pregao.lake import plan, tasks
+    from pregao.lake.ingest import plan, tasks
 
     monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
     real = plan.Task

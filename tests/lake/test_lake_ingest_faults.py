@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from pregao.capture import PcapWriter, read_packets
-from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest, run_here
-from pregao.lake.plan import Options
-from pregao.lake.runner import merge_on_spark, on_spark
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.plan import Options
+from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
-from pregao.lake.vacuum import vacuum
+from pregao.lake.store.vacuum import vacuum
 from tests.lake.days import assert_same, day, rows
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def in_a_process(program, *arguments):
 
 DIE = """
     import os, signal, sys
-    from pregao.lake import ingest as module
+    from pregao.lake.ingest import intake as module
     from pregao.lake.store import Lake
     captures, lake, step = sys.argv[1:]
     def die():
@@ -185,7 +185,7 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
 
 def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     """A worker is killed when it has written: Spark tries again, and nothing is there twice."""
-    from pregao.lake import runner
+    from pregao.lake.spark import runner
 
     died = tmp_path / "died"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pregao.lake.ingest import ingest
-from pregao.lake.parquet import order_by_value
+from pregao.lake.ingest.files import order_by_value
 from tests.lake.days import day
 
 
@@ -36,7 +36,7 @@ def test_decimals_are_integers_and_tables_declare_them(tmp_path):
 
 def test_one_instrument_is_cheap_to_find(tmp_path, monkeypatch):
     """Rows stand by instrument: of the row groups there, few are read."""
-    from pregao.lake import parquet
+    from pregao.lake.store import parquet
 
     monkeypatch.setattr(parquet, "ROW_GROUP", 256)
     ingest([str(day())], str(tmp_path))

@@ -9,10 +9,10 @@ import pytest
 
 from pregao.capture import PcapWriter, read_packets
 from pregao.errors import UsageError
-from pregao.lake.access import connect
-from pregao.lake.captures import find_captures
-from pregao.lake.location import Location
+from pregao.lake.ingest.captures import find_captures
+from pregao.lake.spark.views import connect
 from pregao.lake.store import Lake
+from pregao.lake.store.location import Location
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
 
 COMMIT = """

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import SchemaError, UsageError
-from pregao.lake.source_filters import Condition, condition_of
-from pregao.lake.source_plan import ranges_of, streams_of
-from pregao.lake.source_request import parse_request
-from pregao.lake.source_rows import RangeReader
-from pregao.lake.source_shapes import shape_of
+from pregao.lake.source.filters import Condition, condition_of
+from pregao.lake.source.plan import ranges_of, streams_of
+from pregao.lake.source.request import parse_request
+from pregao.lake.source.rows import RangeReader
+from pregao.lake.source.shapes import shape_of
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import day

@@ -2,9 +2,10 @@
 
 import pytest
 
-from pregao.lake.faults import sentence
-from pregao.lake.source import B3Reader, register
-from pregao.lake.source_request import parse_request
+from pregao.lake.source import register
+from pregao.lake.source.data_source import B3Reader
+from pregao.lake.source.request import parse_request
+from pregao.lake.spark.spark_errors import sentence
 from tests.lake.days import day
 from tests.lake.test_lake_source_rows import plain
 

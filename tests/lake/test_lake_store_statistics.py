@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.statistics import INDEXED_COLUMNS, stats_json
+from pregao.lake.store.file_statistics import INDEXED_COLUMNS, stats_json
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
 PRICES = st.none() | st.decimals(

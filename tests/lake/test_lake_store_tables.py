@@ -10,7 +10,7 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.store import Lake, TableSpec
-from pregao.lake.unit import Unit
+from pregao.lake.store.unit import Unit
 from tests.lake.lake_support import (
     DAY,
     ORDERS,
@@ -139,7 +139,7 @@ def test_processes_that_create_the_same_tables_at_once_all_succeed(tmp_path):
 
 
 DIE_BEFORE_CREATING = """
-import pregao.lake.delta_tables as tables
+import pregao.lake.store.delta_tables as tables
 tables.create_real = tables.create
 tables.create = lambda place, spec: os._exit(3) if spec.name == "trades" else (
     tables.create_real(place, spec))
@@ -151,7 +151,7 @@ def test_a_creator_that_died_is_not_waited_for_for_ever(tmp_path, monkeypatch):
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     lake = Lake(tmp_path)
     assert "trades" not in lake.table_names()
-    monkeypatch.setattr("pregao.lake.delta_tables.LEASE_MS", 1)
+    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 1)
     lake.ensure_tables([ORDERS, TRADES])
     assert lake.table_names() == ["ingests", "orders", "trades"]
 

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from pregao.clock import DAY, HOUR
 from pregao.errors import UsageError
-from pregao.lake import compact as compaction
-from pregao.lake.compact import compact, sort_columns
-from pregao.lake.store import STAGING, Lake, Unit
-from pregao.lake.vacuum import vacuum
+from pregao.lake.ingest.compaction import compact, sort_columns
+from pregao.lake.store import STAGING, Lake, Unit, compaction
+from pregao.lake.store.vacuum import vacuum
 from tests.lake.lake_support import (
     DAY as TODAY,
 )
@@ -163,7 +162,7 @@ def test_the_intent_of_a_pending_unit_is_not_merged(small_lake, monkeypatch):
     assert counts(small_lake)["orders"] == 6
 
 
-COMPACT = "from pregao.lake.compact import compact; compact(Lake(sys.argv[1]))"
+COMPACT = "from pregao.lake.ingest import compact; compact(Lake(sys.argv[1]))"
 
 
 def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small_lake):

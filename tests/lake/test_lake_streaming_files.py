@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, read_packets, udp_frame
 from pregao.clock import SECOND, VirtualClock
 from pregao.errors import CaptureError
-from pregao.lake.location import Location
-from pregao.lake.places import OpenPcap
-from pregao.lake.streaming_files import (
+from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.source.rolling_files import (
     Mark,
     RollingFiles,
     next_offset,
     ranges_between,
 )
-from pregao.lake.streaming_reader import as_json, from_json
+from pregao.lake.source.stream_reader import as_json, from_json
+from pregao.lake.store.location import Location
 
 NOW = 2_000_000_000 * SECOND
 
@@ -206,8 +206,8 @@ def test_the_place_of_a_time_is_that_of_the_first_packet_not_before_it(
         pytest.MonkeyPatch.context() as patch,
         OpenPcap(Location.parse(tmp_path / "made.pcap")) as opened,
     ):
-        patch.setattr("pregao.lake.places._WALK_BYTES", stretch)
-        patch.setattr("pregao.lake.places._BACK_BYTES", stretch)
+        patch.setattr("pregao.lake.ingest.places._WALK_BYTES", stretch)
+        patch.setattr("pregao.lake.ingest.places._BACK_BYTES", stretch)
         patch.setattr("pregao.capture.split._FOLLOWED_BYTES", stretch)
         opened.know((times[0], places[0]), (times[-1] + 1, places[-1]))
         for time in (*(NOW + time for time in wanted), *times[:5]):

@@ -10,13 +10,13 @@ import pytest
 from pregao.capture import read_packets
 from pregao.clock import SECOND
 from pregao.errors import CaptureError
-from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest
-from pregao.lake.plan import Options
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.plan import Options
+from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_between
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming_files import RollingFiles, next_offset, ranges_between
-from pregao.lake.streaming_query import Pace, follow_here
+from pregao.lake.streaming.query import StreamPace, follow_here
 from tests.lake.days import assert_same, day, rows, tables
 
 FAULTY = {
@@ -42,7 +42,7 @@ def streamed(folder, lake, once=True, max_bytes=200_000, **options):
     """Follow what is there; gives the reports of the batches."""
     reports = []
     ingesting = StreamIngest(RollingFiles(str(folder), 0), str(lake), Options(**options))
-    follow_here(ingesting, Pace(once=once, max_bytes=max_bytes), reports.append)
+    follow_here(ingesting, StreamPace(once=once, max_bytes=max_bytes), reports.append)
     return reports
 
 

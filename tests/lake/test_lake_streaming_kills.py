@@ -8,8 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from pregao.lake.check import check_lake
 from pregao.lake.ingest import ingest
+from pregao.lake.ingest.check import check_lake
 from pregao.lake.store import Lake
 from tests.lake.days import assert_same, day
 from tests.lake.lake_support import ROOT, python
@@ -20,10 +20,10 @@ FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 # the rows of `ingests` are written, when the unit is intended, and behind each table.
 DYING = """
 import signal
-from pregao.lake import ingest as ingests
+from pregao.lake.ingest import intake as ingests
 from pregao.lake.streaming import StreamIngest
-from pregao.lake.streaming_files import RollingFiles
-from pregao.lake.streaming_query import Pace, follow_here
+from pregao.lake.source.rolling_files import RollingFiles
+from pregao.lake.streaming.query import StreamPace, follow_here
 
 folder, lake, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
 steps = 0
@@ -43,7 +43,7 @@ def run(tasks, progress):
 plain = Lake.commit
 Lake.commit = lambda self, unit: plain(self, unit, step)
 stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
-follow_here(stream, Pace(once=True, max_bytes=250_000), lambda report: None)
+follow_here(stream, StreamPace(once=True, max_bytes=250_000), lambda report: None)
 """
 
 

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.gaps import HEALED, Counters, Item, Step, follow
-from pregao.umdf.gaps import InstrumentGaps
+from pregao.umdf.gaps import HEALED, Counters, InstrumentGaps, Item, Step, follow
 from pregao.umdf.gaps import Step as LiveStep
 from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.recovery import Incremental

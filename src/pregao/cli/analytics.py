@@ -65,7 +65,7 @@ def analytics(
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
     from pregao.lake.analytics.tables import Wanted
-    from pregao.lake.session import parse_conf, spark_session
+    from pregao.lake.spark import parse_conf, spark_session
     from pregao.lake.store import Lake
 
     # Mistakes show before Spark is started.

@@ -94,7 +94,7 @@ def build(
     Lake(lake).require()
     run: BookRunner = run_books_here
     if spark is None and master != "here":
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark import parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
     if spark is not None:
@@ -107,16 +107,16 @@ def build(
 
 def _progress(shown: bool) -> Any:
     """What tells how a build goes on, a line for each step."""
-    from pregao.lake.ingest import Progress
+    from pregao.lake.ingest import TaskProgress
 
-    class Told(Progress):
+    class Told(TaskProgress):
         def started(self, total_bytes: int, tasks: int) -> None:  # noqa: ARG002 - not told
             typer.echo(f"replaying in {tasks} tasks", err=True)
 
         def step(self, words: str) -> None:
             typer.echo(words, err=True)
 
-    return Told() if shown else Progress()
+    return Told() if shown else TaskProgress()
 
 
 def show(reports: Iterable[DayReport]) -> None:

@@ -82,10 +82,8 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.cli.query_output import show as show_rows
     from pregao.cli.terminal import console
     from pregao.exchange.simulation import Settings, Simulation
-    from pregao.lake.access import connect
     from pregao.lake.ingest import ingest
-    from pregao.lake.runner import merge_on_spark, on_spark
-    from pregao.lake.session import spark_session
+    from pregao.lake.spark import connect, merge_on_spark, on_spark, spark_session
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"

@@ -13,7 +13,7 @@ from pregao.cli import options
 from pregao.clock import parse_span
 
 if TYPE_CHECKING:
-    from pregao.lake.report import Report
+    from pregao.lake.ingest import Report
 
 EPILOG = "\n\n".join(
     (
@@ -59,10 +59,9 @@ def ingest(
     not every packet and message is accounted for.
     """
     from pregao.cli import option_values
-    from pregao.lake.ingest import Merger, Runner, merge_here, run_here
+    from pregao.lake.ingest import Merger, Options, Runner, merge_here, run_here
     from pregao.lake.ingest import ingest as take_in
-    from pregao.lake.plan import Options
-    from pregao.lake.source_request import parse_size
+    from pregao.lake.source import parse_size
 
     channels = option_values.numbers(channel, "--channel", 255)
     options = Options(
@@ -77,8 +76,7 @@ def ingest(
     merge: Merger = merge_here
     spark = None
     if master != "here":
-        from pregao.lake.runner import merge_on_spark, on_spark
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark import merge_on_spark, on_spark, parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         run, merge = on_spark(spark), merge_on_spark(spark)
@@ -98,10 +96,10 @@ def ingest(
 
 def _shown(quiet: bool) -> Any:
     """Progress on standard error, where that is a terminal."""
-    from pregao.lake.ingest import Progress
+    from pregao.lake.ingest import TaskProgress
 
-    class Silent(Progress):
-        def __enter__(self) -> Progress:
+    class Silent(TaskProgress):
+        def __enter__(self) -> TaskProgress:
             return self
 
         def __exit__(self, *_error: object) -> None:

@@ -32,14 +32,14 @@ def tables(
 
     from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
+    from pregao.lake.ingest import summarize, table_columns
     from pregao.lake.store import Lake
-    from pregao.lake.summary import columns, summarize
 
     place = Lake(lake)
     place.require()
     place.roll_forward()
     if table is not None:
-        described = columns(place, table)
+        described = table_columns(place, table)
         if as_json:
             names = ("name", "type", "comment")
             typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in described]))
@@ -74,8 +74,7 @@ def tables(
 @app.command()
 def check(lake: options.Lake) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
-    from pregao.lake.check import check_lake
-    from pregao.lake.soundness import unsound
+    from pregao.lake.ingest import check_lake, unsound
     from pregao.lake.store import Lake
 
     place = Lake(lake)
@@ -111,7 +110,7 @@ def vacuum(
 ) -> None:
     """Remove the files that failed or replaced attempts have left."""
     from pregao.lake.store import Lake
-    from pregao.lake.vacuum import vacuum as remove_orphans
+    from pregao.lake.store import vacuum as remove_orphans
 
     place = Lake(lake)
     place.require()
@@ -132,7 +131,7 @@ def compact(
 ) -> None:
     """Merge small files, in the order that makes reading cheap; rows stay what they are."""
     from pregao.cli.terminal import console, print_table
-    from pregao.lake.compact import compact as merge
+    from pregao.lake.ingest import compact as merge
     from pregao.lake.store import Lake
 
     place = Lake(lake)

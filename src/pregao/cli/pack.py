@@ -29,7 +29,7 @@ def pack(
     """Pack Pregão and all that it needs for the workers of a cluster."""
     from pregao.cli.new_files import NewFiles
     from pregao.errors import UsageError
-    from pregao.lake.pack import pack as write_archive
+    from pregao.lake.spark import pack as write_archive
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out}: Spark unpacks archives by name; let it end in .tar.gz.")

@@ -41,7 +41,7 @@ def query(
     """Query the tables of a lake with SQL, and print or write the rows."""
     from pregao.cli import query_output
     from pregao.cli.new_files import NewFiles
-    from pregao.lake.session import parse_conf
+    from pregao.lake.spark import parse_conf
 
     settings = parse_conf(conf)
     if output is not None:

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from pregao.cli.terminal import console, print_table
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.access import LakeSession, connect
-from pregao.lake.faults import sentence
+from pregao.lake.spark import LakeSession, connect, sentence
 
 Writer = Callable[[Any, BinaryIO], None]
 

@@ -13,7 +13,7 @@ from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.report import Report
+    from pregao.lake.ingest import Report
 
 EPILOG = "\n\n".join(
     (
@@ -75,11 +75,9 @@ def stream(
     """
     from pregao.cli import option_values
     from pregao.clock import parse_span
-    from pregao.lake.plan import Options
-    from pregao.lake.source_request import parse_size
-    from pregao.lake.streaming import StreamIngest
-    from pregao.lake.streaming_files import RollingFiles
-    from pregao.lake.streaming_query import Pace, follow_here, follow_on_spark
+    from pregao.lake.ingest import Options
+    from pregao.lake.source import RollingFiles, parse_size
+    from pregao.lake.streaming import StreamIngest, StreamPace, follow_here, follow_on_spark
 
     channels = option_values.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
@@ -91,7 +89,7 @@ def stream(
         streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
         feeds=tuple(option_values.feeds(feed)),
     )
-    pace = Pace(
+    pace = StreamPace(
         once=once,
         interval_ns=parse_span(interval, "--interval"),
         max_bytes=parse_size(batch_size, "--batch-size") or 1,
@@ -113,8 +111,7 @@ def stream(
         if master == "here":
             follow_here(StreamIngest(files, lake, options), pace, told)
             return
-        from pregao.lake.runner import on_spark
-        from pregao.lake.session import parse_conf, spark_session
+        from pregao.lake.spark import on_spark, parse_conf, spark_session
 
         spark = spark_session(master, parse_conf(conf))
         # The small tables of a batch are merged here: for Spark they would be many tiny tasks.

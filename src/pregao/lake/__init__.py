@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pregao.lake.access import LakeSession
+    from pregao.lake.spark import LakeSession
 
 __all__ = ["connect"]
 
@@ -14,8 +14,8 @@ __all__ = ["connect"]
 def connect(
     path: str | os.PathLike[str], spark: Any = None, master: str | None = None, **conf: str
 ) -> LakeSession:
-    """Open a lake in Spark, every table a view; see `pregao.lake.access.connect`."""
+    """Open a lake in Spark, every table a view; see `pregao.lake.spark.connect`."""
     # Spark is imported by those who use it: most of the lake works without.
-    from pregao.lake.access import connect as open_in_spark
+    from pregao.lake.spark import connect as open_in_spark
 
     return open_in_spark(path, spark, master, **conf)

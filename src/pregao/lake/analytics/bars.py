@@ -27,7 +27,8 @@ from pregao.lake.analytics.tables import (
     spark_type,
 )
 from pregao.lake.analytics.trades import TRADES, made_trades
-from pregao.lake.schemas import DATE, SAO_PAULO_NS
+from pregao.lake.ingest import SAO_PAULO_NS
+from pregao.lake.store import DATE
 
 NAME = "bars"
 

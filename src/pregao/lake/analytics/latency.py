@@ -18,7 +18,7 @@ from pregao.clock import MINUTE
 from pregao.lake.analytics.reading import Day, bit, is_recovery, message_table
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 from pregao.lake.analytics.trades import CONDITIONS
-from pregao.lake.schemas import bundled_message_tables
+from pregao.lake.ingest import bundled_message_tables
 from pregao.umdf.streams import ONLY_SNAPSHOT
 from pregao.umdf.templates import (
     DELETE_ORDER,

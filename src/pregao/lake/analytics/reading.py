@@ -12,9 +12,9 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.lake.access import table_frame
-from pregao.lake.schemas import DATE, bundled_message_tables, message_table_name
-from pregao.lake.store import Lake
+from pregao.lake.ingest import bundled_message_tables, message_table_name
+from pregao.lake.spark import table_frame
+from pregao.lake.store import DATE, Lake
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import IMPLIED, IMPLIED_SINCE, RECOVERY

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.reading import Day
-from pregao.lake.schemas import DATE, DATE_FIELD
-from pregao.lake.unit import TableSpec
+from pregao.lake.ingest import DATE_FIELD
+from pregao.lake.store import DATE, TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import datetime
-import time
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import RemoveAction
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.errors import PregaoError
 from pregao.lake.analytics.tables import AnalyticsTable
-from pregao.lake.delta_tables import add_action
-from pregao.lake.faults import sentence
-from pregao.lake.location import Location
-from pregao.lake.parquet import write_table
-from pregao.lake.schemas import DATE
-from pregao.lake.statistics import stats_json
-from pregao.lake.store import Lake
-from pregao.lake.unit import NewFile
+from pregao.lake.ingest import write_rows
+from pregao.lake.spark import sentence
+from pregao.lake.store import (
+    Lake,
+    Location,
+    NewFile,
+    new_file,
+    number_of,
+    replace_partition,
+    stored_schema,
+)
 
 ROWS_PER_FILE = 1 << 20
-_ATTEMPTS = 20
-_WRITTEN = "path string, size bigint, rows bigint, stats string"
-_EPOCH = datetime.date(1970, 1, 1)
+_WRITTEN = "file binary"
 
 
 def replace_day(
@@ -40,33 +38,8 @@ def replace_day(
     before them invisible, in one transaction of the table.
     """
     files = _written(lake.location, table, frame, date)
-    for _ in range(_ATTEMPTS):
-        delta = lake.delta(table.name)
-        actions = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
-        now = time.time_ns() // 1_000_000
-        partition: dict[str, str | None] = {DATE: date.isoformat()}
-        gone = [
-            RemoveAction(action["path"], True, now, action["size_bytes"], partition)
-            for action in actions
-            if action[f"partition.{DATE}"] == date
-        ]
-        mark = Transaction(_mark(date), made_of)
-        try:
-            delta.create_write_transaction(
-                [*gone, *map(add_action, files)],
-                "append",
-                delta.schema(),
-                [DATE],
-                commit_properties=CommitProperties(app_transactions=[mark]),
-            )
-        except (CommitFailedError, DeltaError):
-            time.sleep(0.05)  # somebody else changed the table: look again
-        else:
-            return sum(file.rows for file in files)
-    raise PregaoError(
-        f"{lake.location}: other processes keep changing the table {table.name}; "
-        "try again when they are done."
-    )
+    replace_partition(lake.table_location(table.name), date, files, {_mark(date): made_of})
+    return sum(file.rows for file in files)
 
 
 def is_made_of(lake: Lake, table: AnalyticsTable, date: datetime.date, made_of: int) -> bool:
@@ -82,24 +55,15 @@ def _written(
     lake: Location, table: AnalyticsTable, frame: DataFrame, date: datetime.date
 ) -> list[NewFile]:
     """Write the rows as files, not yet visible."""
-    name, day = table.name, (date - _EPOCH).days
+    name, day = table.name, number_of(date)
     declared = table.spec.schema
-    stored = pa.schema([pa.field(field.name, _stored(field.type)) for field in table.columns])
+    stored = stored_schema(declared)
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         for rows in _chunks(batches):
             data = pa.Table.from_batches(rows).cast(stored)
-            written = write_table(lake.filesystem, lake.path, name, data, day)
-            yield pa.RecordBatch.from_pylist(
-                [
-                    {
-                        "path": written.path,
-                        "size": written.size,
-                        "rows": written.rows,
-                        "stats": stats_json(written.metadata, declared),
-                    }
-                ]
-            )
+            file = new_file(write_rows(lake, name, data, day), declared)
+            yield pa.RecordBatch.from_pylist([{"file": pickle.dumps(file)}])
 
     spread = frame.repartition(*[F.expr(alike) for alike in table.spread_by])
     ordered = spread.sortWithinPartitions(*table.sort_by)
@@ -108,11 +72,7 @@ def _written(
     except Exception as error:
         # Whatever Java, Spark or a task raises: the user gets its gist.
         raise PregaoError(f"{name} of {date} could not be made: {sentence(error)}") from error
-    partition = ((DATE, date.isoformat()),)
-    return [
-        NewFile(name, row["path"], row["size"], row["rows"], partition, row["stats"])
-        for row in found
-    ]
+    return [pickle.loads(row["file"]) for row in found]  # noqa: S301 - from our own tasks
 
 
 def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:
@@ -128,10 +88,3 @@ def _chunks(batches: Iterator[Any]) -> Iterator[list[Any]]:
             held, count = [], 0
     if held:
         yield held
-
-
-def _stored(kind: Any) -> Any:
-    """What files hold: decimals that fit as 64-bit integers."""
-    if pa.types.is_decimal(kind) and kind.precision <= 18:
-        return pa.decimal64(kind.precision, kind.scale)
-    return kind

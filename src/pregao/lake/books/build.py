@@ -17,24 +17,20 @@ from datetime import date
 from typing import Any
 
 from pregao.clock import MINUTE, SECOND
-from pregao.errors import PregaoError, UsageError
+from pregao.errors import UsageError
 from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
-from pregao.lake.ingest import Progress
-from pregao.lake.location import Location
-from pregao.lake.schemas import DATE
-from pregao.lake.store import Lake, NewFile, Unit, stats_json
-from pregao.lake.unit import Replaced
+from pregao.lake.ingest import TaskProgress
+from pregao.lake.store import Lake, Location, Replaced, Unit, until_committed
 
 FORMAT = 2
 """Rises when the same inputs give other tables: what was built before is then built again."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
-_ATTEMPTS = 8
 
-BookRunner = Callable[[list[BookTask], Progress], list[BookManifest]]
+BookRunner = Callable[[list[BookTask], TaskProgress], list[BookManifest]]
 """What does the tasks: in this process, or on Spark."""
 
 
@@ -92,7 +88,7 @@ class DayReport:
         }
 
 
-def run_books_here(tasks: list[BookTask], progress: Progress) -> list[BookManifest]:
+def run_books_here(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
     """Do the tasks in this process, as many at once as there are processors."""
     manifests: list[BookManifest] = []
     messages = 0
@@ -109,12 +105,12 @@ def build_books(
     options: BookOptions | None = None,
     *,
     run: BookRunner = run_books_here,
-    progress: Progress | None = None,
+    progress: TaskProgress | None = None,
 ) -> list[DayReport]:
     """Build the books of a lake; days that are built already are left alone."""
     options = options or BookOptions()
     options.check()
-    progress = progress or Progress()
+    progress = progress or TaskProgress()
     lake = Lake(lake_location)
     lake.require()
     lake.roll_forward()
@@ -189,13 +185,14 @@ def _build(
     securities: tuple[int, ...] | None,
     options: BookOptions,
     run: BookRunner,
-    progress: Progress,
+    progress: TaskProgress,
 ) -> DayReport:
     began = time.perf_counter()
     lake = catalogue.lake
     inputs = catalogue.inputs(day, channel)
     made_of = fingerprint(inputs, options.depth, options.interval_ns, securities)
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> DayReport | None:
         number, last = latest_build(lake, day, channel)
         if last is not None and last.endswith(made_of):
             return DayReport(day, channel, last)
@@ -220,7 +217,9 @@ def _build(
             return report
         # Another build of the same day was faster; finish it, and see whether it is the same.
         lake.roll_forward()
-    raise PregaoError(f"{lake.location}: other builds of {day} keep being faster; try again.")
+        return None
+
+    return until_committed(lake.location, f"other builds of {day} keep being faster", attempt)
 
 
 def _commit(
@@ -231,24 +230,13 @@ def _commit(
     securities: tuple[int, ...] | None,
 ) -> bool:
     day = report.date.isoformat()
-    schemas = {name: lake.schema(name) for name in DERIVED}
-    files = tuple(
-        NewFile(
-            file.table,
-            file.path,
-            file.size,
-            file.rows,
-            ((DATE, day),),
-            stats_json(file.metadata, schemas[file.table]),
-        )
-        for manifest in manifests
-        for file in manifest.files
-    )
-    replaces = tuple(Replaced(name, day, report.channel, securities or ()) for name in DERIVED)
+    files = lake.new_files(file for manifest in manifests for file in manifest.files)
+    where = (("channel", (report.channel,)), ("security_id", securities or ()))
+    replaces = tuple(Replaced(name, day, where) for name in DERIVED)
     guard = f"{guard_prefix(report.date, report.channel)}{number}"
     unit = Unit(report.unit_id, (guard,), files, replaces=replaces)
-    outcome = lake.commit(unit)
-    if not outcome.committed:
+    committed = lake.commit(unit).committed
+    if not committed:
         for file in files:
             lake.table_location(file.table).join(file.path).delete()
-    return outcome.committed
+    return committed

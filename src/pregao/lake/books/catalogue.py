@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake import intents
 from pregao.lake.books.columns import integers, taken
 from pregao.lake.books.inputs import (
     EPOCH,
@@ -22,9 +21,7 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.delta_tables import arrow_schema
-from pregao.lake.schemas import DATE
-from pregao.lake.store import Lake
+from pregao.lake.store import DATE, INTENTS, Lake, arrow_schema
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     EMPTY_BOOK,
@@ -202,7 +199,7 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
     prefix = guard_prefix(day, channel)
     found = {
         int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
-        for row in read_small(lake, intents.NAME, ["capture_id", "unit_id"])
+        for row in read_small(lake, INTENTS, ["capture_id", "unit_id"])
         if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
     }
     return len(found), found[max(found)] if found else None

@@ -13,7 +13,8 @@ from pregao.book.replay import FullBook
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
-from pregao.lake.books.tables import ORDER, stored_type
+from pregao.lake.books.tables import ORDER
+from pregao.lake.store import stored_type
 
 UPDATES = 50_000
 """After so many updates there is a checkpoint in any case, so that every replay is short."""

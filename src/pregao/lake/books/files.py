@@ -6,10 +6,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pregao.lake.books.tables import level_columns, stored
-from pregao.lake.location import Location, unique_name
-from pregao.lake.parquet import ROW_GROUP, Written, iso
-from pregao.lake.store import TableSpec
+from pregao.lake.books.tables import level_columns
+from pregao.lake.store import (
+    ROW_GROUP,
+    Location,
+    TableSpec,
+    Written,
+    iso,
+    stored_schema,
+    unique_name,
+)
 
 _DELTA_CODED = {
     "sequence_number",
@@ -31,7 +37,7 @@ class TableFile:
 
     def __init__(self, lake: Location, spec: TableSpec, day: int, depth: int = 0) -> None:
         self.spec = spec
-        self.schema = stored(spec)
+        self.schema = stored_schema(spec.schema)
         self.rows = 0
         self._lake = lake
         self._day = day

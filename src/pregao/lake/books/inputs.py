@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from pregao.feed.meaning import BOOK_TEMPLATES
 from pregao.lake.books.columns import integers, taken
-from pregao.lake.location import Location
+from pregao.lake.store import Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER

@@ -43,7 +43,7 @@ from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
 from pregao.lake.books.plan import plan_day
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
-from pregao.lake.schemas import SAO_PAULO_NS
+from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import Lake
 from pregao.umdf.gaps import Counters, Step
 from pregao.umdf.sequencing import Place, serial_of

@@ -23,8 +23,7 @@ from pregao.lake.books.files import TableFile
 from pregao.lake.books.rows import BookCounts, as_table
 from pregao.lake.books.tables import CHECKPOINTS, ticks_spec
 from pregao.lake.books.ticks import STATES, TickBuffer, message_columns, tick_table
-from pregao.lake.location import Location
-from pregao.lake.parquet import ROW_GROUP, Written
+from pregao.lake.store import ROW_GROUP, Location, Written
 
 ORDERS_PER_ROW_GROUP = 50_000
 

@@ -17,8 +17,8 @@ from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import EPOCH, Part, Reader
 from pregao.lake.books.reading import read_headers
 from pregao.lake.books.tasks import BookTask, BuildSettings, DayInputs
+from pregao.lake.ingest import joined_runs
 from pregao.lake.store import Lake
-from pregao.lake.window import joined_runs
 from pregao.umdf.sequencing import version_distance
 from pregao.umdf.templates import (
     DELETE_ORDER,

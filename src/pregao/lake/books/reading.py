@@ -34,7 +34,7 @@ from pregao.feed.snapshots import (
 from pregao.feed.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
 from pregao.lake.books.columns import checksums, codes, integers, taken
 from pregao.lake.books.inputs import INSTRUMENTS, Part, Reader, Serials
-from pregao.lake.schemas import DATE
+from pregao.lake.store import DATE
 from pregao.umdf.gaps import Item
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (

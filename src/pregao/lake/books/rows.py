@@ -17,7 +17,8 @@ from pregao.feed.places import packet_of
 from pregao.feed.snapshots import Snapshots
 from pregao.feed.stale_spans import StaleSpan
 from pregao.lake.books.columns import named, nulled
-from pregao.lake.books.tables import BOOKS, GAPS_SPEC, stored
+from pregao.lake.books.tables import BOOKS, GAPS_SPEC
+from pregao.lake.store import stored_schema
 
 
 class BookCounts:
@@ -80,7 +81,7 @@ def book_rows(
                 "unit_id": unit_id,
             }
         )
-    return pa.Table.from_pylist(rows, schema=stored(BOOKS))
+    return pa.Table.from_pylist(rows, schema=stored_schema(BOOKS.schema))
 
 
 def gap_rows(spans: Sequence[StaleSpan], channel: int, base: int, unit_id: str) -> Any:
@@ -113,7 +114,7 @@ def gap_rows(spans: Sequence[StaleSpan], channel: int, base: int, unit_id: str) 
                 "reason": span.reason,
             }
         )
-    return pa.Table.from_pylist(rows, schema=stored(GAPS_SPEC))
+    return pa.Table.from_pylist(rows, schema=stored_schema(GAPS_SPEC.schema))
 
 
 def audit_columns(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.schemas import DATE_FIELD, GAPS
+from pregao.lake.ingest import DATE_FIELD, GAPS
 from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)
@@ -187,20 +187,3 @@ def side_columns(names: Collection[str]) -> tuple[str, str]:
 def specs(depth: int) -> list[TableSpec]:
     """All tables that books need, the ticks with so many levels or more."""
     return [ticks_spec(max(depth, DEFAULT_DEPTH)), CHECKPOINTS, AUDIT, BOOKS, GAPS_SPEC]
-
-
-def stored(spec: TableSpec) -> Any:
-    """The schema of a table's files: without the date, decimals as integers."""
-    fields = [field for field in spec.schema if field.name != DATE_FIELD.name]
-    return pa.schema([pa.field(field.name, stored_type(field.type)) for field in fields])
-
-
-def stored_type(kind: Any) -> Any:
-    """What files hold for a declared type."""
-    if pa.types.is_decimal(kind):
-        return pa.decimal64(kind.precision, kind.scale)
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(member.name, stored_type(member.type)) for member in kind])
-    if pa.types.is_list(kind):
-        return pa.list_(pa.field("element", stored_type(kind.value_type)))
-    return kind

@@ -22,8 +22,7 @@ from pregao.lake.books.output import Output
 from pregao.lake.books.reading import Source
 from pregao.lake.books.rows import as_table, audit_columns, book_rows, gap_rows
 from pregao.lake.books.tables import AUDIT, BOOKS, GAPS_SPEC
-from pregao.lake.location import Location
-from pregao.lake.parquet import Written
+from pregao.lake.store import Location, Written
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,144 @@
+"""Is a lake as it should be? Its account, made again from its tables and compared with what the
+ingests reported; and its files, compared with what its tables say of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pregao.errors import UsageError
+from pregao.lake.ingest.report import PACKET_OUTCOMES
+from pregao.lake.ingest.schemas import message_table_name
+from pregao.lake.store import DATE, Lake, Location, visible_files
+from pregao.umdf.keys import PACKET_KEY
+
+
+@dataclass(slots=True)
+class Checked:
+    """What was compared, and what does not match."""
+
+    units: int = 0
+    packets: int = 0
+    messages: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+def check_lake(lake: Lake) -> Checked:
+    """Count the rows of every ingest again; each mismatch is a sentence."""
+    result = Checked()
+    ingests = lake.delta("ingests").to_pyarrow_table().to_pylist()
+    unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
+    reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
+    packets = _counts(lake, "packets", unit_of, "outcome", result)
+    messages: dict[str, Counter[str]] = {}
+    templates = {name for told in reports.values() for name in told["messages"]["by_template"]}
+    for template in sorted(templates):
+        counted = _counts(lake, message_table_name(template), unit_of, None, result)
+        for unit, tally in counted.items():
+            messages.setdefault(unit, Counter())[template] += tally.total()
+    for unit, told in reports.items():
+        result.units += 1
+        found = packets.get(unit, Counter())
+        result.packets += found.total()
+        for outcome in PACKET_OUTCOMES:
+            _compare(result, unit, f"packets {outcome}", told["packets"][outcome], found[outcome])
+        own = messages.get(unit, Counter())
+        result.messages += own.total()
+        for template, count in told["messages"]["by_template"].items():
+            _compare(result, unit, f"messages {template}", count, own[template])
+    result.faults += list(_twice(lake))
+    return result
+
+
+def _compare(result: Checked, unit: str, what: str, told: int, found: int) -> None:
+    if told != found:
+        result.faults.append(f"ingest {unit}: {what}: {told:,} reported, {found:,} in the table")
+
+
+def _counts(
+    lake: Lake, table: str, unit_of: dict[str, str], by: str | None, result: Checked
+) -> dict[str, Counter[str]]:
+    """The rows of a table by ingest and, if asked, by another column."""
+    columns = ["capture_id"] if by is None else ["capture_id", by]
+    counted: dict[str, Counter[str]] = {}
+    strange = 0
+    for batch in lake.delta(table).to_pyarrow_dataset().to_batches(columns=columns):
+        tally = pa.Table.from_batches([batch]).group_by(columns).aggregate([([], "count_all")])
+        for row in tally.to_pylist():
+            unit = unit_of.get(row["capture_id"])
+            if unit is None:
+                strange += row["count_all"]
+            else:
+                label = "" if by is None else row[by]
+                counted.setdefault(unit, Counter())[label] += row["count_all"]
+    if strange:
+        result.faults.append(f"{table}: {strange:,} rows of captures that no ingest names")
+    return counted
+
+
+def _twice(lake: Lake) -> Iterator[str]:
+    """Sequence numbers that were decoded more than once, day by day."""
+    dataset = lake.delta("packets").to_pyarrow_dataset()
+    days = sorted({p[DATE] for p in _partitions(lake)})
+    for day in days:
+        wanted = (
+            (pc.field(DATE) == day)
+            & (pc.field("stream") == "incremental")
+            & (pc.field("outcome") == "decoded")
+            & pc.field("sequence_number").is_valid()
+        )
+        columns = ["channel", *PACKET_KEY]
+        keys = dataset.to_table(columns=columns, filter=wanted)
+        numbers = [keys.column(name).to_numpy().astype(np.int64) for name in columns]
+        joined = numbers[0] << 48 | numbers[1] << 32 | numbers[2]
+        extra = len(joined) - len(np.unique(joined))
+        if extra:
+            yield f"packets: on {day}, {extra:,} sequence numbers were decoded more than once"
+
+
+def _partitions(lake: Lake) -> list[dict[str, Any]]:
+    actions = visible_files(lake.delta("packets"))
+    return [{DATE: value} for value in actions.column(f"partition.{DATE}").to_pylist()]
+
+
+def unsound(lake: Lake) -> list[str]:
+    """What does not hold, a sentence each: units left half done, files missing or not as told.
+
+    The files' footers tell; no rows are read.
+    """
+    faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
+    with ThreadPoolExecutor(8) as pool:
+        for name in lake.table_names():
+            place = lake.table_location(name)
+            actions = visible_files(lake.delta(name)).to_pylist()
+            for found in pool.map(lambda action, at=place: list(_file_faults(at, action)), actions):
+                faults += found
+    return faults
+
+
+def _file_faults(place: Location, action: dict[str, Any]) -> Iterator[str]:
+    file = place.join(action["path"])
+    entry = file.info()
+    if entry is None:
+        yield f"{file} is missing"
+        return
+    if entry.size != action["size_bytes"]:
+        yield f"{file} has {entry.size:,} bytes instead of {action['size_bytes']:,}"
+        return
+    try:
+        with file.open_input() as opened:
+            rows = pq.read_metadata(opened).num_rows
+    except (UsageError, OSError, pa.ArrowException) as error:
+        yield f"{file} cannot be read: {' '.join(str(error).split())[:200]}"
+        return
+    if rows != action["num_records"]:
+        yield f"{file} has {rows:,} rows instead of {action['num_records']:,}"

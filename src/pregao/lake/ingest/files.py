@@ -1,0 +1,66 @@
+"""Files of the ingest's tables: how their columns are coded, and rows put in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.lake.ingest import _kernels
+from pregao.lake.store import Location, Written, write_table
+
+Numbers = npt.NDArray[np.int64]
+
+DELTA_CODED = frozenset(
+    {
+        "sequence_number",
+        "index_in_packet",
+        "event",
+        "sending_time_ns",
+        "capture_time_ns",
+        "feed_difference_ns",
+        "position",
+        "rpt_seq",
+        "secondary_order_id",
+        "md_insert_timestamp_ns",
+        "md_entry_timestamp_ns",
+        "transact_time_ns",
+        "aggressor_time_ns",
+        "trade_id",
+    }
+)
+"""Columns that rise, or nearly so, from row to row: they are stored as differences."""
+
+BY_INSTRUMENT = (
+    "security_id",
+    "channel",
+    "sequence_version",
+    "sequence_number",
+    "index_in_packet",
+)
+"""The columns by which rows of messages are sorted, as far as a table has them."""
+
+
+def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
+    """Write rows of one day, counted from 1970, as a file of a table; nobody sees it yet."""
+    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED)
+
+
+def order_by_value(values: Numbers) -> Numbers:
+    """The indexes that sort values, equal ones kept in order; made for few distinct values."""
+    capacity = 1 << 16
+    slots = np.full(4 * capacity, -1, np.int32)
+    known = np.empty(capacity, np.int64)
+    labels = np.empty(len(values), np.int32)
+    found = _kernels.label_values(values, slots, known, labels)
+    if found < 0:
+        return np.argsort(values, kind="stable")
+    by_value = np.argsort(known[:found])
+    ranks = np.empty(found, np.int64)
+    ranks[by_value] = np.arange(found)
+    counts = np.bincount(ranks[labels], minlength=found)
+    starts = np.cumsum(counts) - counts
+    order = np.empty(len(values), np.int64)
+    _kernels.sort_by_rank(labels, ranks, starts, order)
+    return order

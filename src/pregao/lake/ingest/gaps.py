@@ -1,0 +1,121 @@
+"""Holes in the sequences of feeds, and what closed them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, first_seen
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.known import Known
+from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.schemas import GAPS
+from pregao.lake.ingest.tasks import Manifest
+from pregao.lake.ingest.window import joined_runs
+from pregao.lake.store import DATE, Location, Written
+
+Runs = list[tuple[int, int]]
+ByFeed = dict[str, Runs]
+
+
+def write_gaps(
+    lake: Location, report: Report, manifests: list[Manifest], known: Known, *, continued: bool
+) -> list[Written]:
+    """The holes of the feeds' sequences as rows; the coverage of the feeds goes to the report.
+
+    What is continued is a stream, where a hole may have begun before: it is told when the packet
+    behind it has come.
+    """
+    own = _by_place(manifest.coverage for manifest in manifests)
+    around = _by_place(manifest.around for manifest in manifests)
+    starts: RunStarts = {}
+    for manifest in manifests:
+        for key, times in manifest.starts.items():
+            first_seen(starts, key, times.items())
+    rows: list[dict[str, Any]] = []
+    for place, by_feed in sorted(own.items()):
+        day, channel, version = place
+        name = f"{day}/{channel}/{version}"
+        report.coverage[name] = joined_runs(*by_feed.values())
+        report.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
+        before = known.coverage.get(place, [])
+        earlier = known.feeds.get(place, {}) if continued else {}
+        seen = _joined(by_feed, around.get(place, {}), earlier)
+        for feed, runs in sorted(by_feed.items()):
+            newest = max((last for _, last in earlier.get(feed, [])), default=-1)
+            for first, last in _holes(seen[feed]):
+                # A hole behind what is taken now, or before what was taken, is another unit's.
+                if last > runs[-1][1] or first <= newest:
+                    continue
+                for low, high, closed in _closings(first, last, seen, feed, before):
+                    rows.append(
+                        {
+                            "channel": channel,
+                            "security_id": None,
+                            "sequence_version": version,
+                            "feed": feed,
+                            "first_missing": low,
+                            "last_missing": high,
+                            "closed_by": closed,
+                            "capture_time_ns": starts.get((*place, feed), {}).get(last + 1),
+                            "unit_id": report.unit_id,
+                            "date": day,
+                        }
+                    )
+    report.gaps = rows
+    schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
+    files = []
+    for day in sorted({row["date"] for row in rows}):
+        of_day = [row for row in rows if row["date"] == day]
+        plain = [{key: value for key, value in row.items() if key != "date"} for row in of_day]
+        data = pa.Table.from_pylist(plain, schema)
+        files.append(write_rows(lake, "gaps", data, day))
+    return files
+
+
+def _by_place(coverages: Iterable[FeedCoverage]) -> dict[tuple[int, int, int], ByFeed]:
+    """By day, channel and version: what each feed brought."""
+    found: dict[tuple[int, int, int], ByFeed] = {}
+    for coverage in coverages:
+        for (day, channel, version, feed), runs in coverage.items():
+            own = found.setdefault((day, channel, version), {})
+            own[feed] = joined_runs(own.get(feed, []), runs)
+    return found
+
+
+def _joined(*several: ByFeed) -> ByFeed:
+    feeds = {feed for by_feed in several for feed in by_feed}
+    return {feed: joined_runs(*(by_feed.get(feed, []) for by_feed in several)) for feed in feeds}
+
+
+def _holes(runs: Runs) -> Runs:
+    return [(a[1] + 1, b[0] - 1) for a, b in itertools.pairwise(runs)]
+
+
+def _closings(
+    first: int, last: int, by_feed: ByFeed, feed: str, before: Runs
+) -> list[tuple[int, int, str | None]]:
+    """The parts of a hole, by what closed them."""
+    result: list[tuple[int, int, str | None]] = []
+    for name, runs in [*sorted(by_feed.items()), ("earlier ingest", before)]:
+        if name == feed:
+            continue
+        label = name if name == "earlier ingest" else f"feed {name}"
+        result += [
+            (max(a, first), min(b, last), label) for a, b in runs if a <= last and b >= first
+        ]
+        if result:
+            break
+    closed = joined_runs([(a, b) for a, b, _ in result])
+    position = first
+    open_parts: list[tuple[int, int, str | None]] = []
+    for a, b in closed:
+        if a > position:
+            open_parts.append((position, a - 1, None))
+        position = b + 1
+    if position <= last:
+        open_parts.append((position, last, None))
+    return sorted([*result, *open_parts])

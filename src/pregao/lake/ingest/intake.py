@@ -1,0 +1,342 @@
+"""The ingest: captures to committed tables, exactly once, with every byte accounted for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from pregao._version import __version__
+from pregao.clock import DAY, system_clock
+from pregao.errors import PregaoError
+from pregao.lake.ingest.captures import find_captures
+from pregao.lake.ingest.gaps import write_gaps
+from pregao.lake.ingest.growing_file import look_into
+from pregao.lake.ingest.instruments import settle_instruments
+from pregao.lake.ingest.known import Known, read_known
+from pregao.lake.ingest.plan import Options, Plan, check_options, decide_roles, make_plan
+from pregao.lake.ingest.report import CaptureReport, Report, check, gather
+from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
+from pregao.lake.ingest.schemas import SAO_PAULO_NS, table_specs
+from pregao.lake.ingest.surveys import CaptureSurvey, survey
+from pregao.lake.ingest.tasks import HASH_BLOCK, Manifest, block_hashes
+from pregao.lake.ingest.window import Role, joined_runs
+from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
+from pregao.umdf.streams import Stream, StreamEvidence
+
+_FEW_ROWS = 500_000
+
+
+def ingest(
+    captures: Iterable[str | Location],
+    lake_location: str | Location,
+    options: Options | None = None,
+    *,
+    run: Runner = run_here,
+    merge: Merger = merge_here,
+    progress: TaskProgress | None = None,
+) -> Report:
+    """Take captures into a lake; those that are there already are left alone."""
+    options = options or Options()
+    check_options(options)
+    progress = progress or TaskProgress()
+    began = time.perf_counter()
+    lake = Lake(lake_location)
+    entries = find_captures(captures)
+    locations = [entry.location for entry in entries]
+    with ThreadPoolExecutor(1) as pool:
+        making: Future[None] | None = None
+        if lake.exists():
+            progress.step("finishing what an earlier run left")
+            lake.roll_forward()
+            lake.ensure_tables(table_specs())
+            settle_instruments(lake)
+        else:
+            # There is nothing to be known yet: the tables are made while the captures are read.
+            lake.begin()
+            making = pool.submit(lake.ensure_tables, table_specs())
+
+        def attempt() -> Report | None:
+            nonlocal making
+            report = _attempt(lake, locations, options, run, merge, progress, making)
+            making = None
+            report.seconds = time.perf_counter() - began
+            if report.committed or not report.captures:
+                return report
+            progress.step("another ingest was faster; planning anew")
+            return None
+
+        rivals = "other ingests kept taking the same captures"
+        return until_committed(lake.location, rivals, attempt)
+
+
+def _attempt(
+    lake: Lake,
+    locations: Sequence[Location],
+    options: Options,
+    run: Runner,
+    merge: Merger,
+    progress: TaskProgress,
+    making: Future[None] | None,
+) -> Report:
+    report = Report(unit_id=uuid.uuid4().hex)
+    known = read_known(lake) if making is None else Known()
+    taken = lake.known_captures() if making is None else {}
+    progress.step("looking into the captures")
+    surveys = []
+    for location in locations:
+        found = survey(location)
+        identity = known.fingerprints.get(found.fingerprint)
+        if identity is not None and identity == content_hash(location, found.size):
+            report.skipped[location.name] = taken.get(identity, "")
+        elif known.taken and _streamed(location, known):
+            report.skipped[location.name] = "by a stream"
+        else:
+            surveys.append(found)
+    if not surveys:
+        return report
+    _first_of_each(surveys, report)
+    take_in(
+        lake,
+        surveys,
+        known,
+        options,
+        report,
+        run=run,
+        merge=merge,
+        progress=progress,
+        making=making,
+    )
+    return report
+
+
+def _streamed(location: Location, known: Known) -> bool:
+    """Did streams take in all packets of a capture?"""
+    entry = location.info()
+    found = None if entry is None else look_into(location.name, entry)
+    if found is None:
+        return False
+    # A stream knows a file by its name below the folder that it followed.
+    runs = [
+        run
+        for name, ranges in known.taken.items()
+        if name == found.file or name.endswith(f"/{found.file}")
+        for run in ranges
+    ]
+    return any(first <= found.begin and last >= found.end - 1 for first, last in joined_runs(runs))
+
+
+def take_in(
+    lake: Lake,
+    surveys: list[CaptureSurvey],
+    known: Known,
+    options: Options,
+    report: Report,
+    *,
+    run: Runner,
+    merge: Merger,
+    progress: TaskProgress,
+    continued: bool = False,
+    making: Future[None] | None = None,
+) -> None:
+    """Decode what was surveyed and commit it as one unit; the report tells whether it was.
+
+    Surveys that own nothing, which are there as context, stand behind the others. ``continued``
+    tells that the sequences go on from what was taken in before, and ``making`` that the tables
+    are still being made.
+    """
+    plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    report.captures = [
+        CaptureReport(s.location.name, s.size - s.start, i, s.identity, s.fingerprint)
+        for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
+        if s.size > s.start
+    ]
+    gather(report, manifests)
+    for index, capture in enumerate(report.captures):
+        if not capture.content_hash:
+            capture.content_hash = _combined(manifests, index, capture.size)
+    check(report)
+    files = [file for manifest in manifests for file in manifest.files]
+    groups: dict[tuple[str, int], list[str]] = {}
+    rows = 0
+    for staged in (staged for manifest in manifests for staged in manifest.staged):
+        groups.setdefault((staged.table, staged.day), []).append(staged.path)
+        rows += staged.rows
+    if groups:
+        progress.step("merging small tables")
+        # A few rows are merged here before tasks could be sent out.
+        merging = merge_here if rows < _FEW_ROWS else merge
+        files += merging(lake.location, dict(sorted(groups.items())))
+    files += write_gaps(lake.location, report, manifests, known, continued=continued)
+    if making is not None:
+        making.result()
+    known.add(_finish(lake, report, plan, known, files, progress))
+    _remove_staging(lake, report.unit_id)
+
+
+def _first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
+    """Of captures that look the same, take one: a capture is its content, not its name."""
+    seen: dict[tuple[str, str], str] = {}
+    for found in list(surveys):
+        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
+        if len(twins) < 2:
+            continue
+        identity = (found.fingerprint, content_hash(found.location, found.size))
+        if identity in seen:
+            surveys.remove(found)
+            report.skipped[found.location.name] = f"the same as {seen[identity]}"
+        else:
+            seen[identity] = found.location.name
+
+
+def _run(
+    lake: Lake,
+    surveys: list[CaptureSurvey],
+    known: Known,
+    options: Options,
+    report: Report,
+    run: Runner,
+    progress: TaskProgress,
+) -> tuple[Plan, list[Manifest]]:
+    """Do the tasks; again, if a flow turned out to carry something else than it seemed."""
+    ids = [uuid.uuid4().hex[:16] for _ in surveys]
+    for attempt in range(3):
+        roles = decide_roles(surveys, known.roles.values(), options)
+        staging = f"{STAGING}/{report.unit_id}-{attempt}"
+        plan = make_plan(surveys, roles, lake.location, ids, staging, known.coverage, options)
+        report.notes = list(plan.notes)
+        report.tasks = len(plan.tasks)
+        total = sum(found.size - found.start for found in surveys)
+        progress.started(total, len(plan.tasks))
+        manifests = run(plan.tasks, progress)
+        if not _learnt(surveys, roles, manifests, options):
+            return plan, manifests
+        progress.step("a flow carries another stream than it seemed; decoding again")
+    raise PregaoError(
+        "What some flows carry could not be settled; name it with --stream ADDRESS:PORT=STREAM."
+    )
+
+
+def _learnt(
+    surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
+) -> bool:
+    """Did the tasks see something that changes a role? Then the surveys know it now."""
+    fixed = {destination for destination, _ in options.streams}
+    seen: dict[str, StreamEvidence] = {}
+    for manifest in manifests:
+        for (destination, template), count in manifest.evidence.items():
+            seen.setdefault(destination, StreamEvidence()).add(template, count)
+    planned = {role.destination: role.stream for role in roles}
+    changed = False
+    for destination, evidence in seen.items():
+        stream = evidence.decide()
+        if destination in fixed or stream is planned.get(destination, Stream.UNKNOWN):
+            continue
+        surveys[0].evidence[destination] = evidence
+        surveys[0].channels.setdefault(destination, _any_channels(surveys, destination))
+        changed = True
+    return changed
+
+
+def _any_channels(surveys: list[CaptureSurvey], destination: str) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for found in surveys:
+        total.update(found.channels.get(destination, ()))
+    return total
+
+
+def content_hash(location: Location, size: int) -> str:
+    """The identity of a capture: a hash over the hashes of its blocks."""
+    return _of_blocks(dict(block_hashes(location, size, 0, size)), size)
+
+
+def _of_blocks(digests: dict[int, bytes], size: int) -> str:
+    whole = hashlib.sha256(str(size).encode())
+    for number in range(-(-size // HASH_BLOCK)):
+        whole.update(digests[number])
+    return whole.hexdigest()
+
+
+def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
+    digests: dict[int, bytes] = {}
+    for manifest in manifests:
+        digests.update(manifest.hashes.get(capture, {}))
+    return _of_blocks(digests, size)
+
+
+def _finish(
+    lake: Lake,
+    report: Report,
+    plan: Plan,
+    known: Known,
+    files: list[Written],
+    progress: TaskProgress,
+) -> list[dict[str, Any]]:
+    """Commit what was written, unless somebody else took a capture or channel meanwhile.
+
+    Gives the rows of ``ingests`` that are there now.
+    """
+    report.files = len(files)
+    report.bytes_written = sum(file.size for file in files)
+    report.roles = [
+        {
+            "destination": role.destination,
+            "stream": role.stream.value,
+            "feed": role.feed,
+            "channels": sorted(_any_channels(plan.surveys, role.destination)),
+        }
+        for role in plan.roles
+    ]
+    # Taken like captures: of two ingests that complete the same channel's day at the same time
+    # the later one must plan anew, with what the other brought.
+    places = sorted({name.rpartition("/")[0] for name in report.coverage})
+    guards = [f"incremental {place} {known.generations.get(place, 0)}" for place in places]
+    report.committed = True
+    now = system_clock()
+    text = json.dumps(report.json())
+    rows = []
+    for index, capture in enumerate(report.captures):
+        first = capture.first_time_ns or now
+        rows.append(
+            {
+                "capture_id": capture.capture_id,
+                "unit_id": report.unit_id,
+                "content_hash": capture.content_hash,
+                "name": capture.name,
+                "size": capture.size,
+                "fingerprint": capture.fingerprint,
+                "first_time_ns": capture.first_time_ns,
+                "last_time_ns": capture.last_time_ns,
+                "packets": capture.statistics.udp,
+                "messages": report.messages if index == 0 else None,
+                "rejected": report.sums.packets.get("rejected", 0) if index == 0 else None,
+                "schema_versions": sorted(report.sums.versions),
+                "report": text if index == 0 else None,
+                "committed_at_ns": now,
+                "pregao_version": __version__,
+                "date": iso((first + SAO_PAULO_NS) // DAY),
+            }
+        )
+    unit = Unit(
+        report.unit_id,
+        tuple([capture.content_hash for capture in report.captures] + guards),
+        lake.new_files(files),
+        tuple(rows),
+    )
+    progress.step("committing")
+    report.committed = lake.commit(unit).committed
+    if not report.committed:
+        return []
+    settle_instruments(lake)
+    return rows
+
+
+def _remove_staging(lake: Lake, unit_id: str) -> None:
+    for entry in lake.location.join(STAGING).entries():
+        if entry.name.startswith(unit_id) and entry.is_folder:
+            lake.location.filesystem.delete_dir(entry.location.path)

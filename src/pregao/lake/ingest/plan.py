@@ -1,0 +1,418 @@
+"""The plan of an ingest: what each destination carries, and which task reads which bytes.
+
+Captures that carry the same incremental channels are cut at the same moments, so that one task has
+both feeds' copies of the keys it owns.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from string import ascii_uppercase
+from typing import Any
+
+import numpy as np
+
+from pregao.capture import read_blocks
+from pregao.clock import SECOND
+from pregao.errors import DecodeError, UsageError
+from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.ingest.surveys import CaptureSurvey
+from pregao.lake.ingest.tasks import Piece, Task
+from pregao.lake.ingest.window import Bounds, Coverage, Role
+from pregao.lake.store import Location
+from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.sequencing import Place, precedes
+from pregao.umdf.streams import Stream, StreamEvidence
+from pregao.umdf.survey.lines import Destination
+from pregao.umdf.templates import SEQUENCE
+
+TARGET_BYTES = 64 * 1024 * 1024
+SKEW_NS = SECOND
+SEARCH_BYTES = 64 * 1024 * 1024
+"""How far behind a cut the next packet of every channel is looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRole:
+    """What an earlier ingest found a destination to carry."""
+
+    destination: str
+    stream: Stream
+    feed: str
+    channels: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done."""
+
+    surveys: list[CaptureSurvey]
+    roles: list[Role]
+    capture_ids: list[str]
+    tasks: list[Task]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How an ingest is to be done."""
+
+    target_bytes: int = TARGET_BYTES
+    skew_ns: int = SKEW_NS
+    channels: tuple[int, ...] | None = None
+    schema_files: tuple[str, ...] = ()
+    streams: tuple[tuple[str, Stream], ...] = ()
+    """What the user says that destinations carry."""
+    feeds: tuple[tuple[str, str], ...] = ()
+
+
+def decide_roles(
+    surveys: Sequence[CaptureSurvey],
+    known: Iterable[KnownRole] = (),
+    options: Options | None = None,
+) -> list[Role]:
+    """The role of every destination; those of earlier ingests keep theirs."""
+    options = options or Options()
+    evidence: dict[str, StreamEvidence] = {}
+    channels: dict[str, Counter[int]] = {}
+    for found in surveys:
+        for destination, seen in found.evidence.items():
+            evidence.setdefault(destination, StreamEvidence()).templates.update(seen.templates)
+        for destination, tally in found.channels.items():
+            channels.setdefault(destination, Counter()).update(tally)
+    streams, feeds = dict(options.streams), dict(options.feeds)
+    roles: list[Role] = []
+    fixed: dict[str, KnownRole] = {}
+    letters: dict[int, set[str]] = {}
+    for role in known:
+        fixed[role.destination] = role
+        if role.stream is Stream.INCREMENTAL:
+            for channel in role.channels:
+                letters.setdefault(channel, set()).add(role.feed)
+    for destination in sorted(channels, key=_by_address):
+        stream = streams.get(destination) or evidence.get(destination, StreamEvidence()).decide()
+        earlier = fixed.get(destination)
+        feed = "A"
+        if stream is Stream.INCREMENTAL:
+            own = list(channels[destination])
+            taken = {letter for channel in own for letter in letters.get(channel, ())}
+            feed = next((letter for letter in ascii_uppercase if letter not in taken), "Z")
+            if earlier is not None and earlier.stream is stream:
+                feed = earlier.feed
+            feed = feeds.get(destination, feed)
+            for channel in own:
+                letters.setdefault(channel, set()).add(feed)
+        roles.append(Role(destination, stream, feed))
+    return roles
+
+
+def _by_address(destination: str) -> tuple[Any, ...]:
+    """Addresses in the order of their numbers."""
+    host, _, port = destination.rpartition(":")
+    parts = tuple(int(part) if part.isdigit() else 0 for part in host.split("."))
+    return (parts, host, int(port))
+
+
+def make_plan(
+    surveys: list[CaptureSurvey],
+    roles: list[Role],
+    lake: Location,
+    capture_ids: list[str],
+    staging: str,
+    covered: Coverage,
+    options: Options,
+) -> Plan:
+    """Cut the captures into tasks."""
+    plan = Plan(surveys, roles, capture_ids, [])
+    parts: list[_Part] = []
+    for group in _groups(surveys, roles, options.skew_ns):
+        if all(surveys[index].cuttable for index in group.members):
+            parts += _cut(surveys, group, roles, options)
+        else:
+            names = ", ".join(surveys[index].location.name for index in group.members)
+            if any(surveys[index].size > options.target_bytes // 4 for index in group.members):
+                plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
+            pieces = tuple(Piece(index) for index in group.members)
+            parts.append(_Part(pieces, {}, group.channels, cut=False))
+    parts = _joined(parts, surveys, options.target_bytes)
+    template = Task(
+        number=0,
+        captures=tuple(found.location for found in surveys),
+        capture_ids=tuple(capture_ids),
+        sizes=tuple(found.size for found in surveys),
+        pieces=(),
+        roles=tuple(roles),
+        bounds=(),
+        covered=tuple((key, tuple(runs)) for key, runs in covered.items()),
+        lake=lake,
+        staging=staging if len(parts) > 1 else None,
+        skew_ns=options.skew_ns,
+        channels=options.channels,
+        schema_files=options.schema_files,
+        starts=tuple(found.start for found in surveys) if surveys[0].context else None,
+    )
+    for number, part in enumerate(parts):
+        bounds = tuple(sorted(part.bounds.items()))
+        plan.tasks.append(replace(template, number=number, pieces=part.pieces, bounds=bounds))
+    return plan
+
+
+@dataclass(slots=True)
+class _Group:
+    """Captures whose incremental packets must be looked at together."""
+
+    members: list[int]
+    channels: frozenset[int]
+    first_time_ns: int
+    last_time_ns: int
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one task is to do."""
+
+    pieces: tuple[Piece, ...]
+    bounds: dict[int, Bounds]
+    channels: frozenset[int]
+    cut: bool
+    """Are other parts of its captures done by other tasks?"""
+
+
+def incremental_channels(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[int]:
+    """The channels of which a capture has an incremental stream."""
+    stream = {role.destination: role.stream for role in roles}
+    return frozenset(
+        channel
+        for destination, tally in found.channels.items()
+        if stream.get(destination) is Stream.INCREMENTAL
+        for channel in tally
+    )
+
+
+_EVER = 1 << 62
+
+
+def _groups(surveys: list[CaptureSurvey], roles: list[Role], skew_ns: int) -> list[_Group]:
+    """Captures of the same incremental channels and the same time, together."""
+    groups: list[_Group] = []
+    for index, found in enumerate(surveys):
+        new = _Group(
+            [index],
+            incremental_channels(found, roles),
+            (0 if found.first_time_ns is None else found.first_time_ns) - skew_ns,
+            (_EVER if found.last_time_ns is None else found.last_time_ns) + skew_ns,
+        )
+        rest = []
+        for group in groups:
+            meets = (
+                group.first_time_ns <= new.last_time_ns and new.first_time_ns <= group.last_time_ns
+            )
+            if meets and group.channels & new.channels:
+                new = _Group(
+                    group.members + new.members,
+                    group.channels | new.channels,
+                    min(group.first_time_ns, new.first_time_ns),
+                    max(group.last_time_ns, new.last_time_ns),
+                )
+            else:
+                rest.append(group)
+        groups = [*rest, new]
+    return sorted(groups, key=lambda group: min(group.members))
+
+
+def _joined(parts: list[_Part], surveys: list[CaptureSurvey], target: int) -> list[_Part]:
+    """Small whole captures that have no channel in common share a task."""
+    result: list[_Part] = []
+    basket: _Part | None = None
+    held = 0
+    for part in parts:
+        cuttable = all(piece.start is not None for piece in part.pieces)
+        size = sum(surveys[p.capture].size - surveys[p.capture].start for p in part.pieces)
+        if not cuttable or part.cut or size > target // 4:
+            result.append(part)
+        elif basket is None or held + size > target or basket.channels & part.channels:
+            if basket is not None:
+                result.append(basket)
+            basket, held = part, size
+        else:
+            channels = basket.channels | part.channels
+            basket = _Part(basket.pieces + part.pieces, {}, channels, cut=False)
+            held += size
+    return result if basket is None else [*result, basket]
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Where captures are cut at one moment, and the keys that begin there."""
+
+    time_ns: int
+    places: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    behind: dict[int, int] = field(default_factory=dict)
+    keys: dict[int, Place] = field(default_factory=dict)
+
+
+def _cut(
+    surveys: list[CaptureSurvey], group: _Group, roles: list[Role], options: Options
+) -> list[_Part]:
+    """Cut a group of captures at the same moments."""
+    cuts: list[_Cut] = []
+    with _opened(surveys, group.members) as opened:
+        last = {index: surveys[index].start for index in group.members}
+        for time in _moments(surveys, group, opened, options.target_bytes):
+            found = _cut_at(surveys, roles, opened, time, options)
+            if found is None:
+                continue  # a silent channel: nothing tells where its sequence is here
+            sizes = [found.places[index] - last[index] for index in group.members]
+            if max(sizes) >= options.target_bytes * 3 // 4:
+                if cuts:
+                    _not_before(found.keys, cuts[-1].keys)
+                cuts.append(found)
+                last = found.places
+    result = []
+    for low, high in itertools.pairwise([None, *cuts, None]):
+        pieces = tuple(_piece(surveys[index], index, low, high) for index in group.members)
+        bounds = {
+            channel: Bounds(
+                low.keys.get(channel) if low else None, high.keys.get(channel) if high else None
+            )
+            for channel in {*(low.keys if low else ()), *(high.keys if high else ())}
+        }
+        result.append(_Part(pieces, bounds, group.channels, cut=bool(cuts)))
+    return result
+
+
+def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None) -> Piece:
+    """What stands between two cuts; without a cut, to the end of the capture or range."""
+    before, behind = found.context or (None, None)
+    end = None if found.context is None else found.size
+    return Piece(
+        index,
+        low.places[index] if low else found.start,
+        high.places[index] if high else end,
+        low.before[index] if low else before,
+        high.behind[index] if high else behind,
+    )
+
+
+def _not_before(keys: dict[int, Place], earlier: dict[int, Place]) -> None:
+    """Let no channel go back: where one feed has ended, the other tells keys of the past."""
+    for channel, key in earlier.items():
+        if channel in keys and precedes(keys[channel], key):
+            keys[channel] = key
+
+
+def _moments(
+    surveys: list[CaptureSurvey], group: _Group, opened: dict[int, OpenPcap], target: int
+) -> list[int]:
+    """The times at which a group might be cut: in large captures, and where others begin."""
+    times = set()
+    for index in group.members:
+        start, size = surveys[index].start, surveys[index].size - surveys[index].start
+        count = -(-size // target)
+        for number in range(count):
+            finder = opened[index].finder
+            time = finder.time_at(finder.first_boundary(start + size * number // count))
+            if time is not None:
+                times.add(time)
+    return sorted(times)[1:]
+
+
+@contextmanager
+def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[int, OpenPcap]]:
+    """Some captures, open together, with the times at their ends."""
+    with ExitStack() as stack:
+        opened = {}
+        for index in members:
+            found = surveys[index]
+            pcap = opened[index] = stack.enter_context(OpenPcap(found.location))
+            low, high = found.context or (pcap.finder.first_boundary(0), found.size)
+            first, last = pcap.finder.time_at(low), found.last_time_ns
+            pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
+        yield opened
+
+
+def _cut_at(
+    surveys: list[CaptureSurvey],
+    roles: list[Role],
+    opened: dict[int, OpenPcap],
+    time: int,
+    options: Options,
+) -> _Cut | None:
+    """The cut at a moment; None where the keys that begin there cannot be told."""
+    cut = _Cut(time)
+    for index, pcap in opened.items():
+        found = surveys[index]
+        if found.last_time_ns is not None and found.last_time_ns < time - options.skew_ns:
+            cut.places[index] = cut.before[index] = cut.behind[index] = found.size
+        elif found.first_time_ns is not None and found.first_time_ns > time + options.skew_ns:
+            cut.places[index] = cut.before[index] = cut.behind[index] = found.start
+        else:
+            own = min(max(pcap.at_time(time), found.start), found.size)
+            cut.places[index] = own
+            cut.before[index] = min(pcap.back(time - options.skew_ns, own), own)
+            cut.behind[index] = min(max(pcap.forward(time + options.skew_ns, own), own), found.size)
+    stream = {role.destination: role.stream for role in roles}
+    wanted = {c for index in opened for c in incremental_channels(surveys[index], roles)}
+    nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
+    for index in nearest:
+        missing = wanted - set(cut.keys)
+        if missing and cut.places[index] < surveys[index].size:
+            place = cut.places[index]
+            cut.keys.update(_keys_behind(surveys[index].location, place, missing, stream))
+    return cut if wanted <= set(cut.keys) else None
+
+
+def _keys_behind(
+    location: Location, place: int, wanted: set[int], stream: dict[str, Stream]
+) -> dict[int, Place]:
+    """The first key of each incremental channel behind a place; a heartbeat tells it too."""
+    found: dict[int, Place] = {}
+    read = 0
+    with read_blocks(location.source, place, None, 256 * 1024) as reader:
+        for block in reader:
+            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
+            incremental = [stream.get(name) is Stream.INCREMENTAL for name in names]
+            rows = np.flatnonzero(np.array(incremental, np.bool_)[block.flow])
+            for row in rows.tolist():
+                key = _key_of(block.payload(row))
+                if key is not None and key[0] in wanted and key[0] not in found:
+                    found[key[0]] = key[1]
+                    if wanted <= set(found):
+                        return found
+            read += len(block.buffer)
+            if read > SEARCH_BYTES:
+                break
+    return found
+
+
+def _key_of(payload: bytes) -> tuple[int, Place] | None:
+    """The channel and key of a packet; of a heartbeat, the key it announces."""
+    try:
+        packet = _DECODER.decode(payload)
+    except DecodeError:
+        return None
+    header = packet.header
+    if header.sequenced:
+        return header.channel, Place(header.sequence_version, header.sequence_number)
+    for message in packet.messages:
+        if message.message.id == SEQUENCE:
+            return header.channel, Place(header.sequence_version, message["nextSeqNo"])
+    return None
+
+
+_DECODER = PacketDecoder()
+
+
+def check_options(options: Options) -> None:
+    """Refuse what makes no sense."""
+    if options.target_bytes < 1:
+        raise UsageError("The size of a range must be at least one byte.")
+    if options.skew_ns < 0:
+        raise UsageError("The skew of the feeds cannot be negative.")
+    if options.channels is not None and not options.channels:
+        raise UsageError("Name at least one channel, or leave the filter out.")

@@ -1,0 +1,152 @@
+"""A look into a capture: its size, its identity at a glance, what its destinations carry.
+
+Captures are looked at in a few places only, never walked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pregao.capture import PacketBlock, read_blocks
+from pregao.capture.split import BoundaryFinder, boundary_finder
+from pregao.errors import CaptureError
+from pregao.lake.store import Location
+from pregao.umdf.bulk import Walked, walk
+from pregao.umdf.streams import StreamEvidence
+from pregao.umdf.survey.lines import Destination
+
+SAMPLE_BYTES = 4 * 1024 * 1024
+SAMPLES = 5
+FINGERPRINT_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class CaptureSurvey:
+    """What a look into a capture showed."""
+
+    location: Location
+    size: int
+    cuttable: bool
+    fingerprint: str
+    evidence: dict[str, StreamEvidence] = field(default_factory=dict)
+    """By destination."""
+    channels: dict[str, Counter[int]] = field(default_factory=dict)
+    """By destination, the channels of its packets."""
+    first_time_ns: int | None = None
+    last_time_ns: int | None = None
+    """The time of its last packet; None where only reading it all would tell."""
+    start: int = 0
+    """Of a range of a file that goes on behind it: its first byte; ``size`` is where it ends."""
+    context: tuple[int, int] | None = None
+    """Of such a range: from where to where the file is read around it."""
+    identity: str = ""
+    """What a range is known by; a whole capture is known by its content."""
+
+
+def survey(location: Location) -> CaptureSurvey:
+    """Look into a capture: its size, its identity at a glance, what its destinations carry."""
+    entry = location.info()
+    if entry is None:
+        raise CaptureError(f"{location}: there is no such file.")
+    with boundary_finder(location.source) as finder:
+        found = CaptureSurvey(
+            location, entry.size, finder is not None, fingerprint(location, entry.size)
+        )
+        if finder is None:
+            _sample(found, None, None)
+        else:
+            step = max(1, entry.size // SAMPLES)
+            starts = sorted({finder.first_boundary(step * k) for k in range(SAMPLES)})
+            for start in starts:
+                _sample(found, start, finder)
+            found.first_time_ns = finder.time_at(finder.first_boundary(0))
+            found.last_time_ns = _last_time(finder)
+    return found
+
+
+def survey_range(
+    location: Location, start: int, end: int, context: tuple[int, int]
+) -> CaptureSurvey:
+    """Look into a range of a file that may go on behind it, or into what is around no range."""
+    low, high = (start, end) if start < end else context
+    with boundary_finder(location.source) as finder:
+        if finder is None or finder.size < high:
+            raise CaptureError(f"{location}: it is not the file any more that was seen to grow.")
+        found = CaptureSurvey(location, end, True, "", start=start, context=context)
+        step = max(1, (high - low) // SAMPLES)
+        places = {finder.first_boundary(low + step * k, low) for k in range(SAMPLES)}
+        length = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, step // 8))
+        for place in sorted(places):
+            if place < high:
+                _read(found, place, min(high, place + length))
+        found.first_time_ns = finder.time_at(low)
+        found.last_time_ns = finder.time_at(high) or _last_time(finder)
+    return found
+
+
+def _last_time(finder: BoundaryFinder) -> int | None:
+    """The time of the last packet, looked for from the end."""
+    reach = 4096
+    while True:
+        place = finder.first_boundary(max(0, finder.size - reach))
+        time = finder.time_at(place)
+        last = None
+        while time is not None:
+            last = time
+            place = finder.first_boundary(place + 1, place)
+            time = finder.time_at(place)
+        if last is not None or reach >= finder.size:
+            return last
+        reach *= 16
+
+
+def fingerprint(location: Location, size: int) -> str:
+    """A hash of the size, head and tail: different for most different captures."""
+    digest = hashlib.sha256(str(size).encode())
+    with location.filesystem.open_input_file(location.path) as file:
+        digest.update(file.read(min(size, FINGERPRINT_BYTES)))
+        file.seek(max(0, size - FINGERPRINT_BYTES))
+        digest.update(file.read(FINGERPRINT_BYTES))
+    return digest.hexdigest()[:32]
+
+
+def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | None) -> None:
+    end = None
+    if start is not None and finder is not None:
+        end = finder.first_boundary(min(found.size, start + SAMPLE_BYTES), start)
+        if end <= start:
+            return
+    _read(found, start, end)
+
+
+def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
+    """Take note of the packets of a stretch."""
+    read = 0
+    with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
+        for block in reader:
+            walked = walk(block.buffer, block.offset, block.length)
+            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
+            _note(found, names, block, walked)
+            read += len(block.buffer)
+            if read >= SAMPLES * SAMPLE_BYTES:
+                break
+
+
+def _note(found: CaptureSurvey, names: list[str], block: PacketBlock, walked: Walked) -> None:
+    if found.first_time_ns is None and len(block):
+        found.first_time_ns = int(block.time_ns.min())
+    for kind in walked.kinds():
+        flows = block.flow[walked.packet[kind.rows]]
+        for flow, count in zip(*np.unique(flows, return_counts=True), strict=True):
+            evidence = found.evidence.setdefault(names[flow], StreamEvidence())
+            evidence.add(kind.template_id, int(count))
+    sound = walked.fault == 0
+    for flow in np.unique(block.flow).tolist():
+        channels = walked.channel[sound & (block.flow == flow)]
+        tally = found.channels.setdefault(names[flow], Counter())
+        for channel, count in zip(*np.unique(channels, return_counts=True), strict=True):
+            tally[int(channel)] += int(count)

@@ -1,0 +1,346 @@
+"""A window of packets: which came first, in which order, and what their messages are.
+
+A window holds packets of one or more captures. For each incremental channel it owns the keys
+(sequence version and number) from ``low`` up to, not including, ``high``; packets outside those
+bounds are there as context: another window owns them. Packets of the other streams, heartbeats
+and noise have no key that could stand in two feeds: they belong to whoever read them.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.capture import PacketBlock
+from pregao.clock import DAY
+from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.schemas import SAO_PAULO_NS
+from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
+from pregao.umdf.sequencing import Place, serial_of
+from pregao.umdf.streams import Stream
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+STREAMS = tuple(Stream)
+INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The keys of a channel that a window owns; None is unbounded."""
+
+    low: Place | None = None
+    high: Place | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a UDP destination carries: the stream, and which feed of it."""
+
+    destination: str
+    stream: Stream
+    feed: str
+
+
+@dataclass(slots=True)
+class PacketChunk:
+    """Packets of one block of a capture, with what their headers say."""
+
+    block: PacketBlock
+    capture: int
+    owned: Flags
+    """Which of them are the window's own, not context."""
+    role: npt.NDArray[np.int32]
+    channel: npt.NDArray[np.int16]
+    version: npt.NDArray[np.int32]
+    number: Numbers
+    sending_time_ns: Numbers
+    outside: Flags | None = None
+    """Which of them are not the whole unit's either, but those of one before or after it."""
+
+
+def chunk_of(
+    block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags
+) -> PacketChunk:
+    """Read the packet headers of a block."""
+    count = len(block)
+    chunk = PacketChunk(
+        block,
+        capture,
+        owned,
+        role,
+        np.empty(count, np.int16),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    _kernels.read_headers(
+        block.buffer, block.offset, block.length, chunk.channel, chunk.version, chunk.number,
+        chunk.sending_time_ns,
+    )  # fmt: skip
+    return chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Same:
+    """What is the same of all packets of a window; only that it is, not that it is not."""
+
+    role: bool
+    capture: bool
+    channel: bool
+    version: bool
+    difference: bool
+
+
+@dataclass(slots=True)
+class Packets:
+    """The packets of a window as flat arrays, in the order of their capture times."""
+
+    chunk: npt.NDArray[np.int32]
+    row: Numbers
+    capture: npt.NDArray[np.int32]
+    owned: Flags
+    role: npt.NDArray[np.int32]
+    time_ns: Numbers
+    position: Numbers
+    length: npt.NDArray[np.int32]
+    channel: npt.NDArray[np.int16]
+    version: npt.NDArray[np.int32]
+    number: Numbers
+    sending_time_ns: Numbers
+    first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """Of a sequenced incremental packet: it was the first of its key. Else: always."""
+    mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """The window owns its key (or the packet itself, where it has no key)."""
+    covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """An earlier ingest has brought its key already."""
+    difference_ns: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
+    """The packet that was the first of its key."""
+    keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
+    """It is an incremental packet with a key."""
+    outside: Flags | None = None
+    """It belongs to another unit, before or after this one; None if none does."""
+    days: Numbers | None = None
+    """What `days_of` gives, once it was asked."""
+
+    known_same: Same | None = None
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @property
+    def same(self) -> Same:
+        """What is the same of all packets; to be asked when they are settled."""
+        if self.known_same is None:
+            columns = (self.role, self.capture, self.channel, self.version, self.difference_ns)
+            self.known_same = Same(*(bool((column == column[:1]).all()) for column in columns))
+        return self.known_same
+
+
+def packets_of(chunks: list[PacketChunk]) -> Packets:
+    """The packets of all chunks, by capture time; equal times keep their order."""
+
+    def joined(parts: list[Any], kind: Any) -> Any:
+        return np.concatenate(parts) if parts else np.empty(0, kind)
+
+    sizes = [len(chunk.block) for chunk in chunks]
+    packets = Packets(
+        chunk=np.repeat(np.arange(len(chunks), dtype=np.int32), sizes),
+        row=joined([np.arange(size) for size in sizes], np.int64),
+        capture=np.repeat(np.array([c.capture for c in chunks], np.int32), sizes),
+        owned=joined([c.owned for c in chunks], np.bool_),
+        role=joined([c.role for c in chunks], np.int32),
+        time_ns=joined([c.block.time_ns for c in chunks], np.int64),
+        position=joined([c.block.position for c in chunks], np.int64),
+        length=joined([c.block.length for c in chunks], np.int32),
+        channel=joined([c.channel for c in chunks], np.int16),
+        version=joined([c.version for c in chunks], np.int32),
+        number=joined([c.number for c in chunks], np.int64),
+        sending_time_ns=joined([c.sending_time_ns for c in chunks], np.int64),
+    )
+    if any(c.outside is not None for c in chunks):
+        parts = [
+            np.zeros(len(c.block), np.bool_) if c.outside is None else c.outside for c in chunks
+        ]
+        packets.outside = np.concatenate(parts)
+    if len(packets) and (np.diff(packets.time_ns) < 0).any():
+        order = np.argsort(packets.time_ns, kind="stable")
+        for name in (
+            "chunk", "row", "capture", "owned", "role", "time_ns", "position", "length",
+            "channel", "version", "number", "sending_time_ns",
+        ):  # fmt: skip
+            setattr(packets, name, getattr(packets, name)[order])
+        if packets.outside is not None:
+            packets.outside = packets.outside[order]
+    return packets
+
+
+Coverage = dict[tuple[int, int, int], list[tuple[int, int]]]
+"""Of a day, channel and sequence version: the runs of numbers that are there, first and last."""
+
+
+def days_of(packets: Packets) -> Numbers:
+    """The day in São Paulo of each packet, by its sending time if it has one."""
+    if packets.days is None:
+        sending = packets.sending_time_ns
+        packets.days = (np.where(sending > 0, sending, packets.time_ns) + SAO_PAULO_NS) // DAY
+    return packets.days
+
+
+def settle(
+    packets: Packets,
+    roles: list[Role],
+    bounds: dict[int, Bounds],
+    covered: Coverage,
+) -> tuple[list[Numbers], Numbers]:
+    """Decide about every packet; return those to be walked, in the order of their messages.
+
+    These are, for each incremental channel in sequence order, the first packets of its keys
+    (those the window does not own too: they tell where an event began); and the owned packets
+    of everything else as they came.
+    """
+    count = len(packets)
+    packets.first = np.ones(count, np.bool_)
+    packets.mine = packets.owned.copy()
+    packets.covered = np.zeros(count, np.bool_)
+    packets.difference_ns = np.full(count, NO_OTHER, np.int64)
+    packets.leader = np.arange(count)
+    incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
+    feeds = _feed_numbers(roles)
+    keyed = (
+        incremental[packets.role] & (packets.channel >= 0) & (packets.number > 0)
+        if count
+        else np.zeros(0, np.bool_)
+    )
+    packets.keyed = keyed
+    accepted: list[Numbers] = []
+    for channel in distinct(packets.channel[keyed]):
+        rows = np.flatnonzero(keyed & (packets.channel == channel))
+        limits = bounds.get(channel, Bounds())
+        base = limits.low.sequence_version if limits.low else int(packets.version[rows[0]])
+        keys = serial_of(packets.version[rows], packets.number[rows], base)
+        # What belongs to another unit never leads: a key with a packet in here is decoded here,
+        # unless it was before.
+        outside = None if packets.outside is None else packets.outside[rows]
+        found = arbitrate(keys, packets.time_ns[rows], feeds[packets.role[rows]], outside)
+        accepted.append(rows[found.order])
+        if not found.nothing_twice:
+            packets.first[rows] = found.first
+            packets.difference_ns[rows] = found.difference_ns
+            packets.leader[rows] = rows[found.leader]
+        mine = np.ones(len(rows), np.bool_)
+        if limits.low is not None:
+            mine &= keys >= limits.low.serial(base)
+        if limits.high is not None:
+            mine &= keys < limits.high.serial(base)
+        if outside is not None:
+            mine &= ~outside[found.leader]
+        packets.mine[rows] = mine
+        packets.covered[rows] = _covered(packets, rows, channel, covered)
+    return accepted, np.flatnonzero(~keyed & packets.owned)
+
+
+def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
+    names = sorted({role.feed for role in roles})
+    return np.array([names.index(role.feed) for role in roles], np.int32)
+
+
+def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
+    """Which packets an earlier ingest has brought."""
+    result = np.zeros(len(rows), np.bool_)
+    if not covered:
+        return result
+    days = days_of(packets)[rows]
+    present = set(distinct(days))
+    for (day, owner, version), runs in covered.items():
+        if owner != channel or day not in present or not runs:
+            continue
+        ordered = np.array(sorted(runs), np.int64)
+        same = (packets.version[rows] == version) & (days == day)
+        place = np.searchsorted(ordered[:, 0], packets.number[rows], side="right") - 1
+        inside = (place >= 0) & (packets.number[rows] <= ordered[np.maximum(place, 0), 1])
+        result |= same & inside
+    return result
+
+
+def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:
+    """The runs of consecutive numbers: first, last, and where the first of them stands first."""
+    if not len(numbers):
+        return []
+    order = None
+    steps = np.diff(numbers)
+    if steps.min(initial=0) < 0:
+        order = np.argsort(numbers, kind="stable")
+        numbers = numbers[order]
+        steps = np.diff(numbers)
+    breaks = np.flatnonzero(steps > 1)
+    starts = np.concatenate(([0], breaks + 1))
+    stops = np.concatenate((breaks, [len(numbers) - 1]))
+    places = starts if order is None else order[starts]
+    found = zip(numbers[starts].tolist(), numbers[stops].tolist(), places.tolist(), strict=True)
+    return list(found)
+
+
+def distinct(values: npt.NDArray[Any]) -> list[int]:
+    """The values there are, sorted; made for few of them among many."""
+    found: list[int] = []
+    while len(values) and len(found) < _FEW:
+        found.append(int(values[0]))
+        values = values[values != values[0]]
+    return sorted({*found, *np.unique(values).tolist()})
+
+
+def joined_runs(*several: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The union of runs."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(run for runs in several for run in runs):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
+
+
+def _scratch(size: int) -> npt.NDArray[np.uint8]:
+    """So many bytes; to take them from the system anew each time costs more than to fill them."""
+    known: npt.NDArray[np.uint8] | None = getattr(_SCRATCH, "buffer", None)
+    if known is None or len(known) < size:
+        known = _SCRATCH.buffer = np.empty(size + size // 8, np.uint8)
+    return known[:size]
+
+
+_SCRATCH = threading.local()
+
+
+def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
+    """The payloads of the chosen packets, one behind the other, and where each begins.
+
+    The memory they stand in is used again by the next window of the same thread.
+    """
+    lengths = packets.length[chosen].astype(np.int64)
+    places = np.cumsum(lengths) - lengths
+    out = _scratch(int(lengths.sum()) + 64)
+    out[-64:] = 0
+    chunk_of_packet = packets.chunk[chosen]
+    in_order = bool((np.diff(chunk_of_packet) >= 0).all())
+    for number, chunk in enumerate(chunks):
+        if in_order:
+            first, last = np.searchsorted(chunk_of_packet, (number, number + 1))
+            rows = np.arange(first, last)
+        else:
+            rows = np.flatnonzero(chunk_of_packet == number)
+        if not len(rows):
+            continue
+        inner = packets.row[chosen[rows]]
+        _kernels.pack_payloads(
+            chunk.block.buffer, chunk.block.offset[inner], chunk.block.length[inner],
+            places[rows], out,
+        )  # fmt: skip
+    return out, places

@@ -1,0 +1,176 @@
+"""What a user asks of the capture source: its options, read into values."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from pregao.clock import SECOND, parse_span
+from pregao.errors import SchemaError, UsageError
+from pregao.lake.ingest import TARGET_BYTES
+from pregao.sbe.model import Message, Schema
+from pregao.sbe.xml import template
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.umdf.streams import Stream
+
+MESSAGES = "messages"
+"""The shape of the rows when no template is named: every message, its fields as JSON."""
+PACKETS = "packets"
+"""The shape with a row for each UDP packet."""
+RANGES = "ranges"
+"""The shape with a row for each range of a file, which a stream hands to an ingest."""
+
+OPTIONS = (
+    "path", "paths", "template", "schema", "version", "stream", "channel", "columns",
+    "rangeSize", "maxBytesPerBatch", "maxFilesPerBatch", "holdback", "quietPeriod",
+)  # fmt: skip
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?")
+_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+QUIET_NS = 5 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """The options of a read, checked."""
+
+    captures: tuple[str, ...]
+    shape: str
+    """The name of a template as it was given, or one of the other shapes."""
+    schema_file: str | None = None
+    version: str | None = None
+    streams: tuple[str, ...] | None = None
+    channels: tuple[int, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    range_bytes: int = TARGET_BYTES
+    max_bytes: int | None = None
+    max_files: int | None = None
+    holdback_ns: int = 0
+    """A stream keeps back what is newer than this before the newest packet of all files."""
+    quiet_ns: int = QUIET_NS
+    """A file that did not grow for so long is taken as complete."""
+
+    def registry(self) -> Registry:
+        """The schemas to read with."""
+        return registry_of(self.schema_file, self.version)
+
+
+def parse_request(options: Mapping[str, str]) -> ReadRequest:
+    """Read the options; a mistake is a sentence."""
+    given = {key.lower(): value for key, value in options.items()}
+    known = {name.lower(): name for name in OPTIONS}
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f" Did you mean {known[near[0]]}?" if near else ""
+            raise UsageError(
+                f"The b3 source has no option {name!r}.{hint} It has {', '.join(OPTIONS)}."
+            )
+    captures = tuple([given["path"]] if given.get("path") else []) + _paths(given.get("paths"))
+    if not captures:
+        raise UsageError("Name the captures: load('capture.pcap'), a folder, or a pattern.")
+    request = ReadRequest(
+        captures=captures,
+        shape=given.get("template", MESSAGES).strip() or MESSAGES,
+        schema_file=given.get("schema"),
+        version=given.get("version"),
+        streams=_streams(given.get("stream")),
+        channels=_channels(given.get("channel")),
+        columns=tuple(_parts(given.get("columns"))) or None,
+        range_bytes=parse_size(given.get("rangesize"), "rangeSize") or TARGET_BYTES,
+        max_bytes=parse_size(given.get("maxbytesperbatch"), "maxBytesPerBatch"),
+        max_files=_count(given.get("maxfilesperbatch"), "maxFilesPerBatch"),
+        holdback_ns=parse_span(given.get("holdback", "0s"), "holdback"),
+        quiet_ns=parse_span(given.get("quietperiod", f"{QUIET_NS}ns"), "quietPeriod"),
+    )
+    if request.schema_file is not None and request.version is not None:
+        raise UsageError("Name a schema file or a version of the bundled schemas, not both.")
+    return request
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def _paths(text: str | None) -> tuple[str, ...]:
+    """Several paths: as Spark hands them over (JSON), or separated by commas."""
+    if text is None:
+        return ()
+    if text.lstrip().startswith("["):
+        try:
+            return tuple(str(part) for part in json.loads(text))
+        except ValueError:
+            raise UsageError(f"The option paths is not a list of paths: {text!r}.") from None
+    return tuple(_parts(text))
+
+
+def _streams(text: str | None) -> tuple[str, ...] | None:
+    known = [stream.value for stream in Stream]
+    found = [part.lower() for part in _parts(text)]
+    for part in found:
+        if part not in known:
+            raise UsageError(f"The option stream takes {', '.join(known)}, not {part!r}.")
+    return tuple(found) or None
+
+
+def _channels(text: str | None) -> tuple[int, ...] | None:
+    found = _parts(text)
+    for part in found:
+        if not (part.isascii() and part.isdigit() and int(part) < 256):
+            raise UsageError(f"The option channel takes numbers from 0 to 255, not {part!r}.")
+    return tuple(int(part) for part in found) or None
+
+
+def _count(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.strip().isdigit() and int(text) > 0):
+        raise UsageError(f"The option {option} takes a number from 1 on, not {text!r}.")
+    return int(text)
+
+
+def parse_size(text: str | None, option: str) -> int | None:
+    """A size such as ``64m``, in bytes."""
+    if text is None:
+        return None
+    matched = _SIZE.fullmatch(text.strip().lower())
+    if matched is None or int(matched.group(1)) == 0:
+        raise UsageError(f"{option} takes a size such as 64m or 1g, not {text!r}.")
+    return int(matched.group(1)) * _SIZES[matched.group(2)]
+
+
+@lru_cache(maxsize=8)
+def registry_of(schema_file: str | None, version: str | None) -> Registry:
+    """The bundled schemas, or the one that the user named for every message."""
+    if schema_file is not None:
+        return Registry.from_environment([schema_file])
+    if version is not None:
+        return Registry(named=[Registry.bundled().get(UMDF_SCHEMA_ID, version)])
+    return Registry.bundled()
+
+
+def templates_of(name: str, registry: Registry) -> list[tuple[Schema, Message]]:
+    """The templates of a name or number, in every version that messages may be read with."""
+    schemas = registry.named() or [
+        registry.get(UMDF_SCHEMA_ID, version) for version in registry.versions(UMDF_SCHEMA_ID)
+    ]
+    found = []
+    for schema in schemas:
+        try:
+            found.append((schema, template(schema, name)))
+        except SchemaError:
+            continue
+    if not found:
+        names = {m.name.lower(): m.name for schema in schemas for m in schema.messages if m.id}
+        near = difflib.get_close_matches(name.lower(), names, 1, 0.4)
+        hint = f" Did you mean {names[near[0]]}?" if near else ""
+        raise UsageError(
+            f"There is no template {name!r}.{hint} Leave the option out to have every message, "
+            f"or use {PACKETS!r} for packets."
+        )
+    return found

@@ -1,0 +1,417 @@
+"""A range of a capture to rows of the capture source, as Arrow batches; it knows nothing of Spark.
+
+Every packet stands as it was captured: copies of both feeds, repeated loops, heartbeats. Conditions
+are decided on packets before their messages are walked, and on messages before they are decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.capture import Flow, PacketBlock, read_blocks
+from pregao.lake.ingest import chunk_of
+from pregao.lake.source import _kernels
+from pregao.lake.source.filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
+from pregao.lake.source.request import PACKETS, ReadRequest
+from pregao.lake.source.shapes import shape_of
+from pregao.lake.store import Location
+from pregao.sbe.model import Message
+from pregao.sbe.values import Reading, readings
+from pregao.schemas import Registry
+from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+from pregao.umdf.layout import SMALLEST_MESSAGE
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey import Destination, message_of
+
+BLOCK_BYTES = 4 * 1024 * 1024
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureRange:
+    """Some bytes of a capture; without a start the whole of one that cannot be cut."""
+
+    location: Location
+    start: int | None = None
+    end: int | None = None
+
+
+@dataclass(slots=True)
+class _Packets:
+    """The packets of a block that are wanted, with what their headers say."""
+
+    buffer: npt.NDArray[np.uint8]
+    offset: Numbers
+    length: npt.NDArray[np.int32]
+    flow: npt.NDArray[np.int32]
+    time_ns: Numbers
+    position: Numbers
+    channel: npt.NDArray[np.int16]
+    version: npt.NDArray[np.int32]
+    number: Numbers
+    sending_time_ns: Numbers
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    def only(self, rows: npt.NDArray[np.bool_]) -> _Packets:
+        """Some of the packets."""
+        return _Packets(
+            self.buffer, self.offset[rows], self.length[rows], self.flow[rows],
+            self.time_ns[rows], self.position[rows], self.channel[rows], self.version[rows],
+            self.number[rows], self.sending_time_ns[rows],
+        )  # fmt: skip
+
+
+def _packets_of(block: PacketBlock) -> _Packets:
+    read = chunk_of(block, 0, block.flow, np.ones(len(block), np.bool_))
+    return _Packets(
+        block.buffer, block.offset, block.length, block.flow, block.time_ns, block.position,
+        read.channel, read.version, read.number, read.sending_time_ns,
+    )  # fmt: skip
+
+
+class RangeReader:
+    """Reads ranges into batches of a shape; it can be sent to other processes."""
+
+    def __init__(
+        self,
+        request: ReadRequest,
+        streams: dict[str, str],
+        conditions: Sequence[Condition] = (),
+    ) -> None:
+        self.request = request
+        self.streams = streams
+        self.conditions = tuple(conditions)
+        if request.channels is not None:
+            self.conditions += (Condition("channel", "In", request.channels),)
+        if request.streams is not None:
+            self.conditions += (Condition("stream", "In", request.streams),)
+
+    def read(self, part: CaptureRange) -> Iterator[Any]:
+        """The rows of a range."""
+        yield from _Reading(self, part).batches()
+
+
+class _Reading:
+    """The state of one range being read."""
+
+    def __init__(self, reader: RangeReader, part: CaptureRange) -> None:
+        self.part = part
+        self.shape = shape_of(reader.request)
+        self.names = set(self.shape.schema.names)
+        self.registry: Registry = reader.request.registry()
+        self.streams = reader.streams
+        self.decoder = BulkDecoder(self.registry)
+        self.walker = Walker()
+        wanted = reader.conditions
+        self.on_packets = [c for c in wanted if c.column in PACKET_NUMBERS]
+        self.on_texts = [c for c in wanted if c.column in PACKET_TEXTS]
+        self.on_index = [c for c in wanted if c.column == "index_in_packet"]
+        self.on_security = [c for c in wanted if c.column == "security_id"]
+        self.only_errors = any(c.column == "error" for c in wanted)
+        self.flow_wanted: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
+        self.stream_names: Any = pa.array([], pa.string())
+        self.destinations: Any = pa.array([], pa.string())
+
+    def batches(self) -> Iterator[Any]:
+        part = self.part
+        with read_blocks(part.location.source, part.start, part.end, BLOCK_BYTES) as reader:
+            for block in reader:
+                if len(self.flow_wanted) < len(reader.flows):
+                    self._learn_flows(reader.flows)
+                packets = self._chosen(_packets_of(block))
+                if not len(packets):
+                    continue
+                walked = self.walker.walk(packets.buffer, packets.offset, packets.length)
+                if self.shape.table is not None:
+                    yield from self._template_rows(packets, walked)
+                elif self.shape.name == PACKETS:
+                    yield from self._packet_rows(packets, walked)
+                else:
+                    yield from self._message_rows(packets, walked)
+
+    def _learn_flows(self, flows: list[Flow]) -> None:
+        places = [str(Destination(flow.dst, flow.dst_port)) for flow in flows]
+        streams = [self.streams.get(place, Stream.UNKNOWN.value) for place in places]
+        texts = {
+            "stream": streams,
+            "destination": places,
+            "capture": [self.part.location.name] * len(flows),
+        }
+        self.flow_wanted = np.ones(len(flows), np.bool_)
+        for condition in self.on_texts:
+            self.flow_wanted &= condition.of_texts(texts[condition.column])
+        self.stream_names = pa.array(streams, pa.string())
+        self.destinations = pa.array(places, pa.string())
+
+    def _chosen(self, packets: _Packets) -> _Packets:
+        """The packets that fulfil the conditions."""
+        if not self.on_packets and self.flow_wanted.all():
+            return packets
+        wanted = self.flow_wanted[packets.flow]
+        headless = packets.channel < 0
+        for condition in self.on_packets:
+            match condition.column:
+                case "channel":
+                    wanted &= condition.of_numbers(packets.channel, headless)
+                case "sequence_version":
+                    wanted &= condition.of_numbers(packets.version, headless)
+                case "sequence_number":
+                    wanted &= condition.of_numbers(packets.number, packets.number == 0)
+                case "sending_time_ns":
+                    wanted &= condition.of_numbers(packets.sending_time_ns, headless)
+                case "capture_time_ns":
+                    wanted &= condition.of_numbers(packets.time_ns, packets.time_ns == 0)
+                case _:
+                    wanted &= condition.of_numbers(packets.position)
+        return packets if wanted.all() else packets.only(wanted)
+
+    # Messages of one template
+
+    def _template_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+        table = self.shape.table
+        assert table is not None
+        for kind in walked.kinds():
+            if kind.template_id not in self.shape.templates:
+                continue
+            kind.rows = self._by_message(walked, kind)
+            if not len(kind.rows):
+                continue
+            for item in self.decoder.decode_kind(walked, kind):
+                if not isinstance(item, Batch):
+                    continue
+                own: dict[str, Callable[[], Any]] = {}
+                fitted = table.fit(item.message, item.columns, len(item.rows))
+                for column, array in zip(table.columns, fitted, strict=True):
+                    own[column.column] = partial(_given, array)
+                yield self._batch(packets, walked, item.rows, own)
+
+    def _by_message(self, walked: Walked, kind: Kind) -> Numbers:
+        """The messages of a kind that fulfil the conditions on messages."""
+        rows = kind.rows
+        for condition in self.on_index:
+            rows = rows[condition.of_numbers(walked.index_in_packet[rows])]
+        if not self.on_security:
+            return rows
+        message = message_of(self.registry, kind.schema_id, kind.template_id, kind.version)
+        reading = None if message is None else security_reading(message)
+        if reading is None or kind.version < reading.since_version:
+            return rows[:0]
+        rows = rows[walked.block_length[rows] >= reading.end]
+        numbers = np.empty(len(rows), np.int64)
+        _kernels.gather_i64(walked.buffer, walked.body[rows] + reading.offset, numbers)
+        null = None if reading.null is None else numbers == np.uint64(reading.null).view(np.int64)
+        wanted = np.ones(len(rows), np.bool_)
+        for condition in self.on_security:
+            wanted &= condition.of_numbers(numbers, null)
+        return rows[wanted]
+
+    # Messages of all templates
+
+    def _message_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+        """All messages in the order of the capture, with those that cannot be decoded."""
+        found: list[tuple[Any, ...]] = []
+        for kind in walked.kinds():
+            rows = kind.rows
+            for condition in self.on_index:
+                rows = rows[condition.of_numbers(walked.index_in_packet[rows])]
+            if not len(rows):
+                continue
+            kind.rows = rows
+            message = message_of(self.registry, kind.schema_id, kind.template_id, kind.version)
+            name = None if message is None else message.name
+            for item in self.decoder.decode_kind(walked, kind):
+                about = (kind.template_id, name, kind.version)
+                match item:
+                    case Batch() if not self.only_errors:
+                        bodies = self._bodies(item)
+                        found += [
+                            (row, *about, body, None)
+                            for row, body in zip(item.rows.tolist(), bodies, strict=True)
+                        ]
+                    case Unknown() if not self.only_errors:
+                        found += [(row, *about, None, None) for row in item.rows.tolist()]
+                    case Reject():
+                        row = self._row_of(walked, item)
+                        found.append((row, *about, None, item.reason))
+        found.sort(key=lambda each: each[0])
+        if found:
+            yield self._generic(packets, walked, found)
+        if not self.on_index:
+            yield from self._broken(packets, walked)
+
+    def _bodies(self, batch: Batch) -> list[str | None]:
+        if "body" not in self.names:
+            return [None] * len(batch.rows)
+        if not batch.columns.num_columns:
+            return ["{}"] * len(batch.rows)
+        return [
+            json.dumps(row, default=_plain, separators=(",", ":"), ensure_ascii=False)
+            for row in batch.columns.to_pylist()
+        ]
+
+    @staticmethod
+    def _row_of(walked: Walked, reject: Reject) -> int:
+        first = int(np.searchsorted(walked.packet, reject.packet))
+        return first + (reject.index_in_packet or 0)
+
+    def _generic(self, packets: _Packets, walked: Walked, found: list[tuple[Any, ...]]) -> Any:
+        rows, templates, names, versions, bodies, errors = (
+            list(column) for column in zip(*found, strict=True)
+        )
+        numbers = np.array(rows, np.int64)
+        own: dict[str, Callable[[], Any]] = {
+            "template_id": lambda: pa.array(templates, pa.int32()),
+            "template": lambda: pa.array(names, pa.string()),
+            "version": lambda: pa.array(versions, pa.int32()),
+            "body": lambda: pa.array(bodies, pa.string()),
+            "bytes": lambda: pa.array([_bytes_of(walked, row) for row in rows], pa.binary()),
+            "error": lambda: pa.array(errors, pa.string()),
+        }
+        return self._batch(packets, walked, numbers, own)
+
+    def _broken(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+        """The rest of packets whose walk broke."""
+        rejects = list(self.decoder.faults(walked))
+        if not rejects:
+            return
+        rows = np.array([reject.packet for reject in rejects], np.int64)
+        nothing = pa.nulls(len(rows))
+        own: dict[str, Callable[[], Any]] = {
+            "index_in_packet": lambda: nothing,
+            "template_id": lambda: nothing,
+            "template": lambda: nothing,
+            "version": lambda: nothing,
+            "body": lambda: nothing,
+            "bytes": lambda: pa.array(
+                [walked.buffer[reject.start : reject.end].tobytes() for reject in rejects],
+                pa.binary(),
+            ),
+            "error": lambda: pa.array([reject.reason for reject in rejects], pa.string()),
+        }
+        yield self._rows(packets, rows, own)
+
+    # Packets
+
+    def _packet_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
+        rows = np.flatnonzero(walked.fault) if self.only_errors else np.arange(len(packets))
+        if not len(rows):
+            return
+        reasons: dict[int, str] = {}
+        if "error" in self.names:
+            reasons = {reject.packet: reject.reason for reject in self.decoder.faults(walked)}
+        own: dict[str, Callable[[], Any]] = {
+            "size": lambda: pa.array(packets.length[rows]),
+            "message_count": lambda: pa.array(walked.message_count[rows]),
+            "error": lambda: (
+                pa.array([reasons.get(row) for row in rows.tolist()], pa.string())
+                if reasons
+                else pa.nulls(len(rows), pa.string())
+            ),
+        }
+        yield self._rows(packets, rows.astype(np.int64), own)
+
+    # Columns
+
+    def _batch(
+        self, packets: _Packets, walked: Walked, rows: Numbers, own: dict[str, Callable[[], Any]]
+    ) -> Any:
+        own["index_in_packet"] = lambda: pa.array(walked.index_in_packet[rows])
+        return self._rows(packets, walked.packet[rows], own)
+
+    def _rows(
+        self, packets: _Packets, at: npt.NDArray[Any], own: dict[str, Callable[[], Any]]
+    ) -> Any:
+        """A batch with the columns of the shape; ``at`` is the packet of each row."""
+        headless = packets.channel[at] < 0
+        absent = headless if headless.any() else None
+        flows = packets.flow[at]
+        every: dict[str, Callable[[], Any]] = {
+            "channel": lambda: pa.array(packets.channel[at], mask=absent),
+            "stream": lambda: _named(self.stream_names, flows),
+            "sequence_version": lambda: pa.array(packets.version[at], mask=absent),
+            "sequence_number": lambda: _zero_is_null(packets.number[at]),
+            "sending_time_ns": lambda: pa.array(packets.sending_time_ns[at], mask=absent),
+            "capture_time_ns": lambda: _zero_is_null(packets.time_ns[at]),
+            "destination": lambda: _named(self.destinations, flows),
+            "capture": lambda: pa.repeat(pa.scalar(self.part.location.name), len(at)),
+            "position": lambda: pa.array(packets.position[at]),
+            **own,
+        }
+        return pa.RecordBatch.from_arrays(
+            [as_declared(every[field.name](), field.type) for field in self.shape.schema],
+            schema=self.shape.schema.remove_metadata(),
+        )
+
+
+def security_reading(message: Message) -> Reading | None:
+    """The instrument of a message, if it is a number of eight bytes."""
+    for reading in readings(message):
+        if reading.column == "security_id":
+            return reading if reading.size == 8 and reading.single else None
+    return None
+
+
+def as_declared(array: Any, kind: Any) -> Any:
+    """An array in the type that rows declare: names for dictionaries, 128-bit decimals."""
+    if array.type == kind:
+        return array
+    if pa.types.is_decimal64(array.type) and pa.types.is_decimal128(kind):
+        return _wide_decimals(array, kind)
+    if pa.types.is_dictionary(array.type) and array.dictionary.type == kind:
+        return pc.take(array.dictionary, array.indices)
+    return array.cast(kind)
+
+
+def _wide_decimals(array: Any, kind: Any) -> Any:
+    """The same decimals in 128 bits: each number, and its sign once more."""
+    validity, values = array.buffers()
+    narrow = np.frombuffer(values, np.int64, len(array), 8 * array.offset)
+    wide = np.empty((len(array), 2), np.int64)
+    wide[:, 0] = narrow
+    np.right_shift(narrow, 63, out=wide[:, 1])
+    if validity is not None and array.offset:
+        validity = array.is_valid().buffers()[1]
+    return pa.Array.from_buffers(kind, len(array), [validity, pa.py_buffer(wide)])
+
+
+def _given(array: Any) -> Any:
+    return array
+
+
+def _named(names: Any, flows: npt.NDArray[np.int32]) -> Any:
+    """The names of flows; most often all are of one."""
+    if (flows == flows[0]).all():
+        return pa.repeat(names[int(flows[0])], len(flows))
+    return names.take(pa.array(flows))
+
+
+def _zero_is_null(numbers: Numbers) -> Any:
+    zero = numbers == 0
+    return pa.array(numbers, mask=zero if zero.any() else None)
+
+
+def _bytes_of(walked: Walked, row: int) -> bytes:
+    start = int(walked.body[row]) - SMALLEST_MESSAGE
+    return walked.buffer[start : int(walked.end[row])].tobytes()
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no type for: exact decimals and dates as text, bytes in hexadecimal."""
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, date):
+        return value.isoformat()
+    return value.hex()

@@ -1,0 +1,194 @@
+"""The tables for people: a Spark session with every table of a lake as a view, without any jars."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pregao.lake.spark.session import DELTA_EXTENSION, spark_session
+from pregao.lake.store import Lake, Location, arrow_schema
+
+_WORD = re.compile(r"\w+")
+# How Hadoop's S3 client names the settings that a location carries.
+_S3A = {
+    "AWS_ACCESS_KEY_ID": "fs.s3a.access.key",
+    "AWS_SECRET_ACCESS_KEY": "fs.s3a.secret.key",
+    "AWS_SESSION_TOKEN": "fs.s3a.session.token",
+    "AWS_REGION": "fs.s3a.endpoint.region",
+    "AWS_ENDPOINT_URL": "fs.s3a.endpoint",
+}
+
+
+def connect(
+    path: str | os.PathLike[str] | Location,
+    spark: SparkSession | None = None,
+    master: str | None = None,
+    **conf: str,
+) -> LakeSession:
+    """Open a lake in Spark: every table is a view of the session that is given back.
+
+    A view is opened when it is first used, and then shows the table as it is at that moment;
+    `LakeSession.refresh` brings all views up to date. Units that a dead process has left half
+    committed are finished first. Settings: ``connect(path, **{"spark.driver.memory": "4g"})``.
+    """
+    lake = Lake(path)
+    lake.require()
+    lake.roll_forward()
+    return LakeSession(lake, spark or spark_session(master, conf))
+
+
+class LakeSession(SparkSession):
+    """A Spark session that knows the tables of a lake, and opens each when it is first named."""
+
+    def __init__(self, lake: Lake, spark: SparkSession) -> None:
+        super().__init__(spark.sparkContext, spark._jsparkSession)
+        self.lake = lake
+        self._unopened = set(lake.table_names())
+
+    def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803
+        """Run a query; see `SparkSession.sql`."""
+        words = _WORD.findall(sqlQuery.lower())
+        # What lists the views (SHOW TABLES) is to list them all.
+        self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
+        return super().sql(sqlQuery, *args, **kwargs)
+
+    def table(self, tableName: str) -> DataFrame:  # noqa: N803
+        """A table or view by its name; see `SparkSession.table`."""
+        self._open(self._unopened & {tableName.strip("`").lower()})
+        return super().table(tableName)
+
+    @property
+    def catalog(self) -> Any:
+        """The session's catalog; all tables are opened, so that it lists them."""
+        self._open(set(self._unopened))
+        return super().catalog
+
+    @property
+    def read(self) -> Any:
+        """The session's reader, which knows the lake's tables as well."""
+        reader: Any = super().read
+        reader.table = self.table
+        return reader
+
+    def refresh(self) -> None:
+        """Let all views show what was ingested since they were opened."""
+        self._unopened = set(self.lake.table_names())
+
+    def _open(self, names: Iterable[str]) -> None:
+        for name in sorted(names):
+            table_frame(self.lake, name, self).createOrReplaceTempView(name)
+            self._unopened.discard(name)
+
+
+def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
+    """A table as a DataFrame of exactly the files, columns and types that its log tells."""
+    table = lake.delta(name)
+    place = lake.table_location(name)
+    if _reads_delta(spark):
+        return spark.read.format("delta").load(_spark_uri(place, spark))
+    schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    paths = [place.join(path) for path in _paths(table)]
+    if not paths:
+        return spark.createDataFrame([], schema)
+    if not _java_reads(place, spark):
+        return _frame_through_python(place, table, schema, paths, spark)
+    # Names are taken as they are: Spark would read brackets and stars in them as patterns.
+    reader = spark.read.schema(schema).option("basePath", _spark_uri(place, spark))
+    frame = reader.option("__globPaths__", "false").parquet(
+        *[_spark_uri(path, spark) for path in paths]
+    )
+    return frame.select([f"`{field.name}`" for field in schema])
+
+
+def _paths(table: Any) -> list[str]:
+    import pyarrow as pa
+
+    found: list[str] = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
+    return sorted(found)
+
+
+def _reads_delta(spark: SparkSession) -> bool:
+    """Was the session started with Delta's own extension?"""
+    return DELTA_EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
+
+
+def _spark_uri(place: Location, spark: SparkSession) -> str:
+    """A place as Hadoop names it, with the settings that it needs."""
+    if place.is_local:
+        return f"file://{place.uri}"
+    if place.scheme != "s3":
+        return place.uri
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in s3a_settings(place).items():
+        hadoop.setIfUnset(key, value)
+    return "s3a" + place.uri.removeprefix("s3")
+
+
+def s3a_settings(place: Location) -> dict[str, str]:
+    """The settings of Hadoop's S3 client for a location."""
+    known = place.storage_options
+    settings = {name: known[key] for key, name in _S3A.items() if key in known}
+    if "AWS_ENDPOINT_URL" in known and known.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") != "true":
+        settings["fs.s3a.path.style.access"] = "true"
+    if known.get("AWS_SKIP_SIGNATURE") == "true":
+        settings["fs.s3a.aws.credentials.provider"] = (
+            "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+        )
+    return settings
+
+
+def _java_reads(place: Location, spark: SparkSession) -> bool:
+    """Has Spark's Java side a filesystem for this place? (For S3 it comes in an optional jar.)"""
+    if place.is_local:
+        return True
+    scheme = "s3a" if place.scheme == "s3" else place.scheme
+    java: Any = spark.sparkContext._jvm
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    try:
+        java.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop)
+    except Exception:
+        # Java says so by an exception, of one class or another.
+        return False
+    return True
+
+
+def _frame_through_python(
+    place: Location, table: Any, schema: StructType, paths: list[Location], spark: SparkSession
+) -> DataFrame:
+    """Read the files in Python tasks: slower, since all columns are read, but on any filesystem."""
+    declared = arrow_schema(table)
+    partition = table.metadata().partition_columns
+
+    def read(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for uri in batch.column(0).to_pylist():
+                yield from _batches(Location(uri, place.settings), declared, partition)
+
+    rows = [(path.uri,) for path in paths]
+    width = min(len(rows), 4 * spark.sparkContext.defaultParallelism)
+    files = spark.createDataFrame(rows, "uri string").repartition(width)
+    return files.mapInArrow(read, schema)
+
+
+def _batches(file: Location, declared: Any, partition: list[str]) -> Iterator[Any]:
+    """The rows of a file in the table's columns: those it lacks are null."""
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    stored = pa.schema([field for field in declared if field.name not in partition])
+    parts = dict(part.partition("=")[::2] for part in file.uri.split("/") if "=" in part)
+    dataset = ds.dataset(file.path, schema=stored, filesystem=file.filesystem, format="parquet")
+    for batch in dataset.to_batches():
+        columns = [
+            pa.repeat(pa.scalar(parts[field.name]).cast(field.type), batch.num_rows)
+            if field.name in partition
+            else batch.column(field.name)
+            for field in declared
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=declared.remove_metadata())

@@ -1,0 +1,70 @@
+"""The store of a lake: Delta tables at a location, and units of files that become visible once.
+
+It knows nothing of what the tables are about.
+"""
+
+from pregao.lake.store.commits import until_committed
+from pregao.lake.store.compaction import Compacted, compact_intents, compact_table
+from pregao.lake.store.delta_tables import (
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_table,
+    commit_changes,
+    remove_action,
+    replace_partition,
+    visible_files,
+)
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.intents import NAME as INTENTS
+from pregao.lake.store.lake import STAGING, Lake
+from pregao.lake.store.location import FileEntry, Location, unique_name
+from pregao.lake.store.parquet import (
+    ROW_GROUP,
+    Written,
+    iso,
+    new_file,
+    number_of,
+    stored_schema,
+    stored_type,
+    write_table,
+)
+from pregao.lake.store.unit import DATE, CommitResult, NewFile, Replaced, TableSpec, Unit
+from pregao.lake.store.vacuum import vacuum
+
+__all__ = [
+    "DATE",
+    "INTENTS",
+    "ROW_GROUP",
+    "STAGING",
+    "CommitResult",
+    "Compacted",
+    "FileEntry",
+    "Lake",
+    "LakeTable",
+    "Location",
+    "NewFile",
+    "Replaced",
+    "TableSpec",
+    "Unit",
+    "Written",
+    "add_action",
+    "arrow_schema",
+    "change_table",
+    "commit_changes",
+    "compact_intents",
+    "compact_table",
+    "iso",
+    "new_file",
+    "number_of",
+    "remove_action",
+    "replace_partition",
+    "stats_json",
+    "stored_schema",
+    "stored_type",
+    "unique_name",
+    "until_committed",
+    "vacuum",
+    "visible_files",
+    "write_table",
+]

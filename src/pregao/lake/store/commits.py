@@ -1,0 +1,202 @@
+"""Exactly once: a unit's files become visible in all their tables, or nothing of it ever does.
+
+A unit is first intended (see `intents`): from that moment its captures are taken and its files will
+be visible, whoever finishes the work. Then every table gets one transaction with the unit's id, and
+``ingests`` the last one. A process that dies in between leaves an intent which the next command
+rolls forward; files of units that were never intended stay invisible.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import date
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.clock import Clock, system_clock
+from pregao.errors import PregaoError, UsageError
+from pregao.lake.store import intents
+from pregao.lake.store.delta_tables import (
+    add_action,
+    append_once,
+    arrow_schema,
+    load,
+    load_existing,
+    visible_files,
+)
+from pregao.lake.store.location import Location, unique_name
+from pregao.lake.store.parquet import Written, new_file, number_of, stored_schema
+from pregao.lake.store.replacing import replace_once
+from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
+
+LEDGER = "ingests"
+"""The table that tells what is complete: the last in which a unit becomes visible."""
+LEDGER_SPEC = TableSpec(
+    LEDGER,
+    pa.schema(
+        [
+            pa.field("capture_id", pa.string(), metadata={"comment": "What was taken in."}),
+            pa.field("unit_id", pa.string(), metadata={"comment": "Unit that took it in."}),
+            pa.field("committed_at_ns", pa.int64(), metadata={"comment": "When it was committed."}),
+            pa.field(DATE, pa.date32(), metadata={"comment": "Day of the partition."}),
+        ]
+    ),
+    description="A capture taken in.",
+)
+"""The columns that the store itself needs; who takes captures in has more to tell."""
+
+Watch = Callable[[str], None]
+"""Is told each step once it is done: ``written``, ``intended``, then every table's name."""
+
+
+def unwatched(step: str, /) -> None:
+    """Nobody is told of the steps."""
+
+
+def commit(
+    lake: Location, unit: Unit, *, clock: Clock = system_clock, watch: Watch = unwatched
+) -> CommitResult:
+    """Make a unit visible, unless one of its captures was taken by another unit before.
+
+    The tables must be there (`Lake.ensure_tables`). Committing a unit again adds nothing.
+    """
+    _check(lake, unit)
+    if not intents.is_declared(lake, unit):
+        if others := intents.taken_captures(lake, unit.captures):
+            return CommitResult(unit.unit_id, False, others)
+        whole = replace(unit, files=(*unit.files, *_write_ledger(lake, unit, clock())))
+        watch("written")
+        declared = intents.declare(lake, whole, clock)
+        if declared.taken:
+            for file in whole.files[len(unit.files) :]:
+                lake.join(file.table, file.path).delete()
+            return CommitResult(unit.unit_id, False, declared.taken)
+        watch("intended")
+        if declared.fresh:
+            finish(lake, whole, watch)
+            return CommitResult(unit.unit_id, True)
+    # What counts is what was intended first, which may have been another attempt's files.
+    for intended in intents.read(lake, [unit.unit_id]):
+        finish(lake, intended, watch)
+    return CommitResult(unit.unit_id, True)
+
+
+def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
+    """Bring every table up to a valid intent; what is there already is left alone."""
+    tables: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
+    for file in unit.files:
+        tables.setdefault(file.table, []).append(file)
+    last = tables.pop(LEDGER, [])
+    keys = [intents.unit_key(unit.unit_id)]
+
+    def append(table: str, files: list[NewFile]) -> str:
+        adds = [add_action(file) for file in files]
+        gone = [part for part in unit.replaces if part.table == table]
+        if gone:
+            replace_once(lake.join(table), keys, gone, adds)
+        else:
+            append_once(lake.join(table), keys, adds)
+        return table
+
+    # On a local disk a commit takes milliseconds; elsewhere the time goes into waiting.
+    with ThreadPoolExecutor(1 if lake.is_local else 8) as pool:
+        for done in [pool.submit(append, *item) for item in sorted(tables.items())]:
+            watch(done.result())
+    watch(append(LEDGER, last))
+
+
+def roll_forward(lake: Location) -> list[str]:
+    """Finish all units that are intended and not complete; gives their ids."""
+    units = intents.read(lake, pending) if (pending := pending_units(lake)) else []
+    for unit in units:
+        finish(lake, unit)
+    return [unit.unit_id for unit in units]
+
+
+def pending_units(lake: Location) -> list[str]:
+    """The units that are intended but not complete."""
+    return unfinished(lake, intents.declared_units(lake))
+
+
+def unfinished(lake: Location, units: set[str]) -> list[str]:
+    """Which of these units are not complete."""
+    if not units:
+        return []
+    table = load(lake.join(LEDGER))
+    if table is None:
+        return sorted(units)
+    # The log of `ingests` tells most of them at once; ask for each of the others.
+    rest = units - intents.single_units(visible_files(table))
+    return sorted(
+        unit for unit in rest if table.transaction_version(intents.unit_key(unit)) is None
+    )
+
+
+def _check(lake: Location, unit: Unit) -> None:
+    if len(set(unit.captures)) != len(unit.captures):
+        raise UsageError(f"The unit {unit.unit_id} names a capture twice.")
+    tables = {file.table for file in unit.files} | {LEDGER, intents.NAME}
+    missing = sorted(name for name in tables if not lake.join(name, "_delta_log").exists())
+    if missing:
+        raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
+
+
+def _write_ledger(lake: Location, unit: Unit, now_ns: int) -> list[NewFile]:
+    """Write the unit's rows of ``ingests``, one file for each date."""
+    if not unit.ingests:
+        return []
+    declared = arrow_schema(load_existing(lake.join(LEDGER)))
+    unknown = {name for row in unit.ingests for name in row} - set(declared.names)
+    if unknown:
+        raise UsageError(
+            f"The table {LEDGER} of {lake} has no column {', '.join(sorted(unknown))}."
+        )
+    by_date: dict[date, list[Mapping[str, Any]]] = {}
+    for row in unit.ingests:
+        by_date.setdefault(_day(row), []).append(row)
+    schema = stored_schema(declared)
+    files = []
+    for day, rows in sorted(by_date.items()):
+        given = {"unit_id": unit.unit_id, "committed_at_ns": now_ns}
+        table = pa.Table.from_pylist(
+            [{name: {**given, **row}.get(name) for name in schema.names} for row in rows], schema
+        )
+        content = io.BytesIO()
+        pq.write_table(table, content, compression="zstd", store_schema=False)
+        path = f"{DATE}={day.isoformat()}/{unique_name('ingest', '.parquet')}"
+        lake.join(LEDGER, path).write_bytes(content.getvalue())
+        content.seek(0)
+        metadata, size = pq.read_metadata(content), content.getbuffer().nbytes
+        written = Written(LEDGER, path, size, len(rows), number_of(day), metadata)
+        files.append(new_file(written, declared))
+    return files
+
+
+def _day(row: Mapping[str, Any]) -> date:
+    day = row.get(DATE)
+    if isinstance(day, date):
+        return day
+    if isinstance(day, str):
+        return date.fromisoformat(day)
+    raise UsageError("A row of `ingests` needs its date.")
+
+
+_ATTEMPTS = 8
+Done = TypeVar("Done")
+
+
+def until_committed(lake: Location, rivals: str, attempt: Callable[[], Done | None]) -> Done:
+    """Plan and commit, anew as long as it comes to nothing since another unit was faster.
+
+    ``attempt`` gives None if it was; in the end, an error says what the ``rivals`` do.
+    """
+    for _ in range(_ATTEMPTS):
+        done = attempt()
+        if done is not None:
+            return done
+    raise PregaoError(f"{lake}: {rivals}; try again.")

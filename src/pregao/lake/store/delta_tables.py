@@ -1,0 +1,318 @@
+"""Delta tables through deltalake: loaded, created once, widened, appended to exactly once."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.fs
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
+
+from pregao.errors import UsageError
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE, NewFile, TableSpec
+
+_ATTEMPTS = 60
+_LONGEST_WAIT_S = 0.5
+_AT_ONCE = 4
+LEASE_MS = 30_000
+"""For how long one who announced a table's creation is waited for."""
+
+
+class LakeTable(DeltaTable):
+    """A Delta table whose files pyarrow reads by itself.
+
+    The library's own way leads through Python code in threads of pyarrow; one that is still at
+    work when the interpreter ends brings the whole process down.
+    """
+
+    def __init__(self, location: Location) -> None:
+        super().__init__(location.delta_uri, storage_options=location.storage_options or None)
+        self._location = location
+
+    def to_pyarrow_dataset(self, *args: Any, **options: Any) -> Any:
+        """The table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
+        if len(args) < 2 and options.get("filesystem") is None:
+            place = self._location
+            options["filesystem"] = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
+        return super().to_pyarrow_dataset(*args, **options)
+
+
+def load(location: Location) -> LakeTable | None:
+    """The table as it is now; None if there is none."""
+    try:
+        return LakeTable(location)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError) as error:
+        raise UsageError(f"{location} cannot be read as a table: {_words(error)}") from error
+
+
+def load_existing(location: Location) -> LakeTable:
+    """The table as it is now; that there is none is an error."""
+    table = load(location)
+    if table is None:
+        raise UsageError(f"{location} is not a table of a lake.")
+    return table
+
+
+Result = TypeVar("Result")
+Change = AddAction | RemoveAction
+
+
+def change_table(location: Location, work: Callable[[LakeTable], Result]) -> Result:
+    """Let work look at a table and commit to it; again, as the table is then, if it lost a race.
+
+    Only a race that was lost against another process is run again, which is what the library means
+    by a failed commit. All else that goes wrong (a full disk, a missing permission) is told at
+    once.
+    """
+    lost: CommitFailedError | None = None
+    for attempt in range(_ATTEMPTS):
+        table = load_existing(location)
+        try:
+            return work(table)
+        except CommitFailedError as error:
+            lost = error
+        except (DeltaError, OSError) as error:
+            raise UsageError(f"{location} cannot be written: {_words(error)}") from error
+        pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
+        time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
+    raise UsageError(
+        f"{location}: other processes keep changing this table; try again when they are done."
+    ) from lost
+
+
+def commit_changes(
+    table: LakeTable, changes: Sequence[Change], marks: Mapping[str, int] | None = None
+) -> None:
+    """Commit changes of files as one transaction that carries marks: names with a version each.
+
+    The library refuses a mark that another process commits in between, if the table was loaded
+    before; it does not always refuse to remove a file that another removes in the same moment. So
+    all transactions with removals carry one and the same mark besides.
+    """
+    names = [Transaction(name, version) for name, version in (marks or {}).items()]
+    if any(isinstance(change, RemoveAction) for change in changes):
+        names.append(Transaction("replace", _now_ms()))
+    table.create_write_transaction(
+        list(changes),
+        "append",
+        table.schema(),
+        table.metadata().partition_columns,
+        commit_properties=CommitProperties(app_transactions=names),
+    )
+
+
+def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction]) -> list[str]:
+    """Append in one transaction that carries these ids, unless one of them is there already.
+
+    Gives the ids that were there; none means that the append was done now. The ids are looked up
+    and committed on one and the same handle: only then does the library refuse an id that another
+    process commits in between.
+    """
+    return change_once(location, ids, lambda _table: adds)
+
+
+def change_once(
+    location: Location,
+    ids: Sequence[str],
+    changes: Callable[[LakeTable], Sequence[Change]],
+) -> list[str]:
+    """The same for changes that depend on the table as it is in that moment."""
+
+    def change(table: LakeTable) -> list[str]:
+        there = [name for name in ids if table.transaction_version(name) is not None]
+        if not there:
+            commit_changes(table, changes(table), dict.fromkeys(ids, 1))
+        return there
+
+    return change_table(location, change)
+
+
+def replace_files(
+    location: Location, removals: Sequence[RemoveAction], adds: Sequence[AddAction]
+) -> bool:
+    """Put files in the place of others that hold the same rows; False if those are gone."""
+    wanted = {removal.path for removal in removals}
+
+    def replace(table: LakeTable) -> bool:
+        there = wanted <= set(visible_files(table)["path"].to_pylist())
+        if there:
+            commit_changes(table, [*removals, *adds])
+        return there
+
+    return change_table(location, replace)
+
+
+def replace_partition(
+    location: Location, day: date, files: Sequence[NewFile], marks: Mapping[str, int]
+) -> None:
+    """Put files in the place of all that a table shows of a day, as one transaction with marks."""
+    adds = [add_action(file) for file in files]
+
+    def replace(table: LakeTable) -> None:
+        shown = [
+            action
+            for action in visible_files(table).to_pylist()
+            if action[f"partition.{DATE}"] == day
+        ]
+        gone = [remove_action(action["path"], action["size_bytes"], day) for action in shown]
+        commit_changes(table, [*gone, *adds], marks)
+
+    change_table(location, replace)
+
+
+def visible_files(table: DeltaTable) -> Any:
+    """The files that a table shows, with what its log says of them, as an Arrow table."""
+    return pa.table(table.get_add_actions(flatten=True))
+
+
+def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
+    """What a table's log says of a file."""
+    return AddAction(
+        path=file.path,
+        size=file.size,
+        partition_values=dict(file.partition),
+        modification_time=_now_ms(),
+        data_change=data_change,
+        stats=file.stats,
+    )
+
+
+def remove_action(
+    path: str, size: int, day: date | None = None, *, data_change: bool = True
+) -> RemoveAction:
+    """What a table's log says of a file that it no longer shows; ``day`` is its partition."""
+    partition: dict[str, str | None] | None = None if day is None else {DATE: day.isoformat()}
+    return RemoveAction(path, data_change, _now_ms(), size, partition)
+
+
+def create(location: Location, spec: TableSpec) -> None:
+    """Create a table, if it is not there.
+
+    Called by two processes in the same moment, the library may write the description of the table
+    twice, which would undo a change of columns made in between: see `create_once`.
+    """
+    try:
+        DeltaTable.create(
+            location.delta_uri,
+            Schema.from_arrow(spec.schema),
+            mode="ignore",
+            partition_by=list(spec.partition_by),
+            name=spec.name,
+            description=spec.description or None,
+            # Loading a table reads the log since the last checkpoint; most commands load many.
+            configuration={"delta.checkpointInterval": "10"},
+            storage_options=location.storage_options or None,
+        )
+    except CommitFailedError:
+        load_existing(location)
+    except (DeltaError, OSError) as error:
+        raise UsageError(f"{location} cannot be made: {_words(error)}") from error
+
+
+def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]]) -> None:
+    """Create the tables that are not there, each by one process alone.
+
+    Whoever is first to announce a table in the register (a table that exists) creates it; others
+    wait until it is there, or until the announcement is too old to be of a living process.
+    """
+    missing = [(place, spec) for place, spec in specs if load(place) is None]
+    while missing:
+        mine = _announce(register, [spec.name for _, spec in missing])
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            made = [pool.submit(create, *item) for item in missing if item[1].name in mine]
+            for each in made:
+                each.result()
+        missing = [
+            (place, spec)
+            for place, spec in missing
+            if spec.name not in mine and load(place) is None
+        ]
+        if missing:
+            time.sleep(0.05)
+
+
+def add_missing_columns(location: Location, spec: TableSpec) -> None:
+    """Add the columns (and members of nested columns) that a table lacks.
+
+    A column that is there with another type is an error.
+    """
+    wanted = Schema.from_arrow(spec.schema)
+    types = {field.name: field.type for field in pa.schema(wanted.to_arrow())}
+
+    def widen(table: LakeTable) -> None:
+        known = {field.name: field.type for field in arrow_schema(table)}
+        lacking = {name for name, kind in types.items() if name not in known}
+        for name in types.keys() & known.keys():
+            if not _compatible(known[name], types[name]):
+                raise UsageError(
+                    f"{location}: the column {name} is {known[name]} and cannot become "
+                    f"{types[name]}; ingest into a new lake."
+                )
+            if _lacks(known[name], types[name]):
+                lacking.add(name)
+        if lacking:
+            table.alter.add_columns([field for field in wanted.fields if field.name in lacking])
+
+    change_table(location, widen)
+
+
+def arrow_schema(table: DeltaTable) -> Any:
+    """The declared schema, with comments in the fields' metadata."""
+    return pa.schema(table.schema().to_arrow())
+
+
+def _announce(register: Location, names: Sequence[str]) -> set[str]:
+    """The tables that this process is to create: announced by nobody, or too long ago."""
+
+    def announce(table: LakeTable) -> set[str]:
+        now = _now_ms()
+        said = {name: table.transaction_version(f"create:{name}") for name in names}
+        mine = {name for name, when in said.items() if when is None or now - when > LEASE_MS}
+        if mine:
+            commit_changes(table, [], {f"create:{name}": now for name in sorted(mine)})
+        return mine
+
+    return change_table(register, announce)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _compatible(there: Any, wanted: Any) -> bool:
+    """Can a column of one type take values of the other, if members are added to it?"""
+    if pa.types.is_struct(there) and pa.types.is_struct(wanted):
+        members = {member.name: member.type for member in there}
+        return all(
+            member.name not in members or _compatible(members[member.name], member.type)
+            for member in wanted
+        )
+    if pa.types.is_list(there) and pa.types.is_list(wanted):
+        return _compatible(there.value_type, wanted.value_type)
+    return bool(there == wanted)
+
+
+def _lacks(there: Any, wanted: Any) -> bool:
+    """Does a nested column lack members?"""
+    if pa.types.is_list(wanted):
+        return _lacks(there.value_type, wanted.value_type)
+    if not pa.types.is_struct(wanted):
+        return False
+    members = {member.name: member.type for member in there}
+    return any(
+        member.name not in members or _lacks(members[member.name], member.type) for member in wanted
+    )
+
+
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

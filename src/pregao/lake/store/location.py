@@ -1,0 +1,346 @@
+"""Where a lake or a capture is: a local path, ``s3://…``, ``hdfs://…`` or any pyarrow.fs URI."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.fs
+
+from pregao.errors import UsageError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+_TRUE = ("1", "true", "yes", "on")
+
+# What the environment says about S3, under the names that deltalake takes. The first name found
+# wins. They travel with the location, as Spark itself does it, so that tasks on other machines
+# open the same store in the same way.
+_S3_ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": ("AWS_ACCESS_KEY_ID",),
+    "AWS_SECRET_ACCESS_KEY": ("AWS_SECRET_ACCESS_KEY",),
+    "AWS_SESSION_TOKEN": ("AWS_SESSION_TOKEN",),
+    "AWS_REGION": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+    "AWS_ENDPOINT_URL": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
+    "AWS_ALLOW_HTTP": ("AWS_ALLOW_HTTP",),
+    "AWS_SKIP_SIGNATURE": ("AWS_SKIP_SIGNATURE", "AWS_ANONYMOUS"),
+    "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": ("AWS_VIRTUAL_HOSTED_STYLE_REQUEST",),
+}
+# The same, as pyarrow writes it in the query of an S3 URI.
+_S3_QUERY = {
+    "region": "AWS_REGION",
+    "endpoint_override": "AWS_ENDPOINT_URL",
+    "anonymous": "AWS_SKIP_SIGNATURE",
+    "force_virtual_addressing": "AWS_VIRTUAL_HOSTED_STYLE_REQUEST",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """A file or folder found at a location."""
+
+    location: Location
+    is_folder: bool
+    size: int
+    modified_ns: int
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.location.name
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place on a filesystem, with what is needed to open it; it can be sent to other processes.
+
+    ``uri`` is an absolute local path, or a URI without query and without a slash at the end.
+    ``settings`` are deltalake's storage options, or the ``query`` of a URI that pyarrow reads; they
+    may hold secrets, so they are never shown.
+    """
+
+    uri: str
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @classmethod
+    def parse(
+        cls,
+        where: str | os.PathLike[str] | Location,
+        environment: Mapping[str, str] | None = None,
+    ) -> Location:
+        """Read what a user wrote; the environment adds how to reach S3."""
+        if isinstance(where, Location):
+            return where
+        text = os.fspath(where)
+        if not text:
+            raise UsageError("A location is empty; name a folder, a file or a URI.")
+        matched = _SCHEME.match(text)
+        if matched is None:
+            return cls(_absolute(text))
+        scheme = matched.group(1).lower()
+        if scheme == "file":
+            return cls(_absolute(unquote(urlsplit(text).path) or "/"))
+        if scheme in _S3_SCHEMES:
+            return _parse_s3(text, os.environ if environment is None else environment)
+        body, _, query = text.partition("?")
+        rest = body[matched.end() :].rstrip("/")
+        if not rest and scheme != "hdfs":
+            raise UsageError(f"{text} names no bucket or host; write {scheme}://NAME/PATH.")
+        return cls(f"{scheme}://{rest}", (("query", query),) if query else ())
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the URI; ``file`` for a local path."""
+        matched = _SCHEME.match(self.uri)
+        return "file" if matched is None else matched.group(1)
+
+    @property
+    def is_local(self) -> bool:
+        """Is this a path of this machine?"""
+        return self.scheme == "file"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.uri.rstrip("/").rpartition("/")[2]
+
+    @property
+    def parent(self) -> Location:
+        """The folder that holds this."""
+        root, rest = self._root_and_rest()
+        above = rest.rpartition("/")[0]
+        return replace(self, uri=f"{root}/{above}".rstrip("/") or "/")
+
+    def join(self, *parts: str) -> Location:
+        """A place below this one."""
+        return replace(self, uri="/".join([self.uri.rstrip("/"), *parts]))
+
+    def relative_to(self, folder: Location) -> str:
+        """The path from a folder above to this."""
+        prefix = folder.uri.rstrip("/") + "/"
+        if not self.uri.startswith(prefix):
+            raise UsageError(f"{self.uri} is not below {folder.uri}.")
+        return self.uri[len(prefix) :]
+
+    def __str__(self) -> str:
+        return self.uri
+
+    # How others open it.
+
+    @property
+    def filesystem(self) -> Any:
+        """The pyarrow filesystem, made once per process."""
+        return _filesystem(self._root_and_rest()[0], self.settings)[0]
+
+    @property
+    def path(self) -> str:
+        """The path on that filesystem."""
+        if self.is_local:
+            return self.uri
+        root, rest = self._root_and_rest()
+        base: str = _filesystem(root, self.settings)[1]
+        return f"{base.rstrip('/')}/{rest}" if rest else base
+
+    @property
+    def delta_uri(self) -> str:
+        """The name by which deltalake, Polars and others know it."""
+        if self.is_local:
+            return self.uri
+        root, rest = self._root_and_rest()
+        return f"{root}/{quote(rest)}" if rest else root
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What deltalake, Polars and others need besides the name."""
+        return {key: value for key, value in self.settings if key != "query"}
+
+    @property
+    def source(self) -> str | tuple[Any, str]:
+        """The place in the shape that `pregao.capture` opens."""
+        return self.uri if self.is_local else (self.filesystem, self.path)
+
+    # What can be done there.
+
+    def info(self) -> FileEntry | None:
+        """What is at this place; None if nothing is."""
+        with _spoken(self, "cannot be looked at"):
+            found = self.filesystem.get_file_info(self.path)
+        return None if found.type == pa.fs.FileType.NotFound else _entry(self, found)
+
+    def exists(self) -> bool:
+        """Is a file or folder there?"""
+        return self.info() is not None
+
+    def entries(self, *, recursive: bool = False) -> list[FileEntry]:
+        """The files and folders in this folder, by name; none if the folder is not there."""
+        selector = pa.fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
+        with _spoken(self, "cannot be listed"):
+            found = self.filesystem.get_file_info(selector)
+        prefix = self.path.rstrip("/") + "/"
+        entries = [_entry(self.join(info.path.removeprefix(prefix)), info) for info in found]
+        return sorted(entries, key=lambda entry: entry.location.uri)
+
+    def read_bytes(self) -> bytes:
+        """The whole content of a (small) file."""
+        with _spoken(self, "cannot be read"), self.filesystem.open_input_file(self.path) as file:
+            return bytes(file.read())
+
+    def write_bytes(self, content: bytes) -> None:
+        """Write a (small) file; folders above are made."""
+        with _spoken(self, "cannot be written"), self.open_output() as file:
+            file.write(content)
+
+    def open_input(self) -> Any:
+        """Open a file for reading at any position, as a pyarrow file."""
+        with _spoken(self, "cannot be opened"):
+            return self.filesystem.open_input_file(self.path)
+
+    def open_output(self) -> Any:
+        """Open a file for writing, as a pyarrow stream; folders above are made."""
+        with _spoken(self, "cannot be written"):
+            if self.is_local:
+                Path(self.uri).parent.mkdir(parents=True, exist_ok=True)
+            elif self.scheme not in _OBJECT_STORES:
+                self.filesystem.create_dir(self.parent.path, recursive=True)
+            return self.filesystem.open_output_stream(self.path)
+
+    def delete(self) -> None:
+        """Remove a file; one that is not there is no mistake."""
+        with _spoken(self, "cannot be removed"):
+            try:
+                self.filesystem.delete_file(self.path)
+            except FileNotFoundError:
+                return
+
+    def delete_folder(self) -> None:
+        """Remove a folder and all in it; one that is not there is no mistake."""
+        with _spoken(self, "cannot be removed"):
+            try:
+                self.filesystem.delete_dir(self.path)
+            except FileNotFoundError:
+                return
+
+    def _root_and_rest(self) -> tuple[str, str]:
+        """The filesystem's own root (scheme and host or bucket) and the path below it."""
+        matched = _SCHEME.match(self.uri)
+        if matched is None:
+            return "", self.uri.lstrip("/")
+        host, _, rest = self.uri[matched.end() :].partition("/")
+        return f"{matched.group(0)}{host}", rest
+
+
+_OBJECT_STORES = ("s3", "gs", "gcs")
+
+
+def _absolute(text: str) -> str:
+    """The full path, with links above the last part followed, so that one place has one name."""
+    path = Path(text).expanduser()
+    if path.name in ("", ".."):
+        return str(path.resolve())
+    return str(path.parent.resolve() / path.name)
+
+
+def unique_name(stem: str, ending: str) -> str:
+    """A file name that no other process will ever make."""
+    return f"{stem}-{uuid.uuid4()}{ending}"
+
+
+def _entry(location: Location, info: Any) -> FileEntry:
+    folder = info.type == pa.fs.FileType.Directory
+    return FileEntry(location, folder, int(info.size or 0), int(info.mtime_ns or 0))
+
+
+@contextmanager
+def _spoken(location: Location, trouble: str) -> Iterator[None]:
+    """Turn what a filesystem raises into a sentence that names the place."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise UsageError(f"{location.uri} {trouble}: {' '.join(text.split())[:300]}") from error
+
+
+def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
+    body, _, query = text.partition("?")
+    rest = body.partition("://")[2].rstrip("/")
+    host, slash, path = rest.partition("/")
+    keys, at, bucket = host.rpartition("@")
+    if not bucket:
+        raise UsageError(f"{text} names no bucket; write s3://BUCKET/PATH.")
+    settings = {}
+    for key, names in _S3_ENVIRONMENT.items():
+        if value := next((environment[name] for name in names if environment.get(name)), None):
+            settings[key] = value
+    if at:
+        key, _, secret = keys.partition(":")
+        settings["AWS_ACCESS_KEY_ID"] = unquote(key)
+        settings["AWS_SECRET_ACCESS_KEY"] = unquote(secret)
+        settings.pop("AWS_SESSION_TOKEN", None)
+    options = dict(parse_qsl(query))
+    scheme = options.pop("scheme", None)
+    for key, value in options.items():
+        if key not in _S3_QUERY:
+            known = ", ".join([*_S3_QUERY, "scheme"])
+            raise UsageError(f"{text}: {key!r} is not known in an s3 URI; known are {known}.")
+        settings[_S3_QUERY[key]] = value
+    if (endpoint := settings.get("AWS_ENDPOINT_URL")) is not None:
+        if "://" not in endpoint:
+            endpoint = f"{scheme or 'https'}://{endpoint}"
+        settings["AWS_ENDPOINT_URL"] = endpoint.rstrip("/")
+        # Whoever names an endpoint as http:// has said that it is not encrypted.
+        if endpoint.startswith("http://"):
+            settings["AWS_ALLOW_HTTP"] = "true"
+        # Stores other than Amazon's have no regions, but a request cannot be signed without one.
+        settings.setdefault("AWS_REGION", "us-east-1")
+    for key in ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE", "AWS_VIRTUAL_HOSTED_STYLE_REQUEST"):
+        if key in settings:
+            settings[key] = "true" if settings[key].lower() in _TRUE else "false"
+    return Location(f"s3://{bucket}{slash}{path}", tuple(sorted(settings.items())))
+
+
+@functools.lru_cache(maxsize=64)
+def _filesystem(root: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """The filesystem of a root and the path at which that root stands on it."""
+    if not root:
+        return pa.fs.LocalFileSystem(), ""
+    scheme, _, host = root.partition("://")
+    known = dict(settings)
+    try:
+        if scheme in _S3_SCHEMES:
+            return _s3_filesystem(host, known), host
+        query = f"?{known['query']}" if "query" in known else ""
+        filesystem, path = pa.fs.FileSystem.from_uri(f"{root}/{query}")
+        return filesystem, path
+    except (OSError, pa.ArrowException, ValueError) as error:
+        hint = ""
+        if scheme in ("hdfs", "viewfs"):
+            hint = " HDFS needs libhdfs: set HADOOP_HOME, JAVA_HOME and CLASSPATH."
+        reason = " ".join(str(error).split())[:200]
+        raise UsageError(f"{root} cannot be opened: {reason}{hint}") from error
+
+
+def _s3_filesystem(bucket: str, known: Mapping[str, str]) -> Any:
+    region = known.get("AWS_REGION")
+    if region is None:
+        region = pa.fs.resolve_s3_region(bucket)
+    options: dict[str, Any] = {"region": region}
+    if endpoint := known.get("AWS_ENDPOINT_URL"):
+        options["scheme"], _, options["endpoint_override"] = endpoint.partition("://")
+    if known.get("AWS_SKIP_SIGNATURE") == "true":
+        options["anonymous"] = True
+    elif "AWS_ACCESS_KEY_ID" in known:
+        options["access_key"] = known["AWS_ACCESS_KEY_ID"]
+        options["secret_key"] = known.get("AWS_SECRET_ACCESS_KEY", "")
+        options["session_token"] = known.get("AWS_SESSION_TOKEN")
+    if known.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST") == "true":
+        options["force_virtual_addressing"] = True
+    return pa.fs.S3FileSystem(**options)

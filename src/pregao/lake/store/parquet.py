@@ -1,0 +1,160 @@
+"""Parquet files as the lake wants them: small row groups, page indexes, fitting encodings."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE, NewFile
+
+ROW_GROUP = 65_536
+LIST_ROW_GROUP = 2_048
+"""The same for tables with lists in their rows, such as the orders of snapshots."""
+
+_EPOCH = date(1970, 1, 1)
+_DELTA = "DELTA_BINARY_PACKED"
+
+
+def iso(day: int) -> str:
+    """The day, counted from 1970, as ``2026-05-21``."""
+    return (_EPOCH + timedelta(days=day)).isoformat()
+
+
+def number_of(day: date) -> int:
+    """The day, counted from 1970."""
+    return (day - _EPOCH).days
+
+
+def stored_type(kind: Any) -> Any:
+    """What files hold for a declared type: decimals of up to 18 digits as 64-bit integers."""
+    if pa.types.is_decimal(kind) and kind.precision <= 18:
+        return pa.decimal64(kind.precision, kind.scale)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(member.name, stored_type(member.type)) for member in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", stored_type(kind.value_type)))
+    return kind
+
+
+def stored_schema(declared: Any) -> Any:
+    """The schema of the files of a table: without the partition's column."""
+    fields = [field for field in declared if field.name != DATE]
+    return pa.schema([pa.field(field.name, stored_type(field.type)) for field in fields])
+
+
+def _leaves(schema: Any) -> list[str]:
+    """The columns that Parquet has for those of a table."""
+    names: list[str] = []
+
+    def visit(path: str, kind: Any) -> None:
+        if pa.types.is_struct(kind):
+            for inner in kind:
+                visit(f"{path}.{inner.name}", inner.type)
+        elif pa.types.is_list(kind):
+            visit(f"{path}.list.element", kind.value_type)
+        else:
+            names.append(path)
+
+    for entry in schema:
+        visit(entry.name, entry.type)
+    return names
+
+
+def _bounded_columns(schema: Any) -> list[str]:
+    """The columns whose smallest and largest values are kept: not names that repeat all over."""
+    return [entry.name for entry in schema if not pa.types.is_dictionary(entry.type)]
+
+
+@dataclass(slots=True)
+class Written:
+    """A Parquet file that was written: where, how large, what it holds."""
+
+    table: str
+    path: str
+    size: int
+    rows: int
+    day: int
+    metadata: Any = field(repr=False)
+
+
+def new_file(written: Written, declared: Any) -> NewFile:
+    """A file that was written, as it is handed over; ``declared`` is its table's schema."""
+    return NewFile(
+        written.table,
+        written.path,
+        written.size,
+        written.rows,
+        ((DATE, iso(written.day)),),
+        stats_json(written.metadata, declared),
+    )
+
+
+def write_table(
+    filesystem: Any, root: str, table: str, data: Any, day: int, delta_coded: Collection[str] = ()
+) -> Written:
+    """Write rows of one day as a file of a table, under a name that nobody else has.
+
+    ``delta_coded`` are the columns that are stored as differences from row to row; all others
+    repeat few values.
+    """
+    folder = f"{DATE}={iso(day)}"
+    path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
+    filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
+    full = f"{root}/{table}/{path}"
+    schema = data.schema
+    delta = {entry.name: _DELTA for entry in schema if entry.name in delta_coded}
+    leaves = {leaf: leaf.partition(".")[0] in delta for leaf in _leaves(schema)}
+    with filesystem.open_output_stream(full) as sink:
+        with pq.ParquetWriter(
+            sink,
+            schema,
+            # What is coded as differences hardly shrinks any more.
+            compression={leaf: "NONE" if coded else "SNAPPY" for leaf, coded in leaves.items()},
+            use_dictionary=[leaf for leaf, coded in leaves.items() if not coded],
+            column_encoding=delta or None,
+            write_page_index=True,
+            write_statistics=_bounded_columns(schema),
+            store_schema=False,
+            store_decimal_as_integer=True,
+            version="2.6",
+        ) as writer:
+            lists = any(pa.types.is_list(entry.type) for entry in schema)
+            writer.write_table(data, row_group_size=LIST_ROW_GROUP if lists else ROW_GROUP)
+        size = sink.tell()
+    metadata = pq.read_metadata(full, filesystem=filesystem)
+    return Written(table, path, int(size), data.num_rows, day, metadata)
+
+
+def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:
+    """Write rows of some files of a table as one file, with columns coded as they were."""
+    first = pq.read_metadata(folder.join(paths[0]).path, filesystem=folder.filesystem)
+    written = write_table(
+        folder.filesystem,
+        folder.parent.path,
+        folder.name,
+        rows.cast(stored_schema(declared)),
+        number_of(day),
+        _delta_coded(first),
+    )
+    return new_file(written, declared)
+
+
+def _delta_coded(metadata: Any) -> set[str]:
+    """The columns, not nested ones, that a file stores as differences."""
+    if not metadata.num_row_groups:
+        return set()
+    group = metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    return {
+        column.path_in_schema
+        for column in columns
+        if _DELTA in column.encodings and "." not in column.path_in_schema
+    }

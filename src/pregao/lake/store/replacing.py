@@ -1,0 +1,101 @@
+"""Some rows of a day taken out of a table and others put in, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.transaction import AddAction
+
+from pregao.lake.store.delta_tables import (
+    Change,
+    LakeTable,
+    add_action,
+    arrow_schema,
+    change_once,
+    remove_action,
+    visible_files,
+)
+from pregao.lake.store.location import Location
+from pregao.lake.store.parquet import rewrite
+from pregao.lake.store.unit import DATE, NewFile, Replaced
+
+
+def replace_once(
+    location: Location, ids: Sequence[str], gone: Sequence[Replaced], adds: Sequence[AddAction]
+) -> list[str]:
+    """Put files in and take the rows out that they replace, unless one of the ids is there.
+
+    Files that hold other rows too, as compaction makes them, are written again without.
+    """
+
+    def changes(table: LakeTable) -> list[Change]:
+        made: list[Change] = list(adds)
+        for action in visible_files(table).to_pylist():
+            day = action[f"partition.{DATE}"]
+            parts = [part for part in gone if part.date == day.isoformat()]
+            verdicts = [_verdict(action, part) for part in parts]
+            if not any(verdicts):
+                continue
+            rest: NewFile | None = None
+            if _ALL not in verdicts:
+                kept, total = _without(location, table, action["path"], parts)
+                if kept.num_rows == total:
+                    continue
+                if kept.num_rows:
+                    rest = rewrite(location, [action["path"]], kept, day, arrow_schema(table))
+            made.append(remove_action(action["path"], action["size_bytes"], day))
+            if rest is not None:
+                made.append(add_action(rest))
+        return made
+
+    return change_once(location, ids, changes)
+
+
+_NOTHING, _SOME, _ALL = 0, 1, 2
+
+
+def _verdict(action: dict[str, Any], part: Replaced) -> int:
+    """How much of a file is replaced, as far as its statistics tell."""
+    verdicts = [_told(action, name, values) for name, values in part.where]
+    return min(verdicts, default=_ALL)
+
+
+def _told(action: dict[str, Any], name: str, values: Sequence[int]) -> int:
+    """How many of a file's rows have one of the values in a column, or any value at all."""
+    nulls = action.get(f"null_count.{name}")
+    if nulls == action["num_records"]:
+        return _NOTHING
+    if not values:
+        return _ALL if nulls == 0 else _SOME
+    low, high = action.get(f"min.{name}"), action.get(f"max.{name}")
+    if low is None or high is None:
+        return _SOME
+    if not any(low <= value <= high for value in values):
+        return _NOTHING
+    return _ALL if low == high and nulls == 0 else _SOME
+
+
+def _without(
+    location: Location, table: LakeTable, path: str, parts: Sequence[Replaced]
+) -> tuple[Any, int]:
+    """The rows of a file that stay, and how many there were."""
+    # Imported here: it brings pandas along, which commands that only read need not pay for.
+    import pyarrow.dataset as ds
+
+    declared = arrow_schema(table)
+    schema = pa.schema([field for field in declared if field.name != DATE]).remove_metadata()
+    rows = ds.dataset(
+        [location.join(path).path], schema=schema, filesystem=location.filesystem, format="parquet"
+    ).to_table()
+    kept = rows
+    for part in parts:
+        out = pa.scalar(True)
+        for name, values in part.where:
+            column = kept[name]
+            wanted = pa.array(values, column.type)
+            out = pc.and_(out, pc.is_in(column, wanted) if values else pc.is_valid(column))
+        kept = kept.filter(pc.invert(out))
+    return kept, rows.num_rows
