@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pregao.capture import read_blocks
 from pregao.clock import SECOND
 from pregao.errors import DecodeError
-from pregao.exchange.simulation import Simulation
-from pregao.exchange.simulation_settings import SCHEMA_VERSIONS, Settings
+from pregao.exchange.simulation import SCHEMA_VERSIONS, Settings, Simulation
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.bulk import BulkDecoder, walk

@@ -1,0 +1,350 @@
+"""One instrument followed through gaps, and how it heals (000 §6.5.9, §6.5.13, §7.4, §7.4.1)."""
+
+import random
+
+from hypothesis import example, given, reject, settings
+from hypothesis import strategies as st
+
+from pregao.book.updates import MessageKey
+from pregao.feed.healing import (
+    NO_PAST,
+    Apply,
+    FollowedInstrument,
+    Gap,
+    Healed,
+    Load,
+    Restart,
+    Stale,
+    is_void,
+)
+from pregao.umdf.gaps import NOTHING, Item, first_count
+from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
+from pregao.umdf.recovery import Incremental
+from pregao.umdf.sequencing import Place
+from pregao.umdf.templates import EMPTY_BOOK, ORDER
+
+LATE = first_count(from_the_start=False)
+START = first_count(from_the_start=True)
+
+
+def message(number, rpt, *, version=1, item=None, template=ORDER):
+    return Incremental(Place(version, number), 0, template, 1111, rpt, item)
+
+
+def snapshot(last, rpt, *, version=1):
+    header = SnapshotHeader(1111, last, 1, 0, 0, 0, rpt, version)
+    return InstrumentSnapshot(1111, header), Place(version, last)
+
+
+def known(rpt, number=1):
+    """An instrument whose last message is known."""
+    followed = FollowedInstrument(1111, NOTHING)
+    assert applied(followed.message(message(number, rpt))) == [rpt]
+    return followed
+
+
+def applied(changes):
+    return [change.message.rpt_seq for change in changes if isinstance(change, Apply)]
+
+
+def kinds(changes):
+    return [type(change) for change in changes]
+
+
+def test_7_4_1_a_lost_packet_that_did_not_touch_the_instrument_needs_no_recovery():
+    """Packet 703 is lost; the counter of instrument 1111 goes on."""
+    followed = known(6997, 702)
+    assert kinds(followed.message(message(704, 6998))) == [Apply]
+    assert followed.gap is None
+
+
+def test_7_4_1_a_lost_packet_that_did_touch_it_must_be_recovered():
+    """Packet 803 is lost; the counter went from 6998 to 7000."""
+    followed = known(6998, 802)
+    (stale,) = followed.message(message(804, 7000))
+    assert isinstance(stale, Stale)
+    assert (stale.gap.first, stale.gap.last) == (6999, 6999)
+    assert stale.gap.found_at == MessageKey(1, 804, 0)
+    assert "1 messages" in stale.gap.reason
+    assert followed.message(message(806, 7001)) == []
+    assert followed.queued == 2
+
+
+def test_7_4_1_a_later_snapshot_heals_and_the_queue_catches_up():
+    followed = known(6998, 802)
+    for number, rpt in [(804, 7000), (805, 7001), (807, 7002)]:
+        followed.message(message(number, rpt))
+    assert followed.snapshot(*snapshot(802, 6998)) == []  # older than the gap
+    load, healed, apply = followed.snapshot(*snapshot(805, 7001))
+    assert isinstance(load, Load)
+    assert isinstance(healed, Healed)
+    assert (healed.by, healed.place) == (Item.SNAPSHOT, Place(1, 805))
+    assert (healed.gap.first, healed.gap.last) == (6999, 6999)
+    assert apply.message.rpt_seq == 7002
+    assert followed.gap is None
+    assert kinds(followed.message(message(808, 7003))) == [Apply]
+
+
+def test_7_4_1_a_snapshot_of_just_the_missing_message_is_enough():
+    """Its place is before the message that showed the gap, but the counter connects."""
+    followed = known(6998, 802)
+    followed.message(message(806, 7000))
+    assert applied(followed.snapshot(*snapshot(804, 6999))) == [7000]
+    assert applied(followed.message(message(807, 7001))) == [7001]
+
+
+def test_7_4_1_without_last_rpt_seq_everything_can_be_processed():
+    followed = FollowedInstrument(1111, LATE)
+    followed.snapshot(*snapshot(703, None))
+    assert applied(followed.message(message(704, 1))) == [1]
+    other = FollowedInstrument(1111, LATE)
+    other.snapshot(*snapshot(703, None))
+    assert kinds(other.message(message(704, 3))) == [Stale]
+
+
+def test_7_4_per_instrument_what_its_snapshot_holds_is_discarded():
+    """Queued from packet 1232 on; the snapshot holds up to 1234."""
+    followed = FollowedInstrument(1111, LATE)
+    for number, rpt in [(1232, 5), (1236, 6), (1238, 7)]:
+        followed.message(message(number, rpt))
+    assert followed.gap.reason == NO_PAST
+    assert applied(followed.snapshot(*snapshot(1234, 5))) == [6, 7]
+
+
+def test_6_5_9_an_instrument_without_a_snapshot_begins_empty_and_misses_nothing():
+    followed = FollowedInstrument(1111, LATE)
+    followed.message(message(700, 41))
+    followed.message(message(702, 42))
+    changes = followed.absent(Place(1, 699))
+    assert isinstance(changes[0], Healed)
+    assert applied(changes) == [41, 42]
+    assert applied(followed.message(message(703, 43))) == [43]
+
+
+def test_a_loop_without_an_instrument_that_had_a_message_before_it_tells_nothing():
+    followed = FollowedInstrument(1111, LATE)
+    followed.message(message(700, 41))
+    assert followed.absent(Place(1, 701)) == []
+    assert followed.gap is not None
+
+
+def test_6_5_9_below_a_hole_in_the_queue_nothing_is_joined():
+    followed = FollowedInstrument(1111, LATE)
+    followed.message(message(700, 5))
+    followed.message(message(705, 9))
+    changes = followed.snapshot(*snapshot(700, 5))
+    assert kinds(changes) == [Load, Healed, Stale]  # sound up to 700, stale again at 705
+    assert applied(followed.snapshot(*snapshot(704, 8))) == [9]
+
+
+def test_6_5_13_a_book_that_is_emptied_is_known_again():
+    followed = known(5, 10)
+    followed.message(message(12, 9))
+    healed, _ = followed.message(message(13, None, template=EMPTY_BOOK))
+    assert (healed.by, healed.gap.first) == (Item.EMPTIED, 6)
+    assert applied(followed.message(message(13, 1))) == [1]
+
+
+def test_a_lost_empty_book_is_recognised_by_the_counter():
+    followed = known(500, 10)
+    assert kinds(followed.message(message(12, 1))) == [Restart, Apply]  # nothing else was between
+    followed.message(message(13, 2))
+    (stale,) = followed.message(message(20, 2))
+    assert (stale.gap.first, stale.gap.last) == (None, None)
+    assert "went from 2 back to 2" in stale.gap.reason
+
+
+def test_an_old_snapshot_does_not_heal_a_counter_that_went_back():
+    """Lost: 501, an EmptyBook, 1 and 2. A snapshot from before must not pass for one after."""
+    followed = known(500, 10)
+    followed.message(message(20, 3))
+    followed.snapshot(*snapshot(11, 501))
+    assert followed.gap is not None
+    assert applied(followed.snapshot(*snapshot(19, 2))) == [3]
+
+
+def test_6_5_12_a_channel_reset_makes_a_book_known_and_keeps_the_counter():
+    followed = known(5, 10)
+    followed.message(message(12, 9))
+    (healed,) = followed.reset(Place(1, 13))
+    assert healed.by is Item.RESET
+    assert applied(followed.message(message(14, 10))) == [10]
+    assert known(5, 10).reset(Place(1, 13)) == []
+
+
+def test_a_second_gap_opens_where_the_first_was_healed():
+    followed = known(5, 10)
+    for number, rpt in [(12, 7), (13, 8), (15, 10)]:
+        followed.message(message(number, rpt))
+    changes = followed.snapshot(*snapshot(11, 6))
+    assert kinds(changes) == [Load, Healed, Apply, Apply, Stale]
+    assert followed.gap.found_at == MessageKey(1, 15, 0)
+    assert applied(followed.snapshot(*snapshot(14, 9))) == [10]
+
+
+def test_a_snapshot_that_counts_more_than_has_come_is_loaded_at_once():
+    """The lost message would only be noticed with the next one."""
+    followed = known(5, 10)
+    assert kinds(followed.snapshot(*snapshot(12, 6))) == [Load]
+    assert applied(followed.message(message(13, 7))) == [7]
+    assert followed.snapshot(*snapshot(13, 7)) == []
+
+
+def test_the_first_count_behind_an_unknown_one_is_held_against_a_late_snapshot():
+    """Nothing was known when 9 came; a snapshot of before it tells that 8 is missing."""
+    followed = known(9, 20)
+    (stale,) = followed.snapshot(*snapshot(15, 7))
+    assert isinstance(stale, Stale)
+    assert stale.gap.found_at == MessageKey(1, 20, 0)
+    sound = known(9, 20)
+    assert sound.snapshot(*snapshot(15, 8)) == []
+
+
+def test_a_book_that_did_not_fit_is_healed_the_same_way():
+    followed = known(5, 10)
+    bad = message(11, 6)
+    followed.message(bad)
+    (stale,) = followed.misfit(bad, "order 5 is not in the book")
+    gap = Gap(1111, MessageKey(1, 11, 0), None, None, "order 5 is not in the book")
+    assert stale.gap == gap
+    assert followed.misfit(bad, "again") == []
+    assert followed.message(message(12, 7)) == []
+    assert applied(followed.snapshot(*snapshot(11, 6))) == [7]
+
+
+def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
+    followed = FollowedInstrument(1111, NOTHING)
+    followed.message(message(10, 5, version=4))
+    followed.message(message(12, 7, version=4))
+    assert followed.snapshot(*snapshot(900, 6, version=3)) == []
+    assert applied(followed.snapshot(*snapshot(11, 6, version=4))) == [7]
+
+
+def test_the_queue_has_a_limit():
+    followed = FollowedInstrument(1111, START, most_queued=3)
+    followed.message(message(1, 1))
+    for number in range(3, 10):
+        followed.message(message(number, number))
+    assert followed.queued == 3
+    assert followed.snapshot(*snapshot(5, 5)) == []  # 6 was forgotten
+    assert applied(followed.snapshot(*snapshot(7, 7))) == [8, 9]
+
+
+def test_7_2_a_header_that_is_alone_and_counts_nothing_tells_nothing():
+    assert is_void(SnapshotHeader(1, 5, 1, 0, 0, 0, None, 1))
+    assert not is_void(SnapshotHeader(1, 5, 1, 0, 0, 0, 7, 1))
+    assert not is_void(SnapshotHeader(1, 5, 1, 0, 0, 1, None, 1))
+
+
+class Exchange:
+    """Counts messages of one instrument; a book is the list of what was told since EmptyBook."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.book = []
+        self.count = 0
+        self.number = 0
+        self.told = 0
+
+    def packet(self):
+        """The messages of the next packet, each with the book as it is after it."""
+        self.number += 1
+        found = []
+        for _ in range(self.rng.randint(0, 2)):
+            if self.rng.random() < 0.04:
+                self.book, self.count = [], 0
+                found.append((message(self.number, None, template=EMPTY_BOOK), []))
+                continue
+            self.told += 1
+            self.count += 1
+            self.book.append(self.told)
+            found.append((message(self.number, self.count, item=self.told), list(self.book)))
+        return found
+
+    def snapshot(self):
+        return *snapshot(self.number, self.count or None), list(self.book)
+
+
+class CoincidenceError(Exception):
+    """The one case that counters cannot show."""
+
+
+class Client:
+    """Keeps the book as the followed instrument says."""
+
+    def __init__(self):
+        self.followed = FollowedInstrument(1111, START)
+        self.book = []
+        self.healed = 0
+        self.emptied_unseen = False  # an EmptyBook was lost
+
+    def take(self, changes, book=None):
+        for change in changes:
+            match change:
+                case Apply(update) if update.template_id == EMPTY_BOOK:
+                    self.book, self.emptied_unseen = [], False
+                case Apply(update):
+                    self.book.append(update.item)
+                case Restart():
+                    self.book, self.emptied_unseen = [], False
+                case Load():
+                    self.book = list(book)
+                case Healed():
+                    self.healed += 1
+
+    def check(self, truth):
+        if self.followed.gap is None and self.book != truth:
+            if self.emptied_unseen:
+                raise CoincidenceError
+            raise AssertionError((self.book, truth))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32), loss=st.sampled_from([0.02, 0.1, 0.4]))
+@example(seed=1379785, loss=0.4)
+def test_a_book_that_is_not_stale_is_right_whatever_is_lost(seed, loss):
+    """Packets are lost, snapshots come at any time and late: what is applied is always true."""
+    try:
+        run(seed, loss)
+    except CoincidenceError:
+        reject()
+
+
+def test_the_losses_of_that_test_open_gaps_and_snapshots_heal_them():
+    lost, healed = run(3, 0.1)
+    assert lost > 5
+    assert healed > 5
+
+
+def run(seed, loss):
+    """How many packets were lost, and how often the instrument healed."""
+    rng = random.Random(seed)
+    lost = 0
+    exchange, client = Exchange(rng), Client()
+    waiting = []
+    for _ in range(400):
+        packet = exchange.packet()
+        if rng.random() < loss:
+            lost += bool(packet)
+            for update, _ in packet:
+                client.emptied_unseen |= update.template_id == EMPTY_BOOK
+        else:
+            for update, truth in packet:
+                client.take(client.followed.message(update))
+                client.check(truth)
+        if rng.random() < 0.1:
+            waiting.append(exchange.snapshot())
+        while waiting and rng.random() < 0.5:
+            found, place, book = waiting.pop(0)
+            client.take(client.followed.snapshot(found, place), book)
+    exchange.number += 1  # a last message shows every gap, a last snapshot heals it
+    exchange.count += 1
+    exchange.told += 1
+    exchange.book.append(exchange.told)
+    last = message(exchange.number, exchange.count, item=exchange.told)
+    client.take(client.followed.message(last))
+    found, place, book = exchange.snapshot()
+    client.take(client.followed.snapshot(found, place), book)
+    assert client.followed.gap is None
+    client.check(exchange.book)
+    return lost, client.healed
