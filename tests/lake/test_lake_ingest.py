@@ -58,6 +58,7 @@ def test_every_message_of_the_captures_is_in_its_table_once(whole):
         for outcome in packet.outcomes:
             message = outcome.decoded.message
             row = shown(message, outcome.decoded.values)
+            row["schema_version"] = outcome.frame.version
             row["_key"] = (*key, outcome.frame.index_in_packet, datagram.time_ns)
             wanted.setdefault(f"umdf_{message.name.lower()}", []).append(row)
     found = {}
@@ -314,6 +315,8 @@ def test_older_schema_versions_share_the_tables(tmp_path, version):
     older = [row for row in orders if row["date"].day == 22]
     assert older
     assert newer
+    assert {row["schema_version"] for row in newer} == {16}
+    assert {row["schema_version"] for row in older} == {version}
     assert all(row["md_entry_position_no"] is None for row in newer)
     if version < 15:
         assert all(row["md_entry_position_no"] >= 1 for row in older)

@@ -81,6 +81,7 @@ def test_every_message_of_every_template_is_a_row_equal_to_the_codec():
                 "capture_time_ns": datagram.time_ns,
                 "destination": f"{datagram.flow.dst}:{datagram.flow.dst_port}",
                 "index_in_packet": outcome.frame.index_in_packet,
+                "schema_version": outcome.frame.version,
                 "capture": name,
                 "position": datagram.position,
             }

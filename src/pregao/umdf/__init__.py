@@ -1,1 +1,106 @@
-"""Binary UMDF: packets, streams, sequencing; bytes in, messages with their keys out."""
+"""Binary UMDF: the rules of the feed, without books, sockets or files.
+
+`packets` takes packets apart, `templates` names template ids and flags, `keys` the columns of a
+message's key. The rules are small machines: `sequencing` (what is expected, missing, late),
+`arbitration` (one line out of several feeds), `events` (which messages belong together), `streams`
+(which stream a flow is), `loops`, `recovery` and `gaps` (snapshots, and what they heal), `phases`
+(what state holds).
+
+What runs over many packets at once is in modules of its own, which bring numba and Arrow with
+them: `bulk` (walk and decode), `tables` (columns of templates), `key_columns`, `survey`, and beside
+each rule its column form: `arbitration_columns`, `event_columns`, `gap_columns`.
+"""
+
+from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FirstArrivals, Lost, TooLate
+from pregao.umdf.events import EventNumbers, ends_event, event_number
+from pregao.umdf.gaps import Gap, Healed, InstrumentGaps, Step
+from pregao.umdf.loops import DefinitionLoop, InstrumentSnapshot, SnapshotHeader, SnapshotLoop
+from pregao.umdf.packets import (
+    DecodedPacket,
+    Frame,
+    PacketDecoder,
+    PacketHeader,
+    decode_header,
+    encode_packet,
+    frames,
+)
+from pregao.umdf.phases import GroupKey, Phases, StatisticsReset, Status, StatusChange, TradingEvent
+from pregao.umdf.recovery import (
+    Incremental,
+    Joined,
+    Joining,
+    incremental_of,
+    is_usable,
+    reaches_back,
+    snapshot_place,
+)
+from pregao.umdf.sequencing import (
+    LAST_SEQUENCE_VERSION,
+    Arrival,
+    Place,
+    StreamSequence,
+    Verdict,
+    covers,
+    place_of_serial,
+    precedes,
+    serial_of,
+    version_distance,
+)
+from pregao.umdf.streams import Stream, StreamEvidence
+from pregao.umdf.templates import flag, implied_mask, implied_masks, template_id
+
+__all__ = [
+    "LAST_SEQUENCE_VERSION",
+    "Arbiter",
+    "Arrival",
+    "DecodedPacket",
+    "DefinitionLoop",
+    "Delivered",
+    "Duplicate",
+    "EventNumbers",
+    "FirstArrivals",
+    "Frame",
+    "Gap",
+    "GroupKey",
+    "Healed",
+    "Incremental",
+    "InstrumentGaps",
+    "InstrumentSnapshot",
+    "Joined",
+    "Joining",
+    "Lost",
+    "PacketDecoder",
+    "PacketHeader",
+    "Phases",
+    "Place",
+    "SnapshotHeader",
+    "SnapshotLoop",
+    "StatisticsReset",
+    "Status",
+    "StatusChange",
+    "Step",
+    "Stream",
+    "StreamEvidence",
+    "StreamSequence",
+    "TooLate",
+    "TradingEvent",
+    "Verdict",
+    "covers",
+    "decode_header",
+    "encode_packet",
+    "ends_event",
+    "event_number",
+    "flag",
+    "frames",
+    "implied_mask",
+    "implied_masks",
+    "incremental_of",
+    "is_usable",
+    "place_of_serial",
+    "precedes",
+    "reaches_back",
+    "serial_of",
+    "snapshot_place",
+    "template_id",
+    "version_distance",
+]

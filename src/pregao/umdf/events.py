@@ -40,7 +40,7 @@ def ends_event(template_id: int, flags: int | None) -> bool:
 
 
 class EventNumbers:
-    """Numbers the events of one channel, message by message, as they stand in the sequence.
+    """Numbers the events of one channel, message by message, in the order of the sequence.
 
     Behind a hole an event begins anew: nobody knows whether the one before it had ended.
     """

@@ -90,7 +90,8 @@ def _side() -> Column:
 def _acts(day: Day) -> DataFrame:
     """What messages did to single orders: NEW, CHANGE or DELETE."""
     common = [*_ORDER, "place", "event", *MESSAGE_KEY]
-    changed = day.messages(ORDER).select(
+    found = day.messages(ORDER)
+    changed = found.select(
         *common,
         _side().alias("side"),
         event_time().alias("time_ns"),
@@ -101,7 +102,7 @@ def _acts(day: Day) -> DataFrame:
         F.col("md_entry_prev_size").alias("told_before"),
         F.col("entering_firm").alias("firm"),
         F.col("md_insert_timestamp_ns").alias("insert_ns"),
-        day.tables.is_implied().alias("implied"),
+        day.tables.is_implied(found).alias("implied"),
         is_recovery().alias("recovery"),
     )
     deleted = day.messages(DELETE_ORDER).select(

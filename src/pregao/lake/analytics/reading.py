@@ -122,12 +122,18 @@ class Tables:
             if any(version < IMPLIED_SINCE for version in row["schema_versions"] or ())
         ]
 
-    def is_implied(self) -> Column:
-        """Is an implied order meant? Null where the schema version does not tell."""
-        told = bit("match_event_indicator", IMPLIED)
-        if not self._before_implied:
-            return told
-        return F.when(~F.col("capture_id").isin(self._before_implied), told)
+    def is_implied(self, messages: DataFrame) -> Column:
+        """Is an implied order meant? Null where the schema version has no bit for it.
+
+        Rows of lakes that did not keep the version yet are judged by that of their capture.
+        """
+        told = by_capture = bit("match_event_indicator", IMPLIED)
+        if self._before_implied:
+            by_capture = F.when(~F.col("capture_id").isin(self._before_implied), told)
+        if "schema_version" not in messages.columns:
+            return by_capture
+        version = F.col("schema_version")
+        return F.when(version.isNull(), by_capture).when(version >= IMPLIED_SINCE, told)
 
 
 class Day:

@@ -172,7 +172,7 @@ def _published(day: Day, template: int) -> DataFrame:
         F.col("md_entry_seller").alias("seller"),
         "trade_condition",
         "trd_sub_type",
-        day.tables.is_implied().alias("implied"),
+        day.tables.is_implied(found).alias("implied"),
         F.lit(template == FORWARD_TRADE).alias("forward"),
         *(own if template == FORWARD_TRADE else missing(_FORWARD_COLUMNS)),
     )

@@ -47,6 +47,7 @@ from pregao.umdf.bulk import (
     Walker,
 )
 from pregao.umdf.event_columns import EventColumns
+from pregao.umdf.keys import key_type
 from pregao.umdf.tables import TemplateTable
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 
@@ -226,7 +227,7 @@ class WindowDecoder:
         for item in self._decoder.decode_kind(walked, kind):
             match item:
                 case Batch():
-                    keys = self._keys(walked, item.rows, packets, chosen, events)
+                    keys = self._keys(walked, item, packets, chosen, events)
                     self._put(result, self._tables.templates[item.message.id], item, keys, day)
                     result.sums.messages[item.message.name] += len(item.rows)
                     result.sums.versions.add(item.version)
@@ -264,8 +265,9 @@ class WindowDecoder:
         return kind.rows[order_by_value(values)] if whole else kind.rows
 
     def _keys(
-        self, walked: Walked, rows: Numbers, packets: Packets, chosen: Numbers, events: Numbers
+        self, walked: Walked, batch: Batch, packets: Packets, chosen: Numbers, events: Numbers
     ) -> list[Any]:
+        rows = batch.rows
         count = len(rows)  # a batch is never empty
         index, packet = np.empty((2, count), np.int32)
         number, event, sending, time = np.empty((4, count), np.int64)
@@ -296,6 +298,7 @@ class WindowDecoder:
             pa.DictionaryArray.from_arrays(pa.array(role), self._feed_names),
             difference,
             pa.DictionaryArray.from_arrays(pa.array(capture), self._captures),
+            pa.repeat(pa.scalar(batch.version, key_type("schema_version")), count),
         ]
 
     # Packets and rejects

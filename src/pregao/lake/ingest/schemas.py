@@ -39,6 +39,7 @@ KEY = [
     _column("feed", pa.string(), "Feed that brought the packet first."),
     _column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
     _column("capture_id", pa.string(), "Capture that brought the packet first."),
+    key_field("schema_version"),
 ]
 """The columns before a message's own in every message table: its key, and what the ingest adds."""
 

@@ -30,6 +30,7 @@ from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+from pregao.umdf.keys import key_type
 from pregao.umdf.layout import SMALLEST_MESSAGE
 from pregao.umdf.streams import Stream
 from pregao.umdf.survey import Destination, message_of
@@ -192,7 +193,10 @@ class _Reading:
             for item in self.decoder.decode_kind(walked, kind):
                 if not isinstance(item, Batch):
                     continue
-                own: dict[str, Callable[[], Any]] = {}
+                version = pa.scalar(item.version, key_type("schema_version"))
+                own: dict[str, Callable[[], Any]] = {
+                    "schema_version": partial(pa.repeat, version, len(item.rows))
+                }
                 fitted = table.fit(item.message, item.columns, len(item.rows))
                 for column, array in zip(table.columns, fitted, strict=True):
                     own[column.column] = partial(_given, array)

@@ -106,7 +106,9 @@ def shape_of(request: ReadRequest) -> Shape:
         table = TemplateTable(pairs)
         shape = Shape(
             table.name,
-            pa.schema([*MESSAGE_COLUMNS, *message_fields(table.columns)]),
+            pa.schema(
+                [*MESSAGE_COLUMNS, key_field("schema_version"), *message_fields(table.columns)]
+            ),
             table,
             tuple(message for _, message in pairs),
             # Every column costs, and texts most: where a message stood is rarely asked for.

@@ -1,0 +1,134 @@
+"""Rows of messages tell the schema version that each was sent in; older lakes get the column."""
+
+from datetime import date
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pregao.capture import PcapWriter, udp_frame
+from pregao.clock import SECOND, parse_ns
+from pregao.lake.access import table_frame
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.check import check_lake
+from pregao.lake.compact import compact
+from pregao.lake.ingest import ingest
+from pregao.lake.store import Lake
+from pregao.sbe.codec import MessageCodec
+from pregao.schemas import bundled
+from pregao.umdf.packets import PacketHeader, encode_packet
+from pregao.umdf.templates import IMPLIED
+from tests.lake.analytics_support import few_partitions
+from tests.lake.days import day, rows
+
+START = parse_ns("2026-05-21T15:00:00Z")
+ORDERS = "umdf_order_mbo_50"
+NEWEST = 16
+
+
+def order(version, order_id, *, said=None):
+    """A new order that is marked as implied, or bears that bit's older meaning."""
+    schema = bundled("umdf", version)
+    values = {
+        "securityID": 7, "matchEventIndicator": IMPLIED, "mDUpdateAction": 0, "mDEntryType": 0x30,
+        "mDEntryPx": 205_000, "mDEntrySize": 100, "secondaryOrderID": order_id,
+    }  # fmt: skip
+    packed = MessageCodec(schema, schema.by_name["Order_MBO_50"]).packer(*values)
+    message = packed(*values.values())
+    return message if said is None else message[:6] + said.to_bytes(2, "little") + message[8:]
+
+
+def write_capture(place, packets):
+    """A capture of packets, a second apart."""
+    with PcapWriter(place) as writer:
+        for at, messages in enumerate(packets):
+            when = START + at * SECOND
+            payload = encode_packet(PacketHeader(7, 1, at + 1, when), messages)
+            writer.write(when, udp_frame("10.0.0.1", 1, "233.252.14.1", 30001, payload))
+
+
+def versions(lake, table=ORDERS):
+    return {row["secondary_order_id"]: row["schema_version"] for row in rows(lake, table)}
+
+
+def test_each_row_has_the_version_of_its_message(tmp_path):
+    """Two versions in one capture, and in one packet; one that nobody knows is kept as it is."""
+    packets = [
+        [order(9, 1)],
+        [order(10, 2), order(9, 3), order(15, 4)],
+        [order(NEWEST, 5, said=40_000)],
+    ]
+    write_capture(tmp_path / "mixed.pcap", packets)
+    report = ingest([str(tmp_path / "mixed.pcap")], str(tmp_path / "lake"))
+    assert report.json()["schema_versions"] == [9, 10, 15, 40_000]
+    assert versions(tmp_path / "lake") == {1: 9, 2: 10, 3: 9, 4: 15, 5: 40_000}
+
+
+def test_an_order_is_implied_by_the_version_of_its_own_message(tmp_path, spark):
+    """000 §18: below version 10 the bit has another meaning."""
+    write_capture(tmp_path / "mixed.pcap", [[order(9, 1)], [order(10, 2), order(9, 3)]])
+    lake = Lake(tmp_path / "lake")
+    ingest([str(tmp_path / "mixed.pcap")], lake.location)
+    with few_partitions(spark):
+        analyse(spark, lake, tables=["orders"])
+    found = {row["secondary_order_id"]: row["implied"] for row in rows(tmp_path / "lake", "orders")}
+    assert found == {1: None, 2: True, 3: None}
+
+
+def without_versions(lake):
+    """Make the message tables of a lake those of Pregão 0.1, which did not keep the version."""
+    for name in Lake(lake).table_names():
+        table = DeltaTable(f"{lake}/{name}")
+        data = table.to_pyarrow_table()
+        if "schema_version" in data.column_names:
+            older = data.drop_columns(["schema_version"])
+            write_deltalake(
+                table, older, mode="overwrite", schema_mode="overwrite", partition_by=["date"]
+            )
+
+
+@pytest.fixture
+def old_lake(tmp_path):
+    """A lake with a day of feed A that an older Pregão has taken in."""
+    captures = [str(path) for path in sorted(day().glob("*.pcap")) if "_B" not in path.name]
+    ingest(captures, str(tmp_path / "lake"))
+    without_versions(tmp_path / "lake")
+    return tmp_path / "lake"
+
+
+def test_an_older_lake_is_read_without_the_column(old_lake, spark):
+    lake = Lake(old_lake)
+    frame = table_frame(lake, ORDERS, spark)
+    assert "schema_version" not in frame.columns
+    assert frame.count() == len(rows(old_lake, ORDERS)) > 0
+    with few_partitions(spark):
+        analyse(spark, lake, tables=["orders"])
+    assert {row["implied"] for row in rows(old_lake, "orders")} == {False}
+
+
+def test_an_older_lake_gets_the_column_with_the_next_ingest(old_lake, spark):
+    before = rows(old_lake, ORDERS)
+    ingest([str(day())], str(old_lake))  # the other feed: definitions of the same day
+    ingest([str(day(seed=2, day="2026-05-22"))], str(old_lake))
+    after = rows(old_lake, ORDERS)
+    old = [row for row in after if row["date"] == date(2026, 5, 21)]
+    new = [row for row in after if row["date"] == date(2026, 5, 22)]
+    assert {row["schema_version"] for row in old} == {None}
+    assert [row | {"schema_version": None} for row in before] == old
+    assert {row["schema_version"] for row in new} == {NEWEST}
+    assert {row["schema_version"] for row in rows(old_lake, "instruments")} == {None, NEWEST}
+    frame = table_frame(Lake(old_lake), ORDERS, spark)
+    assert frame.where("schema_version IS NULL").count() == len(old)
+    assert not check_lake(Lake(old_lake)).faults
+
+
+def test_compaction_keeps_rows_with_and_without_a_version(old_lake):
+    ingest([str(day(seed=2, day="2026-05-22"))], str(old_lake))
+    write_deltalake(  # more files of the older day, as several ingests would have left
+        f"{old_lake}/{ORDERS}",
+        pa.table(DeltaTable(f"{old_lake}/{ORDERS}").to_pyarrow_table().slice(0, 1)),
+        mode="append",
+    )
+    before = rows(old_lake, ORDERS)
+    assert any(done.table == ORDERS for done in compact(Lake(old_lake), [ORDERS]))
+    assert rows(old_lake, ORDERS) == before

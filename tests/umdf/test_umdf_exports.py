@@ -1,0 +1,20 @@
+"""What the package exports is light: no machine of the feed needs numba or Arrow."""
+
+import subprocess
+import sys
+
+from pregao import umdf
+
+
+def test_every_exported_name_is_there():
+    for name in umdf.__all__:
+        assert getattr(umdf, name).__doc__, name
+
+
+def test_the_machines_come_without_numba_and_arrow():
+    code = (
+        "import sys; from pregao.umdf import *; Arbiter(), EventNumbers(), InstrumentGaps();"
+        " print([name for name in ('numba', 'pyarrow') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
