@@ -7,18 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.gaps import (
-    HEALED,
-    NOTHING,
-    UNSEEN,
-    UNTOUCHED,
-    Counters,
-    InstrumentCount,
-    Item,
-    Step,
-    first_count,
-    follow,
-)
+from pregao.umdf.gap_columns import HEALED, Counters, follow
+from pregao.umdf.gaps import NOTHING, UNSEEN, UNTOUCHED, InstrumentCount, Item, Step, first_count
 
 
 @st.composite

@@ -40,7 +40,8 @@ from pregao.feed.statistics import (
     told_by_snapshots,
 )
 from pregao.feed.statistics_audit import StatisticAudit
-from pregao.umdf.gaps import Counters, Followed, Step
+from pregao.umdf.gap_columns import Counters, Followed
+from pregao.umdf.gaps import Step
 
 LAST_SERIAL = 1 << 40
 """Behind every packet of a day."""

@@ -124,12 +124,18 @@ class Follower:
             for decoded in packet.messages:
                 if decoded.message.id == templates.SEQUENCE:
                     number = decoded.values["nextSeqNo"]
-                    version = header.sequence_version
-                    self._arbitrated(self._arbiter.heartbeat(version, number, time_ns))
+                    self._heartbeat(Place(header.sequence_version, number), time_ns)
             return
         place = Place(header.sequence_version, header.sequence_number)
         resets = _resets(packet)
         self._arbitrated(self._arbiter.accept(feed, place, time_ns, packet, resets=resets))
+
+    def _heartbeat(self, following: Place, time_ns: int) -> None:
+        """A heartbeat tells the packet that comes next, and so where an idle channel is."""
+        if self.position is None:
+            self._begun(following)
+            self.position = Place(following.sequence_version, following.sequence_number - 1)
+        self._arbitrated(self._arbiter.heartbeat(*following, time_ns))
 
     def expire(self, now_ns: int) -> None:
         """Give up what has been waited for long enough."""

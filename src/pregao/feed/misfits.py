@@ -17,7 +17,8 @@ from pregao.feed.messages import BookColumns
 from pregao.feed.places import place_text
 from pregao.feed.sequence import Rows, Sequence, rows_of, steps_of
 from pregao.feed.snapshots import Snapshots
-from pregao.umdf.gaps import HEALED, Followed, Step
+from pregao.umdf.gap_columns import HEALED, Followed
+from pregao.umdf.gaps import Step
 
 
 class MisfitsFoundError(Exception):

@@ -6,7 +6,8 @@ import numpy as np
 
 from pregao.feed.columns import Numbers
 from pregao.feed.sequence import Rows, Sequence, steps_of
-from pregao.umdf.gaps import Followed, Item, Step
+from pregao.umdf.gap_columns import Followed
+from pregao.umdf.gaps import Item, Step
 
 START = "start of the sequence"
 _ORIGINS = {

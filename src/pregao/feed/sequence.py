@@ -11,7 +11,8 @@ from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.messages import BookColumns, Messages, Resets
 from pregao.feed.places import in_order, ranked
 from pregao.feed.snapshots import Absences, Snapshots
-from pregao.umdf.gaps import HEALED, Counters, Followed, Item, Step, follow
+from pregao.umdf.gap_columns import HEALED, Counters, Followed, follow
+from pregao.umdf.gaps import Item, Step
 
 _STEP = HEALED - 1
 

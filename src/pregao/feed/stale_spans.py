@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pregao.feed.sequence import Sequence, healed, steps_of
-from pregao.umdf.gaps import Followed, Item, Step
+from pregao.umdf.gap_columns import Followed
+from pregao.umdf.gaps import Item, Step
 
 _HEALERS = {
     int(Item.MESSAGE): "restart of the counter",

@@ -13,7 +13,7 @@ each rule its column form: `arbitration_columns`, `event_columns`, `gap_columns`
 
 from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FirstArrivals, Lost, TooLate
 from pregao.umdf.events import EventNumbers, ends_event, event_number
-from pregao.umdf.gaps import Gap, Healed, InstrumentGaps, Step
+from pregao.umdf.gaps import InstrumentCount, Item, Step
 from pregao.umdf.loops import DefinitionLoop, InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import (
     DecodedPacket,
@@ -25,15 +25,7 @@ from pregao.umdf.packets import (
     frames,
 )
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset, Status, StatusChange, TradingEvent
-from pregao.umdf.recovery import (
-    Incremental,
-    Joined,
-    Joining,
-    incremental_of,
-    is_usable,
-    reaches_back,
-    snapshot_place,
-)
+from pregao.umdf.recovery import Incremental, is_usable, snapshot_place
 from pregao.umdf.sequencing import (
     LAST_SEQUENCE_VERSION,
     Arrival,
@@ -60,14 +52,11 @@ __all__ = [
     "EventNumbers",
     "FirstArrivals",
     "Frame",
-    "Gap",
     "GroupKey",
-    "Healed",
     "Incremental",
-    "InstrumentGaps",
+    "InstrumentCount",
     "InstrumentSnapshot",
-    "Joined",
-    "Joining",
+    "Item",
     "Lost",
     "PacketDecoder",
     "PacketHeader",
@@ -94,11 +83,9 @@ __all__ = [
     "frames",
     "implied_mask",
     "implied_masks",
-    "incremental_of",
     "is_usable",
     "place_of_serial",
     "precedes",
-    "reaches_back",
     "serial_of",
     "snapshot_place",
     "template_id",

@@ -1,4 +1,4 @@
-"""The kernel of gaps: counters of instruments followed over columns of items."""
+"""The kernel of gap_columns: counters of instruments followed over columns of items."""
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
 # mypy: disallow-untyped-decorators=False
@@ -8,31 +8,25 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import njit
+from pregao.umdf import gaps
 
-# What an item is.
-MESSAGE = 0
-EMPTIED = 1
-RESET = 2
-SNAPSHOT = 3
-ABSENT = 4
+MESSAGE = int(gaps.Item.MESSAGE)
+EMPTIED = int(gaps.Item.EMPTIED)
+RESET = int(gaps.Item.RESET)
+SNAPSHOT = int(gaps.Item.SNAPSHOT)
 
-# What it is to its instrument.
-APPLIES = 0
-RESTART = 1
-GAP = 2
-QUEUED = 3
-AGREES = 4
-LOADS = 5
-DISAGREES = 6
-NOTED = 7
+APPLIES = int(gaps.Step.APPLIES)
+RESTART = int(gaps.Step.RESTART)
+GAP = int(gaps.Step.GAP)
+QUEUED = int(gaps.Step.QUEUED)
+AGREES = int(gaps.Step.AGREES)
+LOADS = int(gaps.Step.LOADS)
+DISAGREES = int(gaps.Step.DISAGREES)
+NOTED = int(gaps.Step.NOTED)
 HEALED = 64
 
-NOTHING = -1
-"""The last count where none is known."""
-UNTOUCHED = -2
-"""The last count of an instrument that is seen from its beginning: the first one is 1."""
-UNSEEN = -3
-"""The last count of an instrument whose past is not at hand, unless its first one is 1."""
+NOTHING = gaps.NOTHING
+UNSEEN = gaps.UNSEEN
 
 
 @njit

@@ -152,7 +152,9 @@ class Arbiter(Generic[T]):
     def heartbeat(self, version: int, next_number: int, time_ns: int) -> list[Outcome[T]]:
         """Take a heartbeat in, which tells the number of the packet that comes next."""
         outcomes: list[Outcome[T]] = list(self.expire(time_ns))
-        if version == self._version and not self._ended:
+        if self._version is None:  # an idle channel: nothing is missing before the next one
+            self._version, self._next = version, next_number
+        elif version == self._version and not self._ended:
             self._promised = max(self._promised, next_number)
         self._watch(time_ns)
         return outcomes

@@ -6,8 +6,8 @@ one case stays unseen, an EmptyBook lost together with exactly as many messages 
 before.
 
 The items of an instrument are its messages, in order, and among them snapshots, each behind the
-last packet that it holds. `InstrumentCount` follows one item after the other; `follow` follows
-whole columns of them.
+last packet that it holds. `InstrumentCount` follows one item after the other, `gap_columns` whole
+columns of them.
 """
 
 from __future__ import annotations
@@ -15,55 +15,48 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-import numpy as np
-import numpy.typing as npt
-
-from pregao.umdf import _gap_kernels as k
-
-Numbers = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.uint8]
-
 
 class Item(IntEnum):
     """What an item of an instrument is."""
 
-    MESSAGE = k.MESSAGE
+    MESSAGE = 0
     """A message; its count is its ``rptSeq``, 0 where it carries none."""
-    EMPTIED = k.EMPTIED
+    EMPTIED = 1
     """An EmptyBook."""
-    RESET = k.RESET
+    RESET = 2
     """A ChannelReset."""
-    SNAPSHOT = k.SNAPSHOT
+    SNAPSHOT = 3
     """A whole snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
-    ABSENT = k.ABSENT
+    ABSENT = 4
     """A whole loop of snapshots in which the instrument is not: it has an empty book."""
 
 
 class Step(IntEnum):
     """What an item is to its instrument."""
 
-    APPLIES = k.APPLIES
-    RESTART = k.RESTART
+    APPLIES = 0
+    RESTART = 1
     """It applies to a book that is empty before it: the EmptyBook was lost."""
-    GAP = k.GAP
+    GAP = 2
     """Messages before it are missing: the instrument is stale from here on."""
-    QUEUED = k.QUEUED
+    QUEUED = 3
     """The instrument is stale."""
-    AGREES = k.AGREES
+    AGREES = 4
     """The snapshot counts as many messages as have come: the book must be equal to it."""
-    LOADS = k.LOADS
+    LOADS = 5
     """The snapshot begins the book, or heals it."""
-    DISAGREES = k.DISAGREES
+    DISAGREES = 6
     """The snapshot shows that messages are missing, and makes up for them at once."""
-    NOTED = k.NOTED
+    NOTED = 7
     """It changes no book."""
 
 
-HEALED = k.HEALED
-"""A bit beside the step in columns: the instrument was stale before the item and is not behind."""
-NOTHING = k.NOTHING
-UNTOUCHED = k.UNTOUCHED
-UNSEEN = k.UNSEEN
+NOTHING = -1
+"""The last count where none is known."""
+UNTOUCHED = -2
+"""The last count of an instrument that is seen from its beginning: the first one is 1."""
+UNSEEN = -3
+"""The last count of an instrument whose past is not at hand, unless its first one is 1."""
 
 
 @dataclass(slots=True)
@@ -114,21 +107,6 @@ class InstrumentCount:
         return Step.AGREES if last == NOTHING or max(last, 0) == count else Step.DISAGREES
 
 
-@dataclass(slots=True)
-class Counters:
-    """The counters of some instruments as columns; they go on from call to call."""
-
-    last: Numbers
-    """The last count; below 0 what is said of instruments without one."""
-    stale: Codes
-
-    @staticmethod
-    def new(instruments: int, *, from_the_start: bool) -> Counters:
-        """Counters of instruments of which nothing has come."""
-        begin = first_count(from_the_start=from_the_start)
-        return Counters(np.full(instruments, begin, np.int64), np.zeros(instruments, np.uint8))
-
-
 def first_count(*, from_the_start: bool) -> int:
     """The last count of an instrument of which nothing has come.
 
@@ -136,19 +114,3 @@ def first_count(*, from_the_start: bool) -> int:
     counts; their past is missing, unless a snapshot or a reset makes up for it.
     """
     return UNTOUCHED if from_the_start else UNSEEN
-
-
-@dataclass(slots=True)
-class Followed:
-    """What came of the items: steps (with the HEALED bit), and the last count before each."""
-
-    steps: Codes
-    before: Numbers
-
-
-def follow(starts: Numbers, kinds: Codes, counts: Numbers, counters: Counters) -> Followed:
-    """Follow the items of instruments, which are from each start to the next, in order."""
-    steps = np.empty(len(kinds), np.uint8)
-    before = np.empty(len(kinds), np.int64)
-    k.follow_counts(starts, kinds, counts, counters.last, counters.stale, steps, before)
-    return Followed(steps, before)

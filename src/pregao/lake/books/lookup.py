@@ -45,7 +45,8 @@ from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
 from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import Lake
-from pregao.umdf.gaps import Counters, Step
+from pregao.umdf.gap_columns import Counters
+from pregao.umdf.gaps import Step
 from pregao.umdf.sequencing import Place, serial_of
 
 _SCALARS = (
