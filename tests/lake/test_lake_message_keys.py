@@ -5,7 +5,7 @@ import pytest
 
 from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.books.tables import AUDIT, CHECKPOINTS
-from pregao.lake.schemas import GAPS, KEY, PACKETS, REJECTS
+from pregao.lake.ingest.schemas import GAPS, KEY, PACKETS, REJECTS
 from pregao.lake.source_shapes import GENERIC, MESSAGE_COLUMNS, PACKET_ROW
 from pregao.umdf.keys import KEY_SCHEMA, MESSAGE_KEY, PACKET_KEY, STREAM_KEY, key_field, key_type
 

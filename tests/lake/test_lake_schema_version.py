@@ -7,12 +7,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pregao.capture import PcapWriter, udp_frame
-from pregao.clock import SECOND, parse_ns
-from pregao.lake.access import table_frame
+from pregao.clock import DAY, SECOND, parse_ns
 from pregao.lake.analytics.analyse import analyse
-from pregao.lake.check import check_lake
-from pregao.lake.compact import compact
-from pregao.lake.ingest import ingest
+from pregao.lake.books.build import build_books
+from pregao.lake.ingest import check_lake, compact, ingest
+from pregao.lake.spark import table_frame
 from pregao.lake.store import Lake
 from pregao.sbe.codec import MessageCodec
 from pregao.schemas import bundled
@@ -26,13 +25,15 @@ ORDERS = "umdf_order_mbo_50"
 NEWEST = 16
 
 
-def order(version, order_id, *, said=None):
+def order(version, order_id, *, said=None, rpt=0):
     """A new order that is marked as implied, or bears that bit's older meaning."""
     schema = bundled("umdf", version)
     values = {
         "securityID": 7, "matchEventIndicator": IMPLIED, "mDUpdateAction": 0, "mDEntryType": 0x30,
-        "mDEntryPx": 205_000, "mDEntrySize": 100, "secondaryOrderID": order_id,
+        "mDEntryPx": 205_000, "mDEntrySize": 100, "secondaryOrderID": order_id, "rptSeq": rpt,
     }  # fmt: skip
+    if version < 15:
+        values["mDEntryPositionNo"] = 1
     packed = MessageCodec(schema, schema.by_name["Order_MBO_50"]).packer(*values)
     message = packed(*values.values())
     return message if said is None else message[:6] + said.to_bytes(2, "little") + message[8:]
@@ -132,3 +133,37 @@ def test_compaction_keeps_rows_with_and_without_a_version(old_lake):
     before = rows(old_lake, ORDERS)
     assert any(done.table == ORDERS for done in compact(Lake(old_lake), [ORDERS]))
     assert rows(old_lake, ORDERS) == before
+
+
+def spread(place, version, days):
+    """A capture of one order a day, each with the bit of implied orders set."""
+    with PcapWriter(place) as writer:
+        for at in range(days):
+            when = START + at * DAY
+            header = PacketHeader(7, 1, at + 1, when)
+            payload = encode_packet(header, [order(version, at + 1, rpt=1)])
+            writer.write(when, udp_frame("10.0.0.1", 1, "233.252.14.1", 30001, payload))
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(("version", "implied"), [(9, False), (10, True)])
+def test_every_day_of_a_capture_that_spans_two_is_judged_by_its_messages(
+    tmp_path, version, implied, old
+):
+    """Once only the day on which a capture begins was judged; lakes of 0.1 by their ingests."""
+    spread(tmp_path / "two.pcap", version, 2)
+    ingest([str(tmp_path / "two.pcap")], str(tmp_path / "lake"))
+    if old:
+        without_versions(tmp_path / "lake")
+    build_books(str(tmp_path / "lake"))
+    books = [row for row in rows(tmp_path / "lake", "book_checkpoints") if row["reason"] == "end"]
+    assert [[each["implied"] for each in row["bids"]] for row in books] == [[implied], [implied]]
+
+
+def test_books_of_an_older_lake_with_mixed_versions_say_nothing_of_implied_orders(tmp_path):
+    write_capture(tmp_path / "mixed.pcap", [[order(10, 1, rpt=1)], [order(9, 2, rpt=2)]])
+    ingest([str(tmp_path / "mixed.pcap")], str(tmp_path / "lake"))
+    without_versions(tmp_path / "lake")
+    build_books(str(tmp_path / "lake"))
+    (book,) = [row for row in rows(tmp_path / "lake", "book_checkpoints") if row["reason"] == "end"]
+    assert [each["implied"] for each in book["bids"]] == [False, False]
