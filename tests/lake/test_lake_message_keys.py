@@ -6,7 +6,7 @@ import pytest
 from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.books.tables import AUDIT, CHECKPOINTS
 from pregao.lake.ingest.schemas import GAPS, KEY, PACKETS, REJECTS
-from pregao.lake.source_shapes import GENERIC, MESSAGE_COLUMNS, PACKET_ROW
+from pregao.lake.source.shapes import GENERIC, MESSAGE_COLUMNS, PACKET_ROW
 from pregao.umdf.keys import KEY_SCHEMA, MESSAGE_KEY, PACKET_KEY, STREAM_KEY, key_field, key_type
 
 KEYS = (*STREAM_KEY, *MESSAGE_KEY, "sending_time_ns", "capture_time_ns", "schema_version")
