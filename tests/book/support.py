@@ -10,6 +10,8 @@ from pregao.book.priority import PriorityBook
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
+    Confirmed,
+    Doubted,
     Interrupted,
     MessageKey,
     OrderAdded,
@@ -104,6 +106,7 @@ _STEPS = (
     + ["change"] * 12
     + ["delete"] * 24
     + ["move", "move", "flag", "thru", "from", "from", "empty", "reset", "snapshot", "gap"]
+    + ["doubt", "doubt", "confirm"]
 )
 _ODDITIES = ["unknown", "duplicate", "side", "size", "price", "no id", "place", "stray", "cut"]
 
@@ -195,6 +198,10 @@ class Story:
                 return [feed.reset()]
             case "gap":
                 return [feed.gap()]
+            case "doubt":
+                return [Doubted(feed.key())]
+            case "confirm":
+                return [Confirmed(feed.key())]
             case "snapshot":
                 return self._snapshot(odd, pick, told)
         if step == "add" or chosen is None:

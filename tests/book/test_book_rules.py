@@ -12,7 +12,7 @@ from pregao.book.priority import PriorityBook
 from pregao.book.queue_order import price_rank
 from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import rows_of
-from pregao.book.updates import SnapshotBegun, SnapshotEnded, SnapshotOrder
+from pregao.book.updates import Confirmed, Doubted, SnapshotBegun, SnapshotEnded, SnapshotOrder
 from pregao.book.views import Level, QueuePosition
 from tests.book.support import ASK, BID, Feed, Story, fill, key, place, scripts, shown
 
@@ -237,3 +237,29 @@ def test_levels_are_the_orders_added_up(script, by_position):
 def test_a_level_prints_as_what_it_is():
     assert Level(1000, 5, 1) == (1000, 5, 1)
     assert key(3) < key(3, 1) < key(4)
+
+
+@pytest.mark.parametrize(
+    ("cls", "kind"), [(PriorityBook, BookKind.PRIORITY), (PositionBook, BookKind.POSITION)]
+)
+def test_a_book_in_doubt_is_unconfirmed_until_it_is_confirmed(cls, kind):
+    """Precedence: stale, unconfirmed, building, empty, valid."""
+    feed = Feed()
+    book = cls()
+    steps = [
+        (Doubted(feed.key()), State.UNCONFIRMED),
+        (feed.new(BID, 1, 1000, 5, position=1), State.UNCONFIRMED),
+        (feed.empty(), State.UNCONFIRMED),
+        (feed.gap(), State.STALE),
+        (Confirmed(feed.key()), State.STALE),
+        (Doubted(feed.key()), State.STALE),
+        (feed.empty(), State.UNCONFIRMED),
+        (Confirmed(feed.key()), State.EMPTY),
+    ]
+    for update, state in steps:
+        book.apply(update)
+        assert book.state is state
+    rows = rows_of((7, at, update) for at, (update, _) in enumerate(steps))
+    replayed = Replay(kind, 2).run(rows, dump_at=range(len(steps)))
+    assert [each.state for each in replayed.books] == [state for _, state in steps]
+    assert replayed.ticks.state.tolist()[0] == State.UNCONFIRMED  # a tick without any change

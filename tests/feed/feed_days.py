@@ -16,9 +16,16 @@ from pregao.clock import SECOND
 from pregao.exchange.simulation import FaultRates, Settings, Simulation
 from pregao.exchange.simulation.settings import parse_moment, parse_reset
 from pregao.feed.day import ChannelDay, DayFollower
+from pregao.feed.holes import MANY, Hole, Holes
 from pregao.feed.meaning import BOOK_TEMPLATES, snapshot_columns, update_columns
 from pregao.feed.messages import BookMessages, Messages, Resets, key_columns, times_of
-from pregao.feed.snapshots import LoopRows, SnapshotOrders, Snapshots, first_whole_loop
+from pregao.feed.snapshots import (
+    LoopRows,
+    SnapshotOrders,
+    Snapshots,
+    telling_loops,
+    whole_loops,
+)
 from pregao.feed.snapshots import snapshot_orders as orders_of
 from pregao.feed.statistics import OtherMessages, PhaseChanges
 from pregao.sbe.names import snake_case
@@ -220,6 +227,28 @@ class Ticks:
         pass
 
 
+def holes_of(captured, base):
+    """What is missing of the incremental stream, by the numbers that are there."""
+    numbers, ended = {}, set()
+    for each in captured:
+        header = each.packet.header
+        if each.stream != "Snapshot" and header.sequenced:
+            numbers.setdefault(header.sequence_version, []).append(header.sequence_number)
+            if any(found.message.id == templates.SEQUENCE_RESET for found in each.packet.messages):
+                ended.add(header.sequence_version)
+    holes = []
+    versions = sorted(numbers, key=lambda version: version_distance(base, version))
+    for version in versions:
+        last = 0
+        for number in sorted(numbers[version]):
+            if number > last + 1:
+                holes.append(Hole(Place(version, last + 1).serial(base), number - last - 1))
+            last = number
+        if version not in ended and version != versions[-1]:
+            holes.append(Hole(Place(version, last + 1).serial(base), MANY))
+    return Holes.of(holes)
+
+
 def bulk(captured, *, from_the_start, by_position, depth=5):
     """Follow arbitrated packets in bulk; the follower and its ticks."""
     incremental = rows_of(captured, incremental=True)
@@ -234,8 +263,9 @@ def bulk(captured, *, from_the_start, by_position, depth=5):
     spans = tuple(sorted(first.items(), key=lambda item: version_distance(base, item[0])))
     headers = ListColumns(looped.get(templates.SNAPSHOT_HEADER, []))
     headers = headers.taken(LoopRows.of(headers).order())
-    loop = None if from_the_start else first_whole_loop(headers, spans, base)
-    day = ChannelDay(base, from_the_start, False, by_position, spans, loop)
+    holes = holes_of(captured, base)
+    loops = telling_loops(whole_loops(headers, spans, base), holes)
+    day = ChannelDay(base, from_the_start, by_position, spans, holes, loops)
 
     statistics = {
         template: ListColumns(rows)

@@ -9,6 +9,7 @@ from pregao.book.updates import MessageKey
 from pregao.feed.healing import (
     NO_PAST,
     Apply,
+    Emptied,
     FollowedInstrument,
     Gap,
     Healed,
@@ -17,14 +18,15 @@ from pregao.feed.healing import (
     Stale,
     is_void,
 )
-from pregao.umdf.gaps import NOTHING, Item, first_count
+from pregao.umdf.gaps import NOTHING, InstrumentCount, Item
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader
 from pregao.umdf.recovery import Incremental
 from pregao.umdf.sequencing import Place
 from pregao.umdf.templates import EMPTY_BOOK, ORDER
 
-LATE = first_count(from_the_start=False)
-START = first_count(from_the_start=True)
+
+def instrument(*, from_the_start=True, **settings):
+    return FollowedInstrument(1111, InstrumentCount.new(from_the_start=from_the_start), **settings)
 
 
 def message(number, rpt, *, version=1, item=None, template=ORDER):
@@ -38,7 +40,7 @@ def snapshot(last, rpt, *, version=1):
 
 def known(rpt, number=1):
     """An instrument whose last message is known."""
-    followed = FollowedInstrument(1111, NOTHING)
+    followed = FollowedInstrument(1111, InstrumentCount(NOTHING))
     assert applied(followed.message(message(number, rpt))) == [rpt]
     return followed
 
@@ -94,17 +96,17 @@ def test_7_4_1_a_snapshot_of_just_the_missing_message_is_enough():
 
 
 def test_7_4_1_without_last_rpt_seq_everything_can_be_processed():
-    followed = FollowedInstrument(1111, LATE)
+    followed = instrument(from_the_start=False)
     followed.snapshot(*snapshot(703, None))
     assert applied(followed.message(message(704, 1))) == [1]
-    other = FollowedInstrument(1111, LATE)
+    other = instrument(from_the_start=False)
     other.snapshot(*snapshot(703, None))
     assert kinds(other.message(message(704, 3))) == [Stale]
 
 
 def test_7_4_per_instrument_what_its_snapshot_holds_is_discarded():
     """Queued from packet 1232 on; the snapshot holds up to 1234."""
-    followed = FollowedInstrument(1111, LATE)
+    followed = instrument(from_the_start=False)
     for number, rpt in [(1232, 5), (1236, 6), (1238, 7)]:
         followed.message(message(number, rpt))
     assert followed.gap.reason == NO_PAST
@@ -112,24 +114,47 @@ def test_7_4_per_instrument_what_its_snapshot_holds_is_discarded():
 
 
 def test_6_5_9_an_instrument_without_a_snapshot_begins_empty_and_misses_nothing():
-    followed = FollowedInstrument(1111, LATE)
+    followed = instrument(from_the_start=False)
     followed.message(message(700, 41))
     followed.message(message(702, 42))
     changes = followed.absent(Place(1, 699))
-    assert isinstance(changes[0], Healed)
+    assert kinds(changes[:2]) == [Emptied, Healed]
     assert applied(changes) == [41, 42]
     assert applied(followed.message(message(703, 43))) == [43]
 
 
-def test_a_loop_without_an_instrument_that_had_a_message_before_it_tells_nothing():
-    followed = FollowedInstrument(1111, LATE)
-    followed.message(message(700, 41))
-    assert followed.absent(Place(1, 701)) == []
-    assert followed.gap is not None
+def test_a_stale_book_is_empty_when_a_whole_loop_is_without_it():
+    followed = known(5, 10)
+    followed.message(message(12, 9))
+    assert kinds(followed.absent(Place(1, 11), 1, 1)) == [Emptied, Healed, Apply]
+    other = known(5, 10)
+    other.message(message(12, 9))
+    assert kinds(other.absent(Place(1, 13))) == [Emptied, Healed]
+    assert kinds(known(5, 10).absent(Place(1, 13))) == []  # nothing is missing
+
+
+def test_while_packets_are_missing_messages_are_applied_and_kept():
+    """A snapshot that comes late is loaded before them."""
+    followed = known(5, 10)
+    assert applied(followed.message(message(12, 6), 1)) == [6]
+    assert followed.unconfirmed(1)
+    assert followed.queued == 1
+    changes = followed.snapshot(*snapshot(11, 5), 1, 1)
+    assert kinds(changes) == [Load, Apply]
+    assert not followed.unconfirmed(1)
+    assert followed.queued == 0
+
+
+def test_a_snapshot_from_within_a_hole_proves_only_what_it_holds():
+    followed = known(5, 10)
+    changes = followed.snapshot(*snapshot(12, 6), 5, 2)  # 11 to 15 are missing
+    assert kinds(changes) == [Load]
+    assert followed.count.proven == 2
+    assert followed.unconfirmed(5)
 
 
 def test_6_5_9_below_a_hole_in_the_queue_nothing_is_joined():
-    followed = FollowedInstrument(1111, LATE)
+    followed = instrument(from_the_start=False)
     followed.message(message(700, 5))
     followed.message(message(705, 9))
     changes = followed.snapshot(*snapshot(700, 5))
@@ -213,7 +238,7 @@ def test_a_book_that_did_not_fit_is_healed_the_same_way():
 
 
 def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
-    followed = FollowedInstrument(1111, NOTHING)
+    followed = FollowedInstrument(1111, InstrumentCount(NOTHING))
     followed.message(message(10, 5, version=4))
     followed.message(message(12, 7, version=4))
     assert followed.snapshot(*snapshot(900, 6, version=3)) == []
@@ -221,7 +246,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
 
 
 def test_the_queue_has_a_limit():
-    followed = FollowedInstrument(1111, START, most_queued=3)
+    followed = instrument(most_queued=3)
     followed.message(message(1, 1))
     for number in range(3, 10):
         followed.message(message(number, number))
@@ -273,7 +298,7 @@ class Client:
     """Keeps the book as the followed instrument says."""
 
     def __init__(self):
-        self.followed = FollowedInstrument(1111, START)
+        self.followed = instrument()
         self.book = []
         self.healed = 0
         self.emptied_unseen = False  # an EmptyBook was lost

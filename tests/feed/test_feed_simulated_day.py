@@ -39,7 +39,7 @@ class Comparison(Listener):
         for line in truth:
             place = Place(line["sequence_version"], line["sequence_number"])
             self.expected.setdefault(place, []).append(line)
-        self.compared = self.packets_lost = self.opened = self.heals = 0
+        self.compared = self.packets_lost = self.opened = self.heals = self.untrusted = 0
         self.updates = []
         self.follower = None
 
@@ -59,12 +59,13 @@ class Comparison(Listener):
         for line in self.expected.pop(place, ()):
             security_id = line["security_id"]
             book = self.follower.books.get(security_id)
-            if security_id in self.follower.stale:
+            if security_id in self.follower.stale or security_id in self.follower.unconfirmed:
+                self.untrusted += 1
                 continue
             if book is None:
                 assert line["bids"] == line["asks"] == []
                 continue
-            assert book.state is not State.STALE
+            assert book.state not in (State.STALE, State.UNCONFIRMED)
             assert lines_of(book) == [line["bids"], line["asks"]]
             self.compared += len(line["bids"]) + len(line["asks"])
 
@@ -87,6 +88,7 @@ def followed(out, truth, *, from_the_start):
 def check_the_end(follower, truth):
     """All books are sound and equal the truth."""
     assert follower.stale == {}
+    assert follower.unconfirmed == frozenset()
     orders = 0
     for line in truth:
         if line["final"] and (line["bids"] or line["asks"]):
@@ -99,7 +101,7 @@ def check_the_end(follower, truth):
 def test_over_sound_lines_every_version_gives_the_books_of_the_exchange(tmp_path, version):
     truth = simulated(tmp_path, version)
     follower, seen = followed(tmp_path, truth, from_the_start=True)
-    assert (seen.packets_lost, seen.opened) == (0, 0)
+    assert (seen.packets_lost, seen.opened, seen.untrusted) == (0, 0, 0)
     assert seen.compared > 300
     check_the_end(follower, truth)
 

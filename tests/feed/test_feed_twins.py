@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pregao.book.faults import State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.rows import NULL
 from pregao.book.ticks import TickMaker
-from pregao.book.updates import Interrupted, Side
+from pregao.book.updates import Confirmed, Doubted, Side
 from pregao.exchange.simulation import SCHEMA_VERSIONS
-from pregao.feed.follower import Follower, Listener
+from pregao.feed.follower import NO_EVENT, Follower, Listener
 from pregao.feed.places import BEHIND_PACKET, place_of
 from pregao.umdf.gaps import Item
 from pregao.umdf.sequencing import Place
@@ -28,7 +29,7 @@ class Log(Listener):
         self.updates = {}
         self.spans = []
         self.open = {}
-        self.heals = 0
+        self.heals = self.doubts = 0
 
     def place(self, key, *, behind=False):
         serial = np.array([Place(*key[:2]).serial(self.base)])
@@ -36,12 +37,14 @@ class Log(Listener):
         return int(place_of(serial, index)[0])
 
     def updated(self, security_id, event, update):
-        behind = type(update).__name__.startswith("Snapshot")
+        if isinstance(update, Doubted | Confirmed):
+            self.doubts += isinstance(update, Doubted)
+            return
+        behind = event == NO_EVENT
         place = self.place(update.key, behind=behind)
         log = self.updates.setdefault(security_id, [])
-        # A snapshot of before the message that showed the gap makes up for it.
+        # What a snapshot is loaded before goes through again.
         while log and behind and log[-1][0] > place:
-            assert isinstance(log[-1][2], Interrupted)
             log.pop()
         log.append((place, event if not behind else -2 - place, update))
 
@@ -94,6 +97,20 @@ def _tick(security_id, place, tick):
     return (security_id, place, int(tick.state), *sides)
 
 
+def without_doubt(ticks):
+    """Ticks by what they show and whether it is stale; those that show nothing new are left out.
+
+    When a book is confirmed depends on when a snapshot comes, so the twins differ in that.
+    """
+    found, last = [], {}
+    for security_id, place, state, *sides in sorted(ticks, key=lambda tick: tick[:2]):
+        shown = (state == State.STALE, *sides)
+        if shown != last.get(security_id, (False, [], [])):
+            found.append((security_id, place, *shown))
+        last[security_id] = shown
+    return found
+
+
 def compare(folder, version, *, from_the_start=True):
     captured = arbitrated(packets_of(folder))
     twin, ticks = bulk(captured, from_the_start=from_the_start, by_position=version < 15)
@@ -103,12 +120,17 @@ def compare(folder, version, *, from_the_start=True):
     # Books
     for security_id, full in ticks.finals.items():
         book = follower.books.get(security_id) or kind()
-        assert full.state is book.state, security_id
+        assert (full.state is State.STALE) == (book.state is State.STALE), security_id
+        if not log.doubts:
+            assert full.state is book.state, security_id
         for side in Side:
             assert full.orders(side) == book.orders(side)
     # Ticks
-    expected = sorted(ticks.found)
-    assert sorted(ticks_of(log, kind)) == expected
+    expected = without_doubt(ticks.found)
+    mine = without_doubt(ticks_of(log, kind))
+    assert mine == expected
+    if not log.doubts:
+        assert sorted(ticks_of(log, kind)) == sorted(ticks.found)
     # Stale spans
     spans = [
         (span.security_id, span.place, span.healed_at)
@@ -128,9 +150,9 @@ def compare(folder, version, *, from_the_start=True):
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
 def test_a_day_over_sound_lines(tmp_path, version):
     simulated(tmp_path, version)
-    ticks, spans, _ = compare(tmp_path, version)
+    ticks, spans, log = compare(tmp_path, version)
     assert ticks > 100
-    assert spans == 0
+    assert spans == log.doubts == 0
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 from pregao.clock import SECOND
 from pregao.exchange.simulation import (
@@ -18,6 +17,7 @@ from pregao.exchange.simulation import (
     parse_rates,
     parse_reset,
 )
+from pregao.feed.places import BEHIND_PACKET
 from pregao.lake.books.build import BookOptions, DayReport, build_books, run_books_here
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
@@ -68,7 +68,6 @@ class BookDay:
     folder: Path
     lake: Lake
     reports: list[DayReport] = field(default_factory=list)
-    _lost: dict[int, list[Any]] = field(default_factory=dict)
 
     @property
     def audit(self):
@@ -89,15 +88,6 @@ class BookDay:
         """The first packet of a channel that is in the lake."""
         rows = self.rows("packets", channel=channel, stream="incremental")
         return min(place(row) for row in rows if row["sequence_number"] is not None)
-
-    def lost_between(self, channel, first, last):
-        """Is a packet missing behind one and up to another?"""
-        if channel not in self._lost:
-            self._lost[channel] = [
-                ((row["sequence_version"], row["first_missing"]), row["last_missing"])
-                for row in self.rows("gaps", channel=channel, security_id=None, closed_by=None)
-            ]
-        return any(begin <= last and (begin[0], end) > first for begin, end in self._lost[channel])
 
     def truth(self, name="books.jsonl"):
         text = (self.folder / "truth" / name).read_text(encoding="utf-8")
@@ -155,25 +145,36 @@ def checkpoint_orders(orders):
     ]
 
 
+UNTRUSTED = ("stale", "unconfirmed")
+
+
 def place(row):
     return row["sequence_version"], row["sequence_number"]
+
+
+def tick_place(tick):
+    """Where a tick is; what a snapshot or a hole says is behind the packet."""
+    index = BEHIND_PACKET if tick["event"] is None else tick["index_in_packet"]
+    return *place(tick), index
 
 
 def compare_ticks(day: BookDay):
     """Hold every line of the truth against the last tick before it; gives how many were compared.
 
-    Lines at which the book was stale, or not yet known, are left out.
+    Lines at which the book was stale or unconfirmed, or not yet known, are left out: all others
+    must be equal.
     """
     ticks = defaultdict(list)
     for tick in day.rows("ticks"):
         ticks[tick["channel"], tick["security_id"]].append(tick)
     for own in ticks.values():
-        own.sort(key=lambda t: (*place(t), -1 if t["event"] is None else t["index_in_packet"]))
+        own.sort(
+            key=lambda t: (*place(t), BEHIND_PACKET if t["event"] is None else t["index_in_packet"])
+        )
     compared = 0
     for line in day.truth():
         own = ticks[line["channel"], line["security_id"]]
         before = [tick for tick in own if place(tick) <= place(line)]
-        # Behind a snapshot comes what its packet still held.
         if not before:
             known = day.first_packet(line["channel"]) == (1, 1)
             if known:
@@ -181,7 +182,7 @@ def compare_ticks(day: BookDay):
                 compared += 1
             continue
         tick = before[-1]
-        if tick["state"] == "stale" or day.lost_between(line["channel"], place(tick), place(line)):
+        if tick["state"] in UNTRUSTED:
             continue
         assert tick_levels(tick, "bid") == levels(line["bids"]), (line["symbol"], tick)
         assert tick_levels(tick, "ask") == levels(line["asks"]), (line["symbol"], tick)
@@ -190,7 +191,7 @@ def compare_ticks(day: BookDay):
 
 
 def compare_final(day: BookDay):
-    """Hold the last checkpoints against the final books of the truth; gives the stale ones."""
+    """Hold the last checkpoints against the final books of the truth; gives the untrusted ones."""
     last = {}
     for row in day.rows("book_checkpoints", reason="end"):
         last[row["channel"], row["security_id"]] = row
@@ -201,7 +202,7 @@ def compare_final(day: BookDay):
         row = last.get((line["channel"], line["security_id"]))
         if row is None:
             assert line["bids"] == line["asks"] == [], line["symbol"]
-        elif row["state"] == "stale":
+        elif row["state"] in UNTRUSTED:
             stale.append(line["symbol"])
         else:
             assert checkpoint_orders(row["bids"]) == line["bids"], line["symbol"]

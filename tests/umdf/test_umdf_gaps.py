@@ -7,19 +7,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.umdf.gap_columns import HEALED, Counters, follow
-from pregao.umdf.gaps import NOTHING, UNSEEN, UNTOUCHED, InstrumentCount, Item, Step, first_count
+from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, HEALED, Counters, follow
+from pregao.umdf.gaps import (
+    MOST_IN_PACKET,
+    NOTHING,
+    UNPROVEN,
+    UNSEEN,
+    UNTOUCHED,
+    InstrumentCount,
+    Item,
+    Step,
+)
 
 
 @st.composite
 def streams(draw):
-    """Items of three instruments whose counters go on, restart, jump and are lost."""
+    """Items of three instruments whose counters go on, restart, jump and are lost.
+
+    Each is (instrument, kind, count, missing packets, those that come before it, sound).
+    """
     counters = {}
     items = []
+    missing = 0
     for _ in range(draw(st.integers(1, 60))):
         security = draw(st.integers(1, 3))
         kind = draw(st.sampled_from([Item.MESSAGE] * 8 + [*Item]))
-        last = counters.get(security, draw(st.sampled_from([0, 0, 5])))
+        last = counters.get(security, draw(st.sampled_from([0, 0, 5, 100])))
         lost = draw(st.sampled_from([0, 0, 0, 0, 0, 1, 3]))
         if kind == Item.MESSAGE:
             if draw(st.integers(0, 9)) == 0:
@@ -33,55 +46,72 @@ def streams(draw):
             count = 0
             if kind == Item.EMPTIED:
                 counters[security] = 0
-        items.append((security, kind, count))
+            elif kind == Item.HOLE:
+                missing += draw(st.sampled_from([1, 1, 2, 5]))
+        sound = draw(st.integers(0, 9)) > 0
+        inside = missing and kind in (Item.SNAPSHOT, Item.ABSENT) and draw(st.booleans())
+        items.append((security, kind, count, missing, missing - bool(inside), sound))
     return items
+
+
+def columns_of(items):
+    kinds = np.array([item[1] for item in items], np.uint8)
+    numbers = (np.array([item[at] for item in items], np.int64) for at in (2, 3, 4))
+    return kinds, *numbers, np.array([item[5] for item in items], np.uint8)
 
 
 @settings(max_examples=300, deadline=None)
 @given(streams(), st.booleans())
 def test_columns_and_single_items_agree(items, from_the_start):
-    first = first_count(from_the_start=from_the_start)
-    plain = {security: InstrumentCount(first) for security in (1, 2, 3)}
+    plain = {one: InstrumentCount.new(from_the_start=from_the_start) for one in (1, 2, 3)}
+    doubted = dict.fromkeys(plain, False)
     expected = []
-    for security, kind, count in items:
+    for security, kind, count, missing, covered, sound in items:
         counter = plain[security]
         was_stale = counter.stale
-        step = counter.follow(kind, count)
-        expected.append(int(step) | (HEALED if was_stale and not counter.stale else 0))
+        step = int(counter.follow(kind, count, missing, covered, sound=sound))
+        step |= HEALED if was_stale and not counter.stale else 0
+        doubt = missing > counter.proven
+        if doubt != doubted[security]:
+            step |= DOUBTED if doubt else CONFIRMED
+        doubted[security] = doubt
+        expected.append(step)
     securities = np.array([item[0] for item in items])
     order = np.argsort(securities, kind="stable")
     starts = np.searchsorted(securities[order], [1, 2, 3, 4])
-    kinds = np.array([item[1] for item in items], np.uint8)[order]
-    counts = np.array([item[2] for item in items], np.int64)[order]
+    kinds, counts, *rest = (column[order] for column in columns_of(items))
     counters = Counters.new(3, from_the_start=from_the_start)
-    found = follow(starts, kinds, counts, counters)
+    found = follow(starts, kinds, counts, counters, *rest)
     assert found.steps.tolist() == [expected[at] for at in order]
-    assert counters.last.tolist() == [plain[security].last for security in (1, 2, 3)]
-    assert counters.stale.tolist() == [plain[security].stale for security in (1, 2, 3)]
+    for column in ("last", "stale", "proven"):
+        values = getattr(counters, column).tolist()
+        assert values == [getattr(plain[security], column) for security in (1, 2, 3)]
 
 
 @settings(max_examples=100, deadline=None)
 @given(streams(), st.integers(0, 60))
 def test_a_column_may_come_in_two_parts(items, cut):
     mine = [item for item in items if item[0] == 1]
-    kinds = np.array([item[1] for item in mine], np.uint8)
-    counts = np.array([item[2] for item in mine], np.int64)
+    columns = columns_of(mine)
     whole, parts = (Counters.new(1, from_the_start=False) for _ in range(2))
-    expected = follow(np.array([0, len(mine)]), kinds, counts, whole)
-    cut = min(cut, len(mine))
-    first = follow(np.array([0, cut]), kinds[:cut], counts[:cut], parts)
-    second = follow(np.array([0, len(mine) - cut]), kinds[cut:], counts[cut:], parts)
+
+    def followed(counters, begin, end):
+        kinds, counts, *rest = (column[begin:end] for column in columns)
+        return follow(np.array([0, len(kinds)]), kinds, counts, counters, *rest)
+
+    expected = followed(whole, 0, len(mine))
+    first, second = followed(parts, 0, cut), followed(parts, cut, len(mine))
     assert [*first.steps, *second.steps] == expected.steps.tolist()
     assert [*first.before, *second.before] == expected.before.tolist()
-    assert (parts.last == whole.last).all()
-    assert (parts.stale == whole.stale).all()
+    for column in ("last", "stale", "proven", "doubted"):
+        assert (getattr(parts, column) == getattr(whole, column)).all()
 
 
 def test_a_first_count_above_one_is_a_gap_unless_a_loop_shows_an_empty_book():
     starts = np.array([0, 1, 3])
     kinds = np.array([Item.MESSAGE, Item.ABSENT, Item.MESSAGE], np.uint8)
     found = follow(starts, kinds, np.array([7, 0, 7]), Counters.new(2, from_the_start=False))
-    assert found.steps.tolist() == [Step.GAP, Step.NOTED, Step.APPLIES]
+    assert found.step.tolist() == [Step.GAP, Step.EMPTIES, Step.APPLIES]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +145,61 @@ def test_6_5_13_the_first_message_after_empty_book_carries_1_and_is_no_gap():
     counter = InstrumentCount(500)
     counter.follow(Item.EMPTIED, 0)
     assert counter.follow(Item.MESSAGE, 1) is Step.APPLIES
+
+
+def doubted(last, *, missing=1):
+    """A counter behind which so many packets are missing."""
+    counter = InstrumentCount(last)
+    counter.follow(Item.HOLE, 0, missing)
+    assert missing > counter.proven
+    return counter
+
+
+def test_a_message_that_continues_a_long_count_proves_that_nothing_was_missed():
+    counter = doubted(500)
+    assert counter.follow(Item.MESSAGE, 501, 1) is Step.APPLIES
+    assert counter.proven == 1
+
+
+def test_a_short_count_could_be_a_new_one_behind_an_empty_book():
+    """All of it fits into the packets that are missing."""
+    counter = doubted(5)
+    counter.follow(Item.MESSAGE, 6, 1)
+    assert counter.proven == 0
+    counter.follow(Item.MESSAGE, MOST_IN_PACKET + 1, 1)
+    assert counter.stale  # that one does not continue
+    many = doubted(500, missing=100)
+    many.follow(Item.MESSAGE, 501, 100)
+    assert many.proven == 0
+
+
+@pytest.mark.parametrize(
+    ("item", "count", "step"),
+    [
+        (Item.EMPTIED, 0, Step.APPLIES),
+        (Item.RESET, 0, Step.APPLIES),
+        (Item.SNAPSHOT, 5, Step.CONFIRMS),
+        (Item.SNAPSHOT, 6, Step.DISAGREES),
+        (Item.ABSENT, 0, Step.EMPTIES),
+        (Item.MESSAGE, 1, Step.RESTART),
+    ],
+)
+def test_what_proves_a_book_behind_a_hole(item, count, step):
+    counter = doubted(5)
+    assert counter.follow(item, count, 1) is step
+    assert counter.proven == 1
+
+
+@pytest.mark.parametrize("item", [Item.EMPTIED, Item.RESET])
+def test_what_empties_a_book_in_a_packet_with_unread_parts_proves_only_what_was_before(item):
+    counter = doubted(5, missing=2)
+    counter.follow(item, 0, 3, sound=False)
+    assert counter.proven == 2
+
+
+def test_who_joins_in_the_middle_has_no_proof_before_a_snapshot_or_reset():
+    counter = InstrumentCount.new(from_the_start=False)
+    counter.follow(Item.MESSAGE, 1, 0)
+    assert counter.proven == UNPROVEN
+    assert counter.follow(Item.SNAPSHOT, 1, 0) is Step.CONFIRMS
+    assert counter.proven == 0

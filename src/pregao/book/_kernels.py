@@ -41,7 +41,7 @@ def _begin(meta, top, instrument):
     """Begin with another instrument, whose book is empty."""
     meta[w.STARTED] = 1
     meta[w.INSTRUMENT] = instrument
-    for word in (w.STALE, w.SNAPSHOT, w.BUILDING, w.LAST_STALE, w.DIRTY, w.DIRTY + 1):
+    for word in (w.STALE, w.SNAPSHOT, w.BUILDING, w.LAST_TRUST, w.DOUBTED, w.DIRTY, w.DIRTY + 1):
         meta[u(word)] = 0
     top[0] = w.NULL
     top[1:] = 0
@@ -51,16 +51,25 @@ def _begin(meta, top, instrument):
 def _state(meta):
     if meta[w.STALE]:
         return w.STATE_STALE
+    if meta[w.DOUBTED]:
+        return w.STATE_UNCONFIRMED
     if meta[w.BUILDING]:
         return w.STATE_BUILDING
     return w.STATE_VALID if meta[w.ORDERS] + meta[w.ORDERS + 1] > 0 else w.STATE_EMPTY
 
 
 @part
+def _trust(meta):
+    """A number for how far the book can be trusted: 0 fully, and two ways in which it cannot."""
+    return 2 if meta[w.STALE] else meta[w.DOUBTED]
+
+
+@part
 def _changed(meta, slots, ranks, ladder, top, depth):
     """Bring the best levels up to date, and tell whether they or the trust in them changed."""
-    changed = meta[w.STALE] != meta[w.LAST_STALE]
-    meta[w.LAST_STALE] = meta[w.STALE]
+    trust = _trust(meta)
+    changed = trust != meta[w.LAST_TRUST]
+    meta[w.LAST_TRUST] = trust
     for side in range(2):
         if not meta[u(w.DIRTY + side)]:
             continue
@@ -153,12 +162,15 @@ def _dump(
 @part
 def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, size, previous):
     """Apply a row that is about the book as a whole: 0 or a fault."""
+    if kind == w.DOUBT or kind == w.CONFIRM:
+        meta[w.DOUBTED] = kind == w.DOUBT
+        return 0
     if kind == w.EMPTY or kind == w.RESET or kind == w.SNAPSHOT_BEGIN:
         _wipe(meta, table, slots, ranks, ladder, by_position)
         meta[w.STALE] = 0
         meta[w.SNAPSHOT] = meta[w.BUILDING] = kind == w.SNAPSHOT_BEGIN
         meta[w.BIDS_TOLD] = size
-        meta[w.OFFERS_TOLD] = previous
+        meta[w.ASKS_TOLD] = previous
         return 0
     if meta[w.STALE]:
         return 0
@@ -168,7 +180,7 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
         return w.SNAPSHOT_NOT_BEGUN
     if meta[w.BIDS_TOLD] != w.NULL and meta[w.BIDS_TOLD] != meta[w.ORDERS]:
         return w.SNAPSHOT_INCOMPLETE
-    if meta[w.OFFERS_TOLD] != w.NULL and meta[w.OFFERS_TOLD] != meta[w.ORDERS + 1]:
+    if meta[w.ASKS_TOLD] != w.NULL and meta[w.ASKS_TOLD] != meta[w.ORDERS + 1]:
         return w.SNAPSHOT_INCOMPLETE
     meta[w.SNAPSHOT] = meta[w.BUILDING] = 0
     return 0
@@ -211,7 +223,7 @@ def replay(
             break
         if started and depth > 0:
             over = finish if ended else events[u(i)] != event or instruments[u(i)] != instrument
-            if over and (meta[w.DIRTY] or meta[w.DIRTY + 1] or meta[w.STALE] != meta[w.LAST_STALE]):
+            if over and (meta[w.DIRTY] or meta[w.DIRTY + 1] or _trust(meta) != meta[w.LAST_TRUST]):
                 meta[w.EVENT] = event
                 meta[w.ROW] = first_row + i - 1
                 if meta[w.TICKS] == len(tick_row):

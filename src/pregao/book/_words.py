@@ -22,6 +22,8 @@ RESET = int(rows.UpdateKind.RESET)
 SNAPSHOT_BEGIN = int(rows.UpdateKind.SNAPSHOT_BEGIN)
 SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
 SNAPSHOT_END = int(rows.UpdateKind.SNAPSHOT_END)
+DOUBT = int(rows.UpdateKind.DOUBT)
+CONFIRM = int(rows.UpdateKind.CONFIRM)
 
 # What was wrong with it.
 UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)
@@ -45,6 +47,7 @@ STATE_EMPTY = int(State.EMPTY)
 STATE_BUILDING = int(State.BUILDING)
 STATE_VALID = int(State.VALID)
 STATE_STALE = int(State.STALE)
+STATE_UNCONFIRMED = int(State.UNCONFIRMED)
 
 # Why a replay stopped.
 DONE = 0
@@ -55,9 +58,10 @@ BOOK_FULL = 4
 
 # The words of the state.
 STARTED, INSTRUMENT, EVENT, ROW = 0, 1, 2, 3
-STALE, SNAPSHOT, BUILDING, LAST_STALE, BIDS_TOLD, OFFERS_TOLD = 4, 5, 6, 7, 8, 9
+STALE, SNAPSHOT, BUILDING, LAST_TRUST, BIDS_TOLD, ASKS_TOLD = 4, 5, 6, 7, 8, 9
 FREE_SLOT, USED_SLOTS, SLOTS_LEFT = 10, 11, 12
 LEVELS, ORDERS, DIRTY = 13, 15, 17  # two words each, one per side
+DOUBTED = 19
 NEXT_ROW, TICKS, FAULTS, DUMPS, DUMPED_ORDERS = 20, 21, 22, 23, 24
 STATE_WORDS = 32
 

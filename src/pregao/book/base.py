@@ -9,6 +9,8 @@ from pregao.book.faults import Fault, FaultCode, MisfitError, Origin, State
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
+    Confirmed,
+    Doubted,
     Interrupted,
     MessageKey,
     OrderAdded,
@@ -39,6 +41,7 @@ class Life(LevelView):
 
     __slots__ = (
         "_building",
+        "_doubted",
         "_expected",
         "_snapshot",
         "fault",
@@ -58,6 +61,7 @@ class Life(LevelView):
         self.skipped = 0
         """How many updates came while the book was stale."""
         self._building = False
+        self._doubted = False
         self._snapshot = False
         self._expected: tuple[int | None, int | None] = (None, None)
 
@@ -66,6 +70,8 @@ class Life(LevelView):
         """How far the book can be trusted."""
         if self.fault is not None:
             return State.STALE
+        if self._doubted:
+            return State.UNCONFIRMED
         if self._building:
             return State.BUILDING
         return State.VALID if self._occupied() else State.EMPTY
@@ -75,6 +81,8 @@ class Life(LevelView):
         """A sentence about the state."""
         if self.fault is not None:
             return f"stale: {self.fault}"
+        if self._doubted:
+            return "unconfirmed: packets are missing that may have been about it"
         if self._snapshot:
             return "being built from a snapshot"
         if self._building:
@@ -98,6 +106,10 @@ class Life(LevelView):
     def interrupt(self, key: MessageKey, reason: str) -> Fault | None:
         """Make the book stale because messages are missing before this one."""
         return self._break(Fault(key, FaultCode.INTERRUPTED, reason))
+
+    def doubt(self, *, doubted: bool) -> None:
+        """Say that packets are missing which may have been about this book, or that none was."""
+        self._doubted = doubted
 
     def _break(self, fault: Fault) -> Fault | None:
         self._snapshot = self._building = False
@@ -166,6 +178,8 @@ class Book(Life):
                 self._begin_anew(Origin.CHANNEL_RESET, update.key)
             case Interrupted():
                 return self.interrupt(update.key, update.reason)
+            case Doubted() | Confirmed():
+                self.doubt(doubted=isinstance(update, Doubted))
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

@@ -13,7 +13,9 @@ from pregao.book.faults import Fault, FaultCode, MisfitError, Origin
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
+    Confirmed,
     DepthUpdate,
+    Doubted,
     Interrupted,
     LevelAdded,
     LevelChanged,
@@ -53,6 +55,8 @@ class PriceDepthBook(Life):
                 self._begin_anew(Origin.CHANNEL_RESET, update.key)
             case Interrupted():
                 return self.interrupt(update.key, update.reason)
+            case Doubted() | Confirmed():
+                self.doubt(doubted=isinstance(update, Doubted))
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

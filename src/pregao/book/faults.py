@@ -17,7 +17,9 @@ class State(IntEnum):
     """A snapshot or a recovery is filling it."""
     VALID = 2
     STALE = 3
-    """Something was missed or did not fit: it stands still until it is emptied or snapshot."""
+    """Something was missed or did not fit: it does not change until it is emptied or snapshot."""
+    UNCONFIRMED = 4
+    """Packets are missing, and nothing has shown yet that none of them was about this book."""
 
 
 class Origin(Enum):

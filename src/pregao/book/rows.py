@@ -13,6 +13,8 @@ import numpy.typing as npt
 from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
+    Confirmed,
+    Doubted,
     Interrupted,
     OrderAdded,
     OrderChanged,
@@ -53,6 +55,8 @@ class UpdateKind(IntEnum):
     SNAPSHOT_ORDER = 8
     SNAPSHOT_END = 9
     INTERRUPT = 10
+    DOUBT = 11
+    CONFIRM = 12
 
 
 @dataclass(slots=True)
@@ -173,6 +177,10 @@ def row_of(update: Update) -> dict[str, int]:
             return {"kind": UpdateKind.RESET}
         case Interrupted():
             return {"kind": UpdateKind.INTERRUPT}
+        case Doubted():
+            return {"kind": UpdateKind.DOUBT}
+        case Confirmed():
+            return {"kind": UpdateKind.CONFIRM}
 
 
 def rows_of(updates: Iterable[tuple[int, int, Update]]) -> UpdateRows:

@@ -26,8 +26,9 @@ class TickMaker:
     """Follows one book through its updates and tells when an event changed the best levels.
 
     An event is over when an update of another event comes, or when the caller says so; what
-    changes and changes back within an event is no tick. A book that becomes stale, or is sound
-    again, gives a tick too: readers must not take the last levels of a stale book for the market.
+    changes and changes back within an event is no tick. A book that becomes stale or unconfirmed,
+    or is sound again, gives a tick too: readers must not take the last levels of a book that
+    cannot be trusted for the market.
     """
 
     __slots__ = ("_event", "_key", "_last", "book", "depth")
@@ -37,7 +38,7 @@ class TickMaker:
         self.depth = depth
         self._event: int | None = None
         self._key: MessageKey | None = None
-        self._last: tuple[bool, tuple[Level, ...], tuple[Level, ...]] = (False, (), ())
+        self._last: tuple[State | None, tuple[Level, ...], tuple[Level, ...]] = (None, (), ())
 
     def apply(self, event: int, update: Update) -> tuple[Tick | None, Fault | None]:
         """Take an update in: the tick of the event before it, if one is due, and what is wrong."""
@@ -55,7 +56,8 @@ class TickMaker:
         state = self.book.state
         bids = tuple(self.book.levels(Side.BID, self.depth))
         asks = tuple(self.book.levels(Side.ASK, self.depth))
-        now = (state is State.STALE, bids, asks)
+        doubtful = state if state in (State.STALE, State.UNCONFIRMED) else None
+        now = (doubtful, bids, asks)
         if now == self._last:
             return None
         self._last = now

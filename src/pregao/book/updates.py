@@ -158,12 +158,28 @@ class Interrupted:
     reason: str = "messages are missing"
 
 
+@dataclass(frozen=True, slots=True)
+class Doubted:
+    """Packets are missing that may have been about this book."""
+
+    key: MessageKey
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """Nothing about this book was missing, or it was made up for."""
+
+    key: MessageKey
+
+
 OrderUpdate = OrderAdded | OrderChanged | OrderDeleted | SideCleared | TopRemoved
 """What changes orders."""
 
 SnapshotUpdate = SnapshotBegun | SnapshotOrder | SnapshotEnded
 
-Update = OrderUpdate | SnapshotUpdate | BookEmptied | ChannelReset | Interrupted
+Update = (
+    OrderUpdate | SnapshotUpdate | BookEmptied | ChannelReset | Interrupted | Doubted | Confirmed
+)
 """All that a book of orders understands."""
 
 
@@ -241,5 +257,7 @@ DepthUpdate = (
     | BookEmptied
     | ChannelReset
     | Interrupted
+    | Doubted
+    | Confirmed
 )
 """All that a book by price of the legacy feed understands."""

@@ -66,13 +66,19 @@ def book(
         typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))
     else:
         show(moment, depth, orders)
+    if moment.data_ends_ns is not None:
+        typer.echo(
+            f"pregao: the channel's data ends at {format_ns(moment.data_ends_ns)}: "
+            "what is shown is the book then.",
+            err=True,
+        )
     if not moment.current:
         typer.echo(
             "pregao: more was ingested of that day since its books were built: "
             f"run `pregao books --lake {lake}` again.",
             err=True,
         )
-    raise typer.Exit(1 if moment.book.state is State.STALE else 0)
+    raise typer.Exit(1 if moment.book.state in (State.STALE, State.UNCONFIRMED) else 0)
 
 
 def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
@@ -116,6 +122,7 @@ def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
         "index_in_packet": moment.index_in_packet,
         "event_time_ns": moment.event_time_ns,
         "sending_time_ns": moment.sending_time_ns,
+        "data_ends_ns": moment.data_ends_ns,
         "rpt_seq": moment.rpt_seq,
         "last_price": price_text(moment.last_price),
         "trade_volume": moment.trade_volume,

@@ -7,14 +7,15 @@ be queued: what came while a book was stale is in the snapshot that heals it, or
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from pregao.book.replay import BookKind, FullBook, Replay, Ticks
-from pregao.feed.audit import GAP, START, Audit, no_book
+from pregao.feed.audit import EQUAL, GAP, START, Audit, no_book
 from pregao.feed.columns import Numbers
+from pregao.feed.holes import Holes, no_holes
 from pregao.feed.messages import Messages, Resets
 from pregao.feed.misfits import Misfits, MisfitsFoundError, heal_misfits, misfits_of
 from pregao.feed.origins import Origins
@@ -27,7 +28,6 @@ from pregao.feed.sequence import (
     in_sequence,
     loaded_snapshots,
     rows_of,
-    steps_of,
     without_statistics,
 )
 from pregao.feed.snapshots import Absences, Snapshots, WholeLoop
@@ -55,14 +55,14 @@ class ChannelDay:
     """The first sequence version: serials count from it."""
     from_the_start: bool
     """Does the day begin with the first packet of that version?"""
-    whole: bool
-    """Is no packet missing between the first and the last?"""
     by_position: bool
     """Does the feed name the places of orders, as it does below schema version 15?"""
     spans: tuple[tuple[int, int], ...]
     """Sequence versions, and when each was first sent."""
-    loop: WholeLoop | None
-    """The first whole loop of snapshots, where the day does not begin with its first packet."""
+    holes: Holes = field(default_factory=no_holes)
+    """The packets that are missing, those before the first one too."""
+    loops: tuple[WholeLoop, ...] = ()
+    """Whole loops of snapshots: behind each hole the first one."""
 
     @property
     def kind(self) -> BookKind:
@@ -156,21 +156,27 @@ class DayFollower:
         day = self.day
         absent = Absences.none()
         if self.origins is None:
-            absent = Absences.of(day.loop, self.snapshots, messages.keys.security)
+            there = messages.keys.security
+            if self.alone is not None:
+                there = np.array([self.alone], np.int64)
+            absent = Absences.of(day.loops, self.snapshots, there)
         also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
         if self.alone is not None:
             also = np.array([self.alone], np.int64)
         usable = self._usable(int(messages.keys.place.max(initial=-1)), last)
-        sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also)
+        packet = day.holes.place >> INDEX_BITS
+        inside = (packet >= serials[0]) & (packet <= serials[1])
+        holes = day.holes.taken(np.flatnonzero(inside))
+        sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, holes)
         del messages
         origins = self.origins or self._begin(sequence)
-        followed = follow_sequence(sequence, self._counters)
+        followed = follow_sequence(sequence, self._counters, day.holes)
         misfits = Misfits()
         if self.careful:
             misfits = heal_misfits(self._replay, sequence, followed, self.snapshots, day.base)
         rows = rows_of(sequence, followed, self.snapshots)
         self.spans.find(sequence, followed, misfits.found, day.from_the_start)
-        doubtful = without_statistics(sequence, followed, day.whole)
+        doubtful = without_statistics(sequence, followed, not len(day.holes))
         telling = np.concatenate([loaded_snapshots(followed), doubtful])
         statistics = self._statistics_in(serials, sequence, telling)
         books = self._play(sequence, followed, rows, statistics, last)
@@ -226,7 +232,7 @@ class DayFollower:
         """Replay the rows, giving out what comes of them; the full books that were asked for."""
         replay, output = self._replay, self._output
         base_row = replay.done
-        audited = np.flatnonzero(steps_of(followed) == Step.AGREES)
+        audited = _compared(followed)
         behind = rows.begins[audited] - 1
         behind = behind[self._with_rows(sequence, rows, audited)]
         after = counts_after(sequence, followed, self._counters)
@@ -264,7 +270,7 @@ class DayFollower:
         """Compare the window's snapshots with the books at their places."""
         if self.snapshots is None or self.audit is None:
             return
-        agrees = np.flatnonzero(steps_of(followed) == Step.AGREES)
+        agrees, step = _compared(followed), followed.step
         audited = np.setdiff1d(sequence.snapshot[agrees], sequence.snapshot[doubtful])
         differences = StatisticAudit(
             self.others, self.snapshots, self._changes, sequence.securities, self.day.base,
@@ -282,14 +288,24 @@ class DayFollower:
             rebuilt = books[row] if known else no_book()
             found = differences.get(snapshot, [])
             self.audit.compare(snapshot, rebuilt, self.snapshots.book(snapshot), found)
+            if step[at] == Step.CONFIRMS and self.audit.result[snapshot] != EQUAL:
+                self.audit.put(snapshot, GAP, "packets before it were missing")
         for at in loaded_snapshots(followed).tolist():
             snapshot = int(sequence.snapshot[at])
+            if step[at] == Step.CONFIRMS and at not in begun:
+                continue
             if at in misfits.healing:
                 self.audit.differ(snapshot, [f"the book was stale: {misfits.healing[at]}"])
             elif at in begun:
                 self.audit.put(snapshot, START, "the book begins with this snapshot")
             else:
                 self.audit.put(snapshot, GAP, "messages before it were missing")
+
+
+def _compared(followed: Followed) -> Numbers:
+    """The snapshots that are held against the books at their places."""
+    step = followed.step
+    return np.flatnonzero((step == Step.AGREES) | (step == Step.CONFIRMS))
 
 
 def _none() -> Numbers:

@@ -15,10 +15,19 @@ from pregao.book.faults import State
 from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
-from pregao.book.updates import BookEmptied, ChannelReset, Interrupted, MessageKey, Update
+from pregao.book.updates import (
+    BookEmptied,
+    ChannelReset,
+    Confirmed,
+    Doubted,
+    Interrupted,
+    MessageKey,
+    Update,
+)
 from pregao.feed.healing import (
     Apply,
     Change,
+    Emptied,
     FollowedInstrument,
     Gap,
     Healed,
@@ -28,11 +37,12 @@ from pregao.feed.healing import (
     is_void,
     key_of,
 )
+from pregao.feed.holes import MANY, HoleLog
 from pregao.feed.meaning import snapshot_updates, update_of
 from pregao.umdf import templates
 from pregao.umdf.arbitration import Arbiter, Delivered, Lost, Outcome
 from pregao.umdf.events import EventNumbers
-from pregao.umdf.gaps import NOTHING, UNSEEN, first_count
+from pregao.umdf.gaps import InstrumentCount, Item
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.packets import Outcome as DecodedMessage
@@ -97,10 +107,15 @@ class Follower:
         self._listener = listener or Listener()
         self._most = most_queued
         self._instruments: dict[int, _Instrument] = {}
-        self._first = first_count(from_the_start=from_the_start)
+        self._new = InstrumentCount.new(from_the_start=from_the_start)
         """The counter of an instrument of which nothing has come."""
-        self._members: frozenset[int] | None = None
-        """The instruments of the first whole loop of snapshots, once one has come."""
+        self._absent: list[tuple[Place, frozenset[int]]] = []
+        """Whole loops of snapshots that told something: their places, and who was in them."""
+        self._holes = HoleLog()
+        self._ended = False
+        """Did the last packet end its sequence version?"""
+        self._doubted: set[int] = set()
+        """The instruments whose books are unconfirmed."""
         self._loop: SnapshotLoop[_Part] = SnapshotLoop()
         self._ahead: list[tuple[Place, _Snapshot]] = []
         """Snapshots that hold more than has been delivered."""
@@ -108,6 +123,11 @@ class Follower:
         """Snapshots that came before the first packet."""
         self._events = EventNumbers()
         self._by_position = False
+
+    @property
+    def unconfirmed(self) -> frozenset[int]:
+        """The instruments about which packets may be missing."""
+        return frozenset(self._doubted)
 
     @property
     def stale(self) -> dict[int, Gap]:
@@ -133,8 +153,10 @@ class Follower:
     def _heartbeat(self, following: Place, time_ns: int) -> None:
         """A heartbeat tells the packet that comes next, and so where an idle channel is."""
         if self.position is None:
+            before = Place(following.sequence_version, following.sequence_number - 1)
+            self._lose(before)
             self._begun(following)
-            self.position = Place(following.sequence_version, following.sequence_number - 1)
+            self.position = before
         self._arbitrated(self._arbiter.heartbeat(*following, time_ns))
 
     def expire(self, now_ns: int) -> None:
@@ -145,23 +167,64 @@ class Follower:
         for outcome in outcomes:
             if isinstance(outcome, Lost):
                 self._listener.lost(outcome)
+                if outcome.last is not None:
+                    self._lose(Place(outcome.sequence_version, outcome.last))
             elif isinstance(outcome, Delivered):
                 self.deliver(outcome.item)
 
     def deliver(self, packet: DecodedPacket) -> None:
         """Take the next packet of the sequence in; packets before it may be missing."""
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
+        self._lose(Place(place.sequence_version, place.sequence_number - 1))
         if self._early:
             self._begun(place)
         self._reached(place, behind=False)
+        sound = all(not found.reason for found in packet.outcomes)
+        if not sound:
+            self._hole(place, 1)
         for found in packet.outcomes:
             if found.decoded is not None and found.frame is not None:
-                self._message(place, found)
+                self._message(place, found, sound)
         self.position = place
+        self._ended = _resets(packet)
         self._reached(place, behind=True)
         self._listener.delivered(place)
 
-    def _message(self, place: Place, found: DecodedMessage) -> None:
+    def _lose(self, last: Place) -> None:
+        """Take note of what is missing up to a packet, which is missing too if anything is."""
+        position = self.position
+        if position is not None and position.sequence_version != last.sequence_version:
+            if not self._ended:
+                behind = position.sequence_number + 1
+                self._hole(Place(position.sequence_version, behind), MANY)
+            position = None
+        known = 0 if position is None else position.sequence_number
+        if last.sequence_number > known:
+            first = Place(last.sequence_version, known + 1)
+            self._hole(first, last.sequence_number - known)
+            self.position = last
+            self._ended = False
+
+    def _hole(self, first: Place, packets: int) -> None:
+        self._holes.add(first, packets)
+        for instrument in self._instruments.values():
+            self._trust(instrument)
+
+    def _trust(self, instrument: _Instrument, key: MessageKey | None = None) -> None:
+        """Let the book of an instrument be unconfirmed, or confirmed by what has that key."""
+        security_id = instrument.security_id
+        doubted = instrument.unconfirmed(self._holes.missing)
+        if doubted == (security_id in self._doubted):
+            return
+        if doubted:
+            self._doubted.add(security_id)
+            begins = self._holes.begins(instrument.count.proven) or Place(0, 0)
+            self._apply(security_id, NO_EVENT, Doubted(MessageKey(*begins)))
+        else:
+            self._doubted.discard(security_id)
+            self._apply(security_id, NO_EVENT, Confirmed(key or MessageKey(0, 0)))
+
+    def _message(self, place: Place, found: DecodedMessage, sound: bool) -> None:
         assert found.decoded is not None
         assert found.frame is not None
         values, template = found.decoded.values, found.frame.template_id
@@ -169,30 +232,35 @@ class Follower:
         event = self._events.number(place, index, template, values.get("matchEventIndicator"))
         security_id = values.get("securityID")
         if template == templates.CHANNEL_RESET:
-            self._channel_reset(place, index, event)
+            self._channel_reset(place, index, event, sound)
         elif security_id is not None and template not in NEVER_DISCARDED:
             self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
             part = _Part(found.frame.version, values, template, event)
             message = Incremental(place, index, template, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
-            self._do(instrument, instrument.message(message))
+            changes = instrument.message(message, self._holes.missing, sound=sound)
+            self._do(instrument, changes)
+            self._trust(instrument, key_of(message))
 
-    def _channel_reset(self, place: Place, index: int, event: int) -> None:
-        if self._first == UNSEEN:
-            self._first = NOTHING
+    def _channel_reset(self, place: Place, index: int, event: int, sound: bool) -> None:
+        missing = self._holes.missing
+        self._new.follow(Item.RESET, 0, missing, sound=sound)
         for instrument in self._instruments.values():
-            self._do(instrument, instrument.reset(place))
+            self._do(instrument, instrument.reset(place, missing, sound=sound))
             key = MessageKey(*place, index)
             self._apply(instrument.security_id, event, ChannelReset(key))
+            self._trust(instrument, key)
 
     def _instrument(self, security_id: int) -> _Instrument:
         found = self._instruments.get(security_id)
         if found is None:
-            absent = self._members is not None and security_id not in self._members
-            last = NOTHING if absent and self._first == UNSEEN else self._first
-            found = FollowedInstrument(security_id, last, self._most)
+            found = FollowedInstrument(security_id, self._new.copy(), self._most)
             self._instruments[security_id] = found
+            for place, members in self._absent:
+                if security_id not in members:
+                    self._miss(found, place)
+            self._trust(found)
         return found
 
     # The snapshot stream
@@ -208,7 +276,7 @@ class Follower:
         for found in packet.outcomes:
             if found.decoded is not None and found.frame is not None:
                 self._snapshot_message(found)
-        if resets and self._members is None and self._loop.complete:
+        if resets and self._loop.complete:
             self._whole_loop()
 
     def _snapshot_message(self, found: DecodedMessage) -> None:
@@ -255,7 +323,9 @@ class Follower:
 
     def _take(self, snapshot: _Snapshot, place: Place) -> None:
         instrument = self._instrument(snapshot.security_id)
-        self._do(instrument, instrument.snapshot(snapshot, place))
+        missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
+        self._do(instrument, instrument.snapshot(snapshot, place, missing, covered))
+        self._trust(instrument, MessageKey(*place))
 
     def _reached(self, place: Place, *, behind: bool) -> None:
         """Take the snapshots in that hold as of a place before this one, or of this one."""
@@ -270,25 +340,35 @@ class Follower:
         self._ahead = rest
 
     def _whole_loop(self) -> None:
-        """The first whole loop: instruments that are not in it had an empty book."""
+        """A whole loop of snapshots: instruments that are not in it had an empty book."""
         position = self.position
         if position is None:
             return  # nothing tells which sequence version older snapshots are of
+        members = self._loop.instruments
         places = [
             snapshot_place(found.header, position.sequence_version)
-            for found in self._loop.instruments.values()
+            for found in members.values()
             if found.header is not None
         ]
-        self._members = frozenset(self._loop.instruments)
-        if self._first != UNSEEN or not places:
+        if not places:
             return
         earliest = places[0]
         for place in places[1:]:
             if not covers(place, earliest):
                 earliest = place
+        covered = self._holes.covered_at(earliest)
+        known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
+        if covered <= known and (self._absent or not self._holes.missing):
+            return  # it tells nothing that one before it did not
+        self._absent = [(earliest, frozenset(members))]
         for instrument in self._instruments.values():
-            if instrument.security_id not in self._members:
-                self._do(instrument, instrument.absent(earliest))
+            if instrument.security_id not in members:
+                self._miss(instrument, earliest)
+                self._trust(instrument, MessageKey(*earliest))
+
+    def _miss(self, instrument: _Instrument, place: Place) -> None:
+        missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
+        self._do(instrument, instrument.absent(place, missing, covered))
 
     # Books
 
@@ -307,6 +387,8 @@ class Follower:
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
+                case Emptied(place):
+                    self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():
                     self._listener.healed(change)
 

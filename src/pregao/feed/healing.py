@@ -1,8 +1,10 @@
 """One instrument followed: what its messages and snapshots make of its book, and what heals it.
 
 A gap makes the instrument stale. Its messages are queued until a snapshot holds what was missed;
-then the snapshot is loaded and the queue goes through again, behind it. A snapshot counts as of
-the place that it holds, however late it comes.
+then the snapshot is loaded and the queue goes through again, behind it. While packets of the
+channel are missing that nothing has made up for, the book is unconfirmed: messages are applied and
+kept, so that a snapshot that comes late can be loaded before them. A snapshot counts as of the
+place that it holds, however late it comes.
 """
 
 from __future__ import annotations
@@ -77,7 +79,14 @@ class Healed:
     place: Place
 
 
-Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Healed
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """The book is empty as of a place: a whole loop of snapshots is without the instrument."""
+
+    place: Place
+
+
+Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Emptied | Healed
 """What happens to a book, in order."""
 
 
@@ -97,21 +106,23 @@ class FollowedInstrument(Generic[T]):
     """Follows the counter of one instrument, queues while it is stale, and heals."""
 
     __slots__ = (
-        "_before", "_first", "_forgotten", "_last_item", "_most", "_queue", "_sound", "count",
+        "_before", "_first", "_forgotten", "_kept", "_last_item", "_most", "_sound", "count",
         "gap", "security_id",
     )  # fmt: skip
 
-    def __init__(self, security_id: int, last: int, most_queued: int = MOST_QUEUED) -> None:
-        """``last`` is `umdf.gaps.first_count`, or NOTHING where the book is known to be empty."""
+    def __init__(
+        self, security_id: int, count: InstrumentCount, most_queued: int = MOST_QUEUED
+    ) -> None:
         self.security_id = security_id
-        self.count = InstrumentCount(last)
+        self.count = count
         self.gap: Gap | None = None
         """Why it is stale; None if it is not."""
-        self._queue: deque[Incremental[T]] = deque()
+        self._kept: deque[_Kept[T]] = deque()
+        """What came since the gap, or since the book is unconfirmed."""
         self._most = most_queued
         self._forgotten: Place | None = None
-        """The newest place that the queue had no room for."""
-        self._before = InstrumentCount(last)
+        """The newest place that there was no room for."""
+        self._before = count.copy()
         """The counter before the gap."""
         self._sound: Place | None = None
         """The last place at which the book was known to be right."""
@@ -122,31 +133,47 @@ class FollowedInstrument(Generic[T]):
 
     @property
     def queued(self) -> int:
-        """How many messages wait."""
-        return len(self._queue)
+        """How many messages are kept."""
+        return len(self._kept)
 
-    def message(self, message: Incremental[T]) -> list[Change[T]]:
-        """Take the next message about the instrument in."""
+    def unconfirmed(self, missing: int) -> bool:
+        """Are packets missing, of so many in all, that nothing has made up for?"""
+        return missing > self.count.proven
+
+    def message(
+        self, message: Incremental[T], missing: int = 0, *, sound: bool = True
+    ) -> list[Change[T]]:
+        """Take the next message about the instrument in.
+
+        ``missing`` packets of the channel are missing up to it; ``sound`` says that all of its
+        packet could be read.
+        """
         emptied = message.template_id == EMPTY_BOOK
+        item = Item.EMPTIED if emptied else Item.MESSAGE
         count = message.rpt_seq or 0
         if emptied or count:
             self._last_item = message.place
-        before = InstrumentCount(self.count.last, self.count.stale)
-        step = self.count.follow(Item.EMPTIED if emptied else Item.MESSAGE, count)
+        before = self.count.copy()
+        step = self.count.follow(item, count, missing, sound=sound)
         changes: list[Change[T]] = []
         if before.stale and not self.count.stale:
-            changes += self._known_again(Item.EMPTIED if emptied else Item.MESSAGE, message.place)
+            changes += self._known_again(item, message.place)
+        kept = _Kept(message, missing, sound)
         match step:
             case Step.GAP:
                 self.gap = self._gap_of(message, before)
                 self._before = before
-                self._queue.append(message)
+                self._keep(kept)
                 return [*changes, Stale(self.gap, message)]
             case Step.QUEUED:
-                self._enqueue(message)
+                self._keep(kept)
                 return changes
             case Step.RESTART:
                 changes.append(Restart(message))
+        if missing > self.count.proven:
+            self._keep(kept)
+        elif self._kept:
+            self._forget()
         if emptied or count:
             self._sound = message.place
             if emptied:
@@ -155,83 +182,114 @@ class FollowedInstrument(Generic[T]):
                 self._first = message
         return [*changes, Apply(message)]
 
-    def reset(self, place: Place) -> list[Change[T]]:
+    def reset(self, place: Place, missing: int = 0, *, sound: bool = True) -> list[Change[T]]:
         """A ChannelReset: the book is known to be empty; the counter goes on."""
         was_stale = self.count.stale
-        self.count.follow(Item.RESET, 0)
+        self.count.follow(Item.RESET, 0, missing, sound=sound)
         self._last_item = self._sound = place
-        return self._known_again(Item.RESET, place) if was_stale else []
+        changes = self._known_again(Item.RESET, place) if was_stale else []
+        self._forget()
+        return changes
 
     def misfit(self, message: Incremental[T], reason: str) -> list[Change[T]]:
         """The book did not fit a message that was to be applied: it needs a snapshot too."""
         if self.gap is not None:
             return []
-        self._before = InstrumentCount(self.count.last)
+        self._before = self.count.copy()
         self.count.stale = True
         self.gap = Gap(self.security_id, key_of(message), None, None, reason)
-        self._queue.append(message)
+        self._keep(_Kept(message, self.count.proven, sound=True))
         return [Stale(self.gap, message)]
 
-    def snapshot(self, found: InstrumentSnapshot[T], place: Place) -> list[Change[T]]:
-        """Take a whole snapshot in, as of a place that the stream is at or has passed."""
+    def snapshot(
+        self, found: InstrumentSnapshot[T], place: Place, missing: int = 0, covered: int = 0
+    ) -> list[Change[T]]:
+        """Take a whole snapshot in, as of a place that the stream is at or has passed.
+
+        ``missing`` and ``covered`` are how many packets are missing there: with all of a hole
+        that the place is in, and up to the place.
+        """
         assert found.header is not None
         count = found.header.last_rpt_seq or 0
+        if self._forgotten is not None and not covers(place, self._forgotten):
+            return []  # messages behind it are not kept any more
         if self.gap is None:
-            return self._held_against(found, place, count)
+            return self._held_against(found, place, count, missing, covered)
         if self._sound is not None and not covers(place, self._sound):
             return []  # it is older than what was known
-        if self._forgotten is not None and not covers(place, self._forgotten):
-            return []  # messages behind it are not in the queue any more
-        gap, queue = self.gap, list(self._queue)
+        gap = self.gap
         shown_later = not covers(place, Place(*gap.found_at[:2]))
+        stale = self.count
         if shown_later:
             # The snapshot is of before the message that showed the gap.
-            self.count = InstrumentCount(self._before.last)
-        step = self.count.follow(Item.SNAPSHOT, count)
+            self.count = self._before.copy()
+        step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
         if shown_later and step is Step.AGREES:
-            self.count = InstrumentCount(queue[-1].rpt_seq or self._before.last, stale=True)
+            stale.proven = max(stale.proven, self.count.proven)
+            self.count = stale
             return []  # what is missing came behind it
-        self.gap = None
-        self._queue.clear()
-        self._forgotten = self._first = None
         self._sound = self._last_item = place
         changes: list[Change[T]] = [Load(found, place), Healed(gap, Item.SNAPSHOT, place)]
-        for message in queue:
-            if not covers(place, message.place):
-                changes += self.message(message)
-        return changes
+        return changes + self._again(place)
 
-    def absent(self, place: Place) -> list[Change[T]]:
+    def absent(self, place: Place, missing: int = 0, covered: int = 0) -> list[Change[T]]:
         """A whole loop of snapshots as of a place is without it: its book was empty then."""
-        if self.gap is None:
-            self.count.follow(Item.ABSENT, 0)
+        if self._forgotten is not None and not covers(place, self._forgotten):
             return []
-        if self._before.last != UNSEEN or covers(place, Place(*self.gap.found_at[:2])):
+        gap = self.gap
+        if gap is not None and self._sound is not None and not covers(place, self._sound):
             return []
-        gap, queue = self.gap, list(self._queue)
+        if gap is None and not self._is_quiet_since(place) and not self._kept:
+            return []
+        before = self.count
+        if gap is not None and not covers(place, Place(*gap.found_at[:2])):
+            self.count = self._before.copy()
+        if self.count.follow(Item.ABSENT, 0, missing, covered) is Step.NOTED:
+            self.count = before
+            return []
+        self._sound = self._last_item = place
+        changes: list[Change[T]] = [Emptied(place)]
+        if gap is not None:
+            changes.append(Healed(gap, Item.ABSENT, place))
+        return changes + self._again(place)
+
+    def _is_quiet_since(self, place: Place) -> bool:
+        """Has nothing that counts come behind a place?"""
+        return self._last_item is None or covers(place, self._last_item)
+
+    def _again(self, place: Place) -> list[Change[T]]:
+        """Let what was kept go through again, behind a place."""
+        kept = list(self._kept)
         self.gap = None
-        self._queue.clear()
-        self.count = InstrumentCount(self._before.last)
-        self.count.follow(Item.ABSENT, 0)
-        changes: list[Change[T]] = [Healed(gap, Item.ABSENT, place)]
-        for message in queue:
-            changes += self.message(message)
+        self._forget()
+        changes: list[Change[T]] = []
+        for each in kept:
+            if not covers(place, each.message.place):
+                changes += self.message(each.message, each.missing, sound=each.sound)
         return changes
 
     def _held_against(
-        self, found: InstrumentSnapshot[T], place: Place, count: int
+        self, found: InstrumentSnapshot[T], place: Place, count: int, missing: int, covered: int
     ) -> list[Change[T]]:
         """A snapshot of a book that is not stale."""
-        if self._last_item is None or covers(place, self._last_item):
-            step = self.count.follow(Item.SNAPSHOT, count)
+        if self._is_quiet_since(place) or self._kept:
+            if not self._is_quiet_since(place):
+                # It is loaded before the messages that have come since, as far as it tells more.
+                if covered <= self.count.proven:
+                    return []
+                self.count.last = count
+            step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
             self._sound = place
-            return [] if step is Step.AGREES else [Load(found, place)]
+            if step is Step.AGREES:
+                return []
+            self._last_item = place
+            return [Load(found, place), *self._again(place)]
         first = self._first
         if first is not None and not covers(place, first.place):
             self._first = None
             if first.rpt_seq != count + 1:
                 # The first count that came did not follow on what the snapshot counts.
-                self._before = InstrumentCount(count)
+                self._before = InstrumentCount(count, proven=self.count.proven)
                 self.gap = self._gap_of(first, self._before)
                 self.count.stale = True
                 self._sound = place
@@ -251,13 +309,25 @@ class FollowedInstrument(Generic[T]):
         reason = f"the counter of the instrument went from {last} back to {count}"
         return Gap(self.security_id, key, None, None, reason)
 
-    def _enqueue(self, message: Incremental[T]) -> None:
-        self._queue.append(message)
-        if len(self._queue) > self._most:
-            self._forgotten = self._queue.popleft().place
+    def _keep(self, kept: _Kept[T]) -> None:
+        self._kept.append(kept)
+        if len(self._kept) > self._most:
+            self._forgotten = self._kept.popleft().message.place
+
+    def _forget(self) -> None:
+        self._kept.clear()
+        self._forgotten = self._first = None
 
     def _known_again(self, by: Item, place: Place) -> list[Change[T]]:
         gap, self.gap = self.gap, None
-        self._queue.clear()
-        self._forgotten = self._first = None
+        self._forget()
         return [] if gap is None else [Healed(gap, by, place)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept(Generic[T]):
+    """A message that may have to go through again."""
+
+    message: Incremental[T]
+    missing: int
+    sound: bool

@@ -15,7 +15,7 @@ from pregao.book.replay import Replay
 from pregao.book.rows import UpdateRows
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import place_text
-from pregao.feed.sequence import Rows, Sequence, rows_of, steps_of
+from pregao.feed.sequence import Rows, Sequence, rows_of
 from pregao.feed.snapshots import Snapshots
 from pregao.umdf.gap_columns import HEALED, Followed
 from pregao.umdf.gaps import Step
@@ -37,7 +37,7 @@ def misfits_of(
     replay: Replay, sequence: Sequence, followed: Followed, rows: Rows, base_row: int, base: int
 ) -> dict[int, str]:
     """The misfits of a replay that no gap explains, by item."""
-    step = steps_of(followed)
+    step = followed.step
     found: dict[int, str] = {}
     for row, code in replay.faults:
         at = int(rows.item[row - base_row])
@@ -77,7 +77,7 @@ def heal_misfits(
     for rank in sorted({int(sequence.rank[at]) for at in broken}):
         own = _trial(replay)
         begin, end = int(sequence.starts[rank]), int(sequence.starts[rank + 1])
-        step = steps_of(followed)[begin:end]
+        step = followed.step[begin:end]
         stale = False
         why = ""
         at = begin
@@ -89,7 +89,7 @@ def heal_misfits(
                 played = own.run(piece, finish=False, dump_at=[last])
                 for row, code in played.faults:
                     item = int(rows.item[int(rows.begins[at]) + row - before])
-                    if code is FaultCode.INTERRUPTED and steps_of(followed)[item] == Step.GAP:
+                    if code is FaultCode.INTERRUPTED and followed.step[item] == Step.GAP:
                         continue
                     why = misfit_text(sequence, item, code, base)
                     misfits.found.setdefault(item, why)

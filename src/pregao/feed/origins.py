@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pregao.feed.columns import Numbers
-from pregao.feed.sequence import Rows, Sequence, steps_of
+from pregao.feed.sequence import Rows, Sequence
 from pregao.umdf.gap_columns import Followed
 from pregao.umdf.gaps import Item, Step
 
@@ -38,9 +38,10 @@ class Origins:
         own = (sequence.item == Item.MESSAGE) | (sequence.item == Item.EMPTIED)
         self.messages += np.bincount(sequence.rank[own], minlength=count)
         self.updates += np.bincount(sequence.rank[rows.item], minlength=count)
-        step = steps_of(followed)
+        step = followed.step
         uncounted = (sequence.item == Item.MESSAGE) & (sequence.count == 0)
-        known = np.flatnonzero((step != Step.GAP) & (step != Step.QUEUED) & ~uncounted)
+        told = (step != Step.GAP) & (step != Step.QUEUED) & (sequence.item != Item.HOLE)
+        known = np.flatnonzero(told & ~uncounted)
         ranks, first = np.unique(sequence.rank[known], return_index=True)
         begun = set()
         for rank, at in zip(ranks.tolist(), known[first].tolist(), strict=True):

@@ -8,18 +8,20 @@ import numpy as np
 
 from pregao.book.rows import UpdateKind, UpdateRows
 from pregao.feed.columns import Codes, Flags, Numbers
+from pregao.feed.holes import Holes
 from pregao.feed.messages import BookColumns, Messages, Resets
 from pregao.feed.places import in_order, ranked
 from pregao.feed.snapshots import Absences, Snapshots
-from pregao.umdf.gap_columns import HEALED, Counters, Followed, follow
+from pregao.umdf.gap_columns import CONFIRMED, DOUBTED, Counters, Followed, follow
 from pregao.umdf.gaps import Item, Step
 
-_STEP = HEALED - 1
+_LOADING = (Step.LOADS, Step.DISAGREES, Step.CONFIRMS)
+"""The steps of a snapshot that is loaded."""
 
 
 @dataclass(slots=True)
 class Sequence:
-    """The items of some instruments in order: messages, resets, snapshots, absences."""
+    """The items of some instruments in order: messages, resets, snapshots, absences, holes."""
 
     securities: Numbers
     starts: Numbers
@@ -50,6 +52,7 @@ def in_sequence(
     usable: Numbers,
     absent: Absences,
     also: Numbers,
+    holes: Holes,
 ) -> Sequence:
     """Put everything about the instruments in order.
 
@@ -68,37 +71,47 @@ def in_sequence(
     def tiled(values: Numbers) -> Numbers:
         return np.tile(values, instruments)
 
-    unknown = np.full(len(usable) + len(absent_rank), -1, np.int64)
+    hole_rank, hole = np.empty(0, np.int64), np.empty(0, np.int64)
+    if len(holes):
+        of_messages = np.concatenate([rank, snapshot_rank, reset_rank, absent_rank])
+        at = [keys.place, none if snapshots is None else snapshots.place[usable]]
+        at += [tiled(resets.place), absent.place[known]]
+        hole_rank, hole = holes.between(of_messages, np.concatenate(at), instruments)
+    unknown = np.full(len(usable) + len(absent_rank) + len(hole_rank), -1, np.int64)
+    zero = np.zeros(len(absent_rank), np.int64)
 
     def of_snapshot(values: Numbers | None) -> Numbers:
         return none if values is None else values[usable]
 
     parts = {
-        "rank": (rank, reset_rank, snapshot_rank, absent_rank),
+        "rank": (rank, reset_rank, snapshot_rank, absent_rank, hole_rank),
         "place": (
             keys.place,
             tiled(resets.place),
             of_snapshot(None if snapshots is None else snapshots.place),
             absent.place[known],
+            holes.place[hole],
         ),
         "event": (keys.event, tiled(resets.event), unknown),
         "sending": (
             keys.sending,
             tiled(resets.sending),
             of_snapshot(None if snapshots is None else snapshots.loop.sending),
-            np.zeros(len(absent_rank), np.int64),
+            zero,
+            holes.sending[hole],
         ),
         "capture": (
             keys.capture,
             tiled(resets.capture),
             of_snapshot(None if snapshots is None else snapshots.capture),
-            np.zeros(len(absent_rank), np.int64),
+            zero,
+            holes.capture[hole],
         ),
         "count": (
             keys.count,
             np.zeros(len(reset_rank), np.int64),
             of_snapshot(None if snapshots is None else snapshots.count),
-            np.zeros(len(absent_rank), np.int64),
+            np.zeros(len(absent_rank) + len(hole_rank), np.int64),
         ),
         "book_row": (
             np.arange(books),
@@ -109,7 +122,7 @@ def in_sequence(
         "snapshot": (
             np.full(count + len(reset_rank), -1, np.int64),
             usable,
-            np.full(len(absent_rank), -1, np.int64),
+            np.full(len(absent_rank) + len(hole_rank), -1, np.int64),
         ),
     }
     whole = {name: np.concatenate(values) for name, values in parts.items()}
@@ -119,6 +132,7 @@ def in_sequence(
             np.full(len(reset_rank), Item.RESET, np.uint8),
             np.full(len(usable), Item.SNAPSHOT, np.uint8),
             np.full(len(absent_rank), Item.ABSENT, np.uint8),
+            np.full(len(hole_rank), Item.HOLE, np.uint8),
         ]
     )
     order = in_order(whole["rank"], whole["place"])
@@ -151,8 +165,9 @@ def in_sequence(
 
 def _date_snapshots(sequence: Sequence) -> None:
     """Let a snapshot count from when it was sent, or from the next message, if that is earlier."""
-    told = (sequence.snapshot < 0) & (sequence.item != Item.ABSENT)
-    found, messages = np.flatnonzero(~told), np.flatnonzero(told)
+    shown = (sequence.snapshot >= 0) | (sequence.item == Item.ABSENT)
+    found = np.flatnonzero(shown)
+    messages = np.flatnonzero(~shown & (sequence.item != Item.HOLE))
     behind = np.searchsorted(messages, found)
     there = behind < len(messages)
     found, behind = found[there], messages[behind[there]]
@@ -172,49 +187,67 @@ class Rows:
     """How many rows come before each item; one number more than there are items."""
 
 
-def follow_sequence(sequence: Sequence, counters: Counters) -> Followed:
+def follow_sequence(sequence: Sequence, counters: Counters, holes: Holes) -> Followed:
     """What each item is to its instrument."""
-    return follow(sequence.starts, sequence.item, sequence.count, counters)
+    missing = covered = sound = None
+    if len(holes):
+        missing, covered = holes.missing(sequence.place), holes.covered(sequence.place)
+        sound = holes.sound(sequence.place)
+    return follow(sequence.starts, sequence.item, sequence.count, counters, missing, covered, sound)
+
+
+_FIXED = (UpdateKind.DOUBT, UpdateKind.INTERRUPT, UpdateKind.EMPTY, UpdateKind.CONFIRM)
+_DOUBT, _INTERRUPT, _EMPTY, _CONFIRM = range(len(_FIXED))
+"""Rows that say all by their kind; each stands once behind the others."""
 
 
 def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None) -> Rows:
-    """The rows that bring the books from item to item."""
-    step = followed.steps & _STEP
-    is_book = sequence.book_row >= 0
-    applied = is_book & (step <= Step.RESTART)
-    width = applied.astype(np.int64)
-    special = np.flatnonzero(
-        (step == Step.GAP)
-        | (step == Step.RESTART)
-        | (step == Step.LOADS)
-        | (step == Step.DISAGREES)
-    )
+    """The rows that bring the books from item to item.
+
+    Of an item they are, in this order: that the book is in doubt; that it is interrupted or
+    emptied, or a snapshot that is loaded; what the item itself does; that the book is confirmed.
+    """
+    step = followed.step
+    doubted, confirmed = followed.has(DOUBTED), followed.has(CONFIRMED)
+    interrupted = step == Step.GAP
+    emptied = (step == Step.RESTART) | (step == Step.EMPTIES)
+    applied = (sequence.book_row >= 0) & (step <= Step.RESTART)
+    flags = (doubted, interrupted, emptied, applied, confirmed)
+    width = np.zeros(len(sequence), np.int64)
+    for flag in flags:
+        width += flag
+    loaded = loaded_snapshots(followed)
     extra: list[BookColumns] = []
-    for at in special.tolist():
-        if step[at] == Step.GAP:
-            extra.append(BookColumns.empty(1, UpdateKind.INTERRUPT))
-        elif step[at] == Step.RESTART:
-            extra.append(BookColumns.empty(1, UpdateKind.EMPTY))
-        else:
-            assert snapshots is not None
-            extra.append(snapshots.rows(int(sequence.snapshot[at])))
+    for at in loaded.tolist():
+        assert snapshots is not None
+        extra.append(snapshots.rows(int(sequence.snapshot[at])))
         width[at] += len(extra[-1])
     begins = np.concatenate([[0], np.cumsum(width)])
     columns = sequence.columns
+    fixed = len(columns)
+    parts = [columns]
+    if doubted.any() or interrupted.any() or emptied.any() or confirmed.any():
+        parts += [BookColumns.empty(1, kind) for kind in _FIXED]
+    next_row = fixed + len(parts) - 1
     source = np.empty(int(begins[-1]), np.int64)
-    # The row of an item itself is its last one: what was put in comes before it.
-    source[begins[1:][applied] - 1] = sequence.book_row[applied]
-    if extra:
-        next_row = len(columns)
-        columns = BookColumns.joined([columns, *extra])
-        for at, rows in zip(special.tolist(), extra, strict=True):
-            first = int(begins[at])
-            source[first : first + len(rows)] = np.arange(next_row, next_row + len(rows))
-            next_row += len(rows)
+    source[begins[:-1][doubted]] = fixed + _DOUBT
+    first = begins[:-1] + doubted
+    source[first[interrupted]] = fixed + _INTERRUPT
+    source[first[emptied]] = fixed + _EMPTY
+    last = begins[1:] - 1
+    source[last[confirmed]] = fixed + _CONFIRM
+    source[(last - confirmed)[applied]] = sequence.book_row[applied]
+    for at, rows in zip(loaded.tolist(), extra, strict=True):
+        begin = int(first[at])
+        source[begin : begin + len(rows)] = np.arange(next_row, next_row + len(rows))
+        next_row += len(rows)
+    columns = BookColumns.joined([*parts, *extra])
     item = np.repeat(np.arange(len(sequence)), width)
+    # What is no event of the market gets a number of its own.
+    event = np.where(sequence.event < 0, -2 - np.arange(len(sequence)), sequence.event)
     updates = UpdateRows(
         instrument=sequence.securities[sequence.rank[item]],
-        event=sequence.event[item],
+        event=event[item],
         kind=columns.kind[source],
         side=columns.side[source],
         flags=columns.flags[source],
@@ -226,10 +259,6 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
         firm=columns.firm[source],
         inserted=columns.inserted[source],
     )
-    loaded = special[(step[special] == Step.LOADS) | (step[special] == Step.DISAGREES)]
-    for at in loaded.tolist():
-        # Snapshots are no events: each gets a number of its own.
-        updates.event[begins[at] : begins[at + 1]] = -2 - at
     return Rows(updates, item, begins)
 
 
@@ -246,11 +275,10 @@ def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> 
 def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> Numbers:
     """The snapshots with which books agree, but before which statistics may have been lost.
 
-    A book is known again when it is emptied; statistics that were lost before are not
-    sent again.
+    A book is known again when it is emptied; statistics that were lost before are not sent again.
     ``whole`` says that no packet of the channel is missing.
     """
-    step = steps_of(followed)
+    step = followed.step
     lost = (step == Step.GAP) | (step == Step.RESTART)
     if not whole:
         lost |= sequence.item == Item.EMPTIED
@@ -259,22 +287,11 @@ def without_statistics(sequence: Sequence, followed: Followed, whole: bool) -> N
     rank = sequence.rank[shown]
     before = np.where(sequence.starts[rank] > 0, total[sequence.starts[rank] - 1], 0)
     before[1:] = np.where(rank[1:] == rank[:-1], total[shown[:-1]], before[1:])
-    chosen: Flags = (total[shown] > before) & (step[shown] == Step.AGREES)
+    agrees = (step[shown] == Step.AGREES) | (step[shown] == Step.CONFIRMS)
+    chosen: Flags = (total[shown] > before) & agrees
     return shown[chosen]
 
 
 def loaded_snapshots(followed: Followed) -> Numbers:
-    """The items with which a book begins, or is healed."""
-    step = followed.steps & _STEP
-    return np.flatnonzero((step == Step.LOADS) | (step == Step.DISAGREES))
-
-
-def steps_of(followed: Followed) -> Codes:
-    """The steps without the bit that says healed."""
-    return followed.steps & np.uint8(_STEP)
-
-
-def healed(followed: Followed) -> Flags:
-    """Which items heal their instrument."""
-    flags: Flags = (followed.steps & HEALED) != 0
-    return flags
+    """The items with which a book begins, is healed or confirmed."""
+    return np.flatnonzero(np.isin(followed.step, _LOADING))

@@ -13,6 +13,7 @@ from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed import _kernels
 from pregao.feed.columns import Flags, MessageColumns, Numbers
+from pregao.feed.holes import Holes
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import BEHIND_PACKET, place_of
 from pregao.umdf.sequencing import serial_of
@@ -299,8 +300,8 @@ class WholeLoop:
         return int(place_of(np.array([self.serial]), BEHIND_PACKET)[0])
 
 
-def first_whole_loop(headers: MessageColumns, spans: VersionSpans, base: int) -> WholeLoop | None:
-    """The first loop that has all its headers; these are in order, each once."""
+def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list[WholeLoop]:
+    """The loops that have all their headers, in order; headers are in order, each once."""
     loop = LoopRows.of(headers)
     reports = headers.numbers("tot_num_reports", 0)
     serial = serial_of(
@@ -308,16 +309,30 @@ def first_whole_loop(headers: MessageColumns, spans: VersionSpans, base: int) ->
     )
     order = np.lexsort((loop.number, loop.sending))
     breaks = np.flatnonzero(np.diff(loop.version[order]) != 0) + 1
+    found = []
     for own in np.split(order, breaks):
         if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:
             sending = loop.sending[own]
-            return WholeLoop(
-                int(loop.version[own[0]]),
-                int(sending.min()),
-                int(sending.max()),
-                int(serial[own].min()),
+            found.append(
+                WholeLoop(
+                    int(loop.version[own[0]]),
+                    int(sending.min()),
+                    int(sending.max()),
+                    int(serial[own].min()),
+                )
             )
-    return None
+    return found
+
+
+def telling_loops(loops: Sequence[WholeLoop], holes: Holes) -> tuple[WholeLoop, ...]:
+    """Of whole loops, those that tell something: behind each hole the first one."""
+    covered = holes.covered(np.array([loop.place for loop in loops], np.int64))
+    found, proven = [], 0
+    for loop, missing in zip(loops, covered.tolist(), strict=True):
+        if missing > proven:
+            found.append(loop)
+            proven = missing
+    return tuple(found)
 
 
 @dataclass(slots=True)
@@ -333,10 +348,19 @@ class Absences:
         return Absences(np.empty(0, np.int64), np.empty(0, np.int64))
 
     @staticmethod
-    def of(loop: WholeLoop | None, snapshots: Snapshots | None, securities: Numbers) -> Absences:
+    def of(
+        loops: Sequence[WholeLoop], snapshots: Snapshots | None, securities: Numbers
+    ) -> Absences:
         """Those of some instruments that are not in a loop: their books were empty then."""
-        if loop is None:
+        parts = []
+        known = np.unique(securities)
+        for loop in loops:
+            there = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
+            missing = np.setdiff1d(known, there)
+            parts.append(Absences(missing, np.full(len(missing), loop.place, np.int64)))
+        if not parts:
             return Absences.none()
-        there = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
-        missing = np.setdiff1d(securities, there)
-        return Absences(missing, np.full(len(missing), loop.place, np.int64))
+        return Absences(
+            np.concatenate([part.security for part in parts]),
+            np.concatenate([part.place for part in parts]),
+        )

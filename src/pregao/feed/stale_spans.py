@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pregao.feed.sequence import Sequence, healed, steps_of
-from pregao.umdf.gap_columns import Followed
+from pregao.feed.sequence import Sequence
+from pregao.umdf.gap_columns import HEALED, Followed
 from pregao.umdf.gaps import Item, Step
 
 _HEALERS = {
@@ -16,8 +16,9 @@ _HEALERS = {
     int(Item.EMPTIED): "EmptyBook",
     int(Item.RESET): "ChannelReset",
     int(Item.SNAPSHOT): "snapshot",
+    int(Item.ABSENT): "absence from a loop of snapshots",
 }
-_KNOWN = (int(Item.EMPTIED), int(Item.RESET), int(Item.SNAPSHOT))
+_KNOWN = (int(Item.EMPTIED), int(Item.RESET), int(Item.SNAPSHOT), int(Item.ABSENT))
 NO_PAST = (
     "the captures begin in the middle of the instrument's messages, and no snapshot tells more"
 )
@@ -61,10 +62,10 @@ class StaleSpans:
 
         ``misfits`` are items that did not fit their book, and why.
         """
-        step, heals = steps_of(followed), healed(followed)
+        step, heals = followed.step, followed.has(HEALED)
         telling = (step == Step.GAP) | (step == Step.DISAGREES) | heals
         if misfits or self.open:  # books that did not fit are healed without the counters' help
-            telling |= (step == Step.LOADS) | (step == Step.RESTART)
+            telling |= (step == Step.LOADS) | (step == Step.RESTART) | (step == Step.CONFIRMS)
             telling |= (sequence.item == Item.EMPTIED) | (sequence.item == Item.RESET)
         for at in sorted({*np.flatnonzero(telling).tolist(), *misfits}):
             security = int(sequence.securities[sequence.rank[at]])

@@ -14,6 +14,7 @@ MESSAGE = int(gaps.Item.MESSAGE)
 EMPTIED = int(gaps.Item.EMPTIED)
 RESET = int(gaps.Item.RESET)
 SNAPSHOT = int(gaps.Item.SNAPSHOT)
+ABSENT = int(gaps.Item.ABSENT)
 
 APPLIES = int(gaps.Step.APPLIES)
 RESTART = int(gaps.Step.RESTART)
@@ -23,66 +24,93 @@ AGREES = int(gaps.Step.AGREES)
 LOADS = int(gaps.Step.LOADS)
 DISAGREES = int(gaps.Step.DISAGREES)
 NOTED = int(gaps.Step.NOTED)
+CONFIRMS = int(gaps.Step.CONFIRMS)
+EMPTIES = int(gaps.Step.EMPTIES)
+STEPS = 15
+"""The bits of the step."""
+DOUBTED = 32
 HEALED = 64
+CONFIRMED = 128
 
 NOTHING = gaps.NOTHING
 UNSEEN = gaps.UNSEEN
+UNPROVEN = gaps.UNPROVEN
+MOST_IN_PACKET = gaps.MOST_IN_PACKET
 
 
 @njit
-def follow_counts(starts, kinds, counts, last, stale, steps, before):
-    """Follow each instrument's items, from one start to the next; ``last``, ``stale`` go on.
+def follow_counts(
+    starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, steps, before
+):  # fmt: skip
+    """Follow each instrument's items, from one start to the next; its counter goes on.
 
     ``before`` gets the last count before each item.
     """
     for g in range(len(starts) - 1):
         known = last[g]
         broken = stale[g] != 0
+        proof = proven[g]
+        doubt = doubted[g] != 0
         for i in range(starts[g], starts[g + 1]):
             at = np.uint64(i)
             kind = kinds[at]
             count = counts[at]
+            lost = missing[at]
+            past = covered[at]
+            whole = sound[at] != 0
             was_broken = broken
             before[at] = max(known, 0)
             step = APPLIES
             if kind == MESSAGE:
-                if broken:
+                if count == 0:
+                    step = QUEUED if broken else APPLIES
+                elif count == 1 and (broken or known > 0):
+                    step = RESTART
+                    broken = False
+                    proof = max(proof, past if whole else past - 1)
+                elif broken:
                     step = QUEUED
-                    if count == 1:
-                        step = RESTART
-                        broken = False
-                    if count > 0:
-                        known = count
-                elif count > 0:
-                    if known < NOTHING:
-                        known = 0
-                    if known >= 0 and count != known + 1:
-                        step = RESTART if count == 1 else GAP
-                        broken = step == GAP
+                elif known != NOTHING:
+                    if count != max(known, 0) + 1:
+                        step = GAP
+                        broken = True
+                    elif proof != UNPROVEN and whole and count > MOST_IN_PACKET * (past - proof):
+                        proof = max(proof, past)
+                if count > 0:
                     known = count
-            elif kind == EMPTIED:
-                known = 0
-                broken = False
-            elif kind == RESET:
-                broken = False
-                if known == UNSEEN:
+            elif kind in (EMPTIED, RESET):
+                if kind == EMPTIED:
+                    known = 0
+                elif known == UNSEEN:
                     known = NOTHING
+                broken = False
+                proof = max(proof, past if whole else past - 1)
             elif kind == SNAPSHOT:
-                agrees = known == NOTHING or max(known, 0) == count
                 if broken or (known == UNSEEN and count > 0):
                     step = LOADS
-                elif agrees:
-                    step = AGREES
-                else:
+                elif known != NOTHING and max(known, 0) != count:
                     step = DISAGREES
+                elif lost > proof:
+                    step = CONFIRMS
+                else:
+                    step = AGREES
                 known = count
                 broken = False
+                proof = max(proof, past)
+            elif kind == ABSENT and (broken or past > proof):
+                step = EMPTIES
+                known = NOTHING
+                broken = False
+                proof = max(proof, past)
             else:
                 step = NOTED
-                if known == UNSEEN:
-                    known = NOTHING
             if was_broken and not broken:
                 step |= HEALED
+            if doubt != (lost > proof):
+                doubt = not doubt
+                step |= DOUBTED if doubt else CONFIRMED
             steps[at] = step
         last[g] = known
         stale[g] = broken
+        proven[g] = proof
+        doubted[g] = doubt

@@ -5,15 +5,23 @@ stale and no other. The counter begins anew with 1 after an EmptyBook, which its
 one case stays unseen, an EmptyBook lost together with exactly as many messages as were counted
 before.
 
+A book is *unconfirmed* while packets of the channel are missing since its last proof. A proof is:
+the first packet of all; an EmptyBook or ChannelReset; a whole snapshot; a whole loop of snapshots
+without the instrument, whose book is empty then; a message that continues its count, unless so
+many packets are missing that an EmptyBook and a whole new count could be among them.
+
 The items of an instrument are its messages, in order, and among them snapshots, each behind the
-last packet that it holds. `InstrumentCount` follows one item after the other, `gap_columns` whole
-columns of them.
+last packet that it holds, and holes of the channel. `InstrumentCount` follows one item after the
+other, `gap_columns` whole columns of them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+
+from pregao.schemas import bundled
+from pregao.umdf.layout import MAX_PACKET, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 
 
 class Item(IntEnum):
@@ -29,6 +37,8 @@ class Item(IntEnum):
     """A whole snapshot of the instrument; its count is its ``lastRptSeq``, 0 if it has none."""
     ABSENT = 4
     """A whole loop of snapshots in which the instrument is not: it has an empty book."""
+    HOLE = 5
+    """Packets of the channel are missing."""
 
 
 class Step(IntEnum):
@@ -49,6 +59,10 @@ class Step(IntEnum):
     """The snapshot shows that messages are missing, and makes up for them at once."""
     NOTED = 7
     """It changes no book."""
+    CONFIRMS = 8
+    """The snapshot counts as many messages as have come, but packets are missing: it is loaded."""
+    EMPTIES = 9
+    """The book is empty, for a whole loop of snapshots is without the instrument."""
 
 
 NOTHING = -1
@@ -59,52 +73,116 @@ UNSEEN = -3
 """The last count of an instrument whose past is not at hand, unless its first one is 1."""
 
 
+UNPROVEN = -1
+"""What an instrument without any proof has in place of a number of missing packets."""
+
+
+def _most_in_packet() -> int:
+    """So many messages that are counted fit into a packet at the most."""
+    sizes = [
+        SMALLEST_MESSAGE + message.block_length
+        for message in bundled("umdf").messages
+        if any(field.name == "rptSeq" for field in message.fields)
+    ]
+    return (MAX_PACKET - PACKET_HEADER_SIZE) // min(sizes)
+
+
+MOST_IN_PACKET = _most_in_packet()
+
+
 @dataclass(slots=True)
 class InstrumentCount:
-    """The counter of one instrument."""
+    """The counter of one instrument, and how many packets were missing at its last proof."""
 
     last: int
     """The last count; below 0 what is said of an instrument without one."""
     stale: bool = False
+    proven: int = 0
+    """How many packets of the channel were missing up to the last proof, or UNPROVEN."""
 
-    def follow(self, item: Item, count: int) -> Step:
-        """What the next item is; where it was stale and is not any more, the item healed it."""
+    @staticmethod
+    def new(*, from_the_start: bool) -> InstrumentCount:
+        """The counter of an instrument of which nothing has come."""
+        last = first_count(from_the_start=from_the_start)
+        return InstrumentCount(last, proven=0 if from_the_start else UNPROVEN)
+
+    def copy(self) -> InstrumentCount:
+        """The same counter, apart."""
+        return InstrumentCount(self.last, self.stale, self.proven)
+
+    def follow(
+        self,
+        item: Item,
+        count: int,
+        missing: int = 0,
+        covered: int | None = None,
+        *,
+        sound: bool = True,
+    ) -> Step:
+        """What the next item is; where it was stale and is not any more, the item healed it.
+
+        ``missing`` is how many packets of the channel are missing up to the item, with all of a
+        hole that it is in or right before; ``covered`` how many of them come before it, which is
+        the same but for snapshots. ``sound`` is not said of an item in a packet of which a part
+        could not be read.
+        """
+        covered = missing if covered is None else covered
         match item:
             case Item.MESSAGE:
-                return self._message(count)
+                return self._message(count, covered, sound)
             case Item.EMPTIED:
                 self.last = 0
-                self.stale = False
             case Item.RESET:
-                self.stale = False
                 if self.last == UNSEEN:
                     self.last = NOTHING
             case Item.SNAPSHOT:
-                return self._snapshot(count)
+                return self._snapshot(count, missing, covered)
             case Item.ABSENT:
-                if self.last == UNSEEN:
-                    self.last = NOTHING
+                return self._absent(covered)
+            case Item.HOLE:
                 return Step.NOTED
+        self.stale = False
+        # What could not be read of a packet may have come behind what empties the book.
+        self.proven = max(self.proven, covered - (not sound))
         return Step.APPLIES
 
-    def _message(self, count: int) -> Step:
+    def _message(self, count: int, covered: int, sound: bool) -> Step:
         if count == 0:
             return Step.QUEUED if self.stale else Step.APPLIES
         last, self.last = self.last, count
+        if count == 1 and (self.stale or last > 0):
+            self.stale = False
+            self.proven = max(self.proven, covered - (not sound))
+            return Step.RESTART
         if self.stale:
-            self.stale = count != 1
-            return Step.QUEUED if self.stale else Step.RESTART
-        if last == NOTHING or count == max(last, 0) + 1:
+            return Step.QUEUED
+        if last == NOTHING:
             return Step.APPLIES
-        self.stale = count != 1
-        return Step.GAP if self.stale else Step.RESTART
+        if count != max(last, 0) + 1:
+            self.stale = True
+            return Step.GAP
+        hidden = MOST_IN_PACKET * (covered - self.proven)
+        if self.proven != UNPROVEN and sound and count > hidden:
+            self.proven = max(self.proven, covered)
+        return Step.APPLIES
 
-    def _snapshot(self, count: int) -> Step:
+    def _snapshot(self, count: int, missing: int, covered: int) -> Step:
         last, self.last = self.last, count
         was_stale, self.stale = self.stale, False
+        doubted, self.proven = missing > self.proven, max(covered, self.proven)
         if was_stale or (last == UNSEEN and count > 0):
             return Step.LOADS
-        return Step.AGREES if last == NOTHING or max(last, 0) == count else Step.DISAGREES
+        if last != NOTHING and max(last, 0) != count:
+            return Step.DISAGREES
+        return Step.CONFIRMS if doubted else Step.AGREES
+
+    def _absent(self, covered: int) -> Step:
+        if not self.stale and covered <= self.proven:
+            return Step.NOTED
+        self.last = NOTHING
+        self.stale = False
+        self.proven = max(covered, self.proven)
+        return Step.EMPTIES
 
 
 def first_count(*, from_the_start: bool) -> int:

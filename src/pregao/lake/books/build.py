@@ -18,6 +18,7 @@ from typing import Any
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.lake.books.brought import Brought, brought
 from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
 from pregao.lake.books.plan import plan_day, plan_tasks
@@ -171,11 +172,11 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
 
 
 def fingerprint(
-    inputs: Inputs, depth: int, interval_ns: int, securities: tuple[int, ...] | None
+    known: Brought, depth: int, interval_ns: int, securities: tuple[int, ...] | None
 ) -> str:
     """What a build is made of."""
     settings = hashlib.sha256(repr((FORMAT, depth, interval_ns, securities)).encode())
-    return f"{inputs.fingerprint()}-{settings.hexdigest()[:8]}"
+    return f"{known.identity()}-{settings.hexdigest()[:8]}"
 
 
 def _build(
@@ -189,8 +190,9 @@ def _build(
 ) -> DayReport:
     began = time.perf_counter()
     lake = catalogue.lake
-    inputs = catalogue.inputs(day, channel)
-    made_of = fingerprint(inputs, options.depth, options.interval_ns, securities)
+    made_of = fingerprint(
+        brought(lake, day, channel), options.depth, options.interval_ns, securities
+    )
 
     def attempt() -> DayReport | None:
         number, last = latest_build(lake, day, channel)

@@ -203,9 +203,3 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
         if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
     }
     return len(found), found[max(found)] if found else None
-
-
-def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
-    """Was the last build of a channel's day made of all that is there now?"""
-    _, unit = latest_build(catalogue.lake, day, channel)
-    return unit is not None and catalogue.inputs(day, channel).fingerprint() == unit.split("-")[-2]

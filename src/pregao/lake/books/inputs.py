@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -85,15 +84,6 @@ class Inputs:
     def statistics(self) -> tuple[int, ...]:
         """Those of them that come in snapshots too: statistics, bands and states."""
         return tuple(one for one in self.counted if one not in ONLY_INCREMENTAL)
-
-    def fingerprint(self) -> str:
-        """A text that changes with the files."""
-        digest = hashlib.sha256()
-        for template, files in sorted(self.files.items()):
-            if template == INSTRUMENTS:  # it changes with every ingest, and no book with it
-                continue
-            digest.update(repr((template, sorted(file.path for file in files))).encode())
-        return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)

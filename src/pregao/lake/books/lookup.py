@@ -5,7 +5,7 @@ No Spark: the tables' files are read directly, and of those only what is about t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -36,7 +36,8 @@ from pregao.feed.statistics import (
     statistics_of,
     told_by_snapshots,
 )
-from pregao.lake.books.catalogue import Catalogue, files_of, is_current
+from pregao.lake.books.brought import is_current
+from pregao.lake.books.catalogue import Catalogue, files_of
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
@@ -45,10 +46,11 @@ from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
 from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import Lake
-from pregao.umdf.gap_columns import Counters
-from pregao.umdf.gaps import Step
+from pregao.umdf.gap_columns import DOUBTED, Counters
+from pregao.umdf.gaps import UNPROVEN, Step
 from pregao.umdf.sequencing import Place, serial_of
 
+UNCONFIRMED = State.UNCONFIRMED.name.lower()
 _SCALARS = (
     "channel",
     "security_id",
@@ -99,6 +101,8 @@ class Moment:
     """How many updates were applied to the checkpoint."""
     current: bool
     """Was everything that the lake holds of the day in it when the checkpoints were made?"""
+    data_ends_ns: int | None = None
+    """When the channel's last packet was sent, where that is before what was asked for."""
 
 
 @dataclass(slots=True)
@@ -165,9 +169,25 @@ def book_at(
             f"built: run `pregao books --lake {lake.location}` first."
         )
     before = [one for one in checkpoints if at_ns is None or one.values["sending_time_ns"] <= at_ns]
-    start = before[-1] if before else None
+    # What is unconfirmed at a checkpoint depends on what came before it.
+    known = [one for one in before if one.values["state"] != UNCONFIRMED]
+    start = known[-1] if known else None
     behind = checkpoints[len(before)] if len(before) < len(checkpoints) else None
-    return _replayed(catalogue, instrument, at_ns, start, behind)
+    moment = _replayed(catalogue, instrument, at_ns, start, behind)
+    ends = data_ends(lake, instrument)
+    late = at_ns is not None and ends is not None and at_ns > ends
+    return replace(moment, data_ends_ns=ends if late else None)
+
+
+def data_ends(lake: Lake, instrument: Instrument) -> int | None:
+    """When the last packet of an instrument's channel was sent that day, as far as it is told."""
+    ends = [
+        file["max.sending_time_ns"]
+        for file in files_of(lake, "packets", [instrument.date])
+        if file.get("max.sending_time_ns") is not None
+        and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
+    ]
+    return max(ends, default=None)
 
 
 def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:
@@ -239,19 +259,21 @@ def _replayed(
         known = _loaded(catalogue.lake, start)
         counters.last[0] = start.values["rpt_seq"]
         counters.stale[0] = known.state is State.STALE
-    trial = Counters(counters.last.copy(), counters.stale.copy())
+        counters.proven[0] = span.proven(stale=known.state is State.STALE)
+    trial = counters.copy()
     sequence = span.sequence(None)
-    followed = follow_sequence(sequence, trial)
+    followed = follow_sequence(sequence, trial, span.holes)
     snapshots = None
-    if start is None or counters.stale[0] or (followed.steps == Step.GAP).any():
+    doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
+    if start is None or counters.stale[0] or doubtful.any():
         # Only now are snapshots needed: they begin books, or heal them.
         snapshots = span.snapshots()
         sequence = span.sequence(snapshots)
         trial = counters
-        followed = follow_sequence(sequence, trial)
+        followed = follow_sequence(sequence, trial, span.holes)
     rows = rows_of(sequence, followed, snapshots)
     book = _played(planned.day.kind, instrument.security_id, known, rows.updates)
-    current = is_current(catalogue, instrument.date, instrument.channel)
+    current = is_current(catalogue.lake, instrument.date, instrument.channel)
     told = sequence.snapshot[loaded_snapshots(followed)]
     statistics = span.statistics(sequence, snapshots, told)
     return span.moment(sequence, rows.item, int(trial.last[0]), book, statistics, current)
@@ -292,6 +314,15 @@ class _Span:
         self.after = -1 if start is None else self._place(start)
         last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
         self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
+        # A hole is known when the packet behind it has come.
+        shown = self.day.holes.sending
+        known = (shown <= self._until()) & ((shown > 0) | (at_ns is None))
+        self.holes = self.day.holes.taken(np.flatnonzero(known))
+        self.loops = [
+            loop
+            for loop in self.day.loops
+            if loop.last_sending_ns <= self._until() and loop.place > self.after
+        ]
         # A checkpoint tells the statistics up to there.
         self.others = self.source.others(None if start is None else self.serials)
 
@@ -301,6 +332,10 @@ class _Span:
         index = values["index_in_packet"]
         serial = np.array([packet.serial(self.day.base)])
         return int(place_of(serial, BEHIND_PACKET if index is None else index)[0])
+
+    def proven(self, *, stale: bool) -> int:
+        """How many packets were missing up to the proof that the checkpoint's book has."""
+        return UNPROVEN if stale else int(self.holes.missing(np.array([self.after]))[0])
 
     def _until(self) -> int:
         return np.iinfo(np.int64).max if self.at_ns is None else self.at_ns
@@ -316,14 +351,15 @@ class _Span:
         resets = resets.taken(
             np.flatnonzero((resets.place > self.after) & (resets.sending <= self._until()))
         )
+        own = np.array([self.instrument.security_id], np.int64)
         usable, absent = _none(), Absences.none()
         if snapshots is not None:
             counts = snapshots.usable() & (snapshots.place > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
-        if self.start is None:
-            absent = Absences.of(self.day.loop, snapshots, messages.keys.security)
-        also = np.array([self.instrument.security_id], np.int64)
-        return in_sequence(messages, resets, snapshots, usable, absent, also)
+        if snapshots is not None or self.start is None:
+            absent = Absences.of(self.loops, snapshots, own)
+        holes = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
+        return in_sequence(messages, resets, snapshots, usable, absent, own, holes)
 
     def snapshots(self) -> Snapshots | None:
         """The instrument's snapshots of the day."""

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from dataclasses import dataclass, field
-from datetime import date, timedelta
+from datetime import date
 
 import numpy as np
 
 from pregao.feed.day import LAST_SERIAL, ChannelDay
 from pregao.feed.meaning import BOOK_TEMPLATES
-from pregao.feed.snapshots import first_whole_loop
-from pregao.lake.books.catalogue import Catalogue, read_small
+from pregao.feed.snapshots import WholeLoop, telling_loops, whole_loops
+from pregao.lake.books.brought import brought, find_holes
+from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import EPOCH, Part, Reader
+from pregao.lake.books.inputs import Part, Reader
 from pregao.lake.books.reading import read_headers
 from pregao.lake.books.tasks import BookTask, BuildSettings, DayInputs
-from pregao.lake.ingest import joined_runs
-from pregao.lake.store import Lake
 from pregao.umdf.sequencing import version_distance
 from pregao.umdf.templates import (
     DELETE_ORDER,
@@ -26,7 +23,6 @@ from pregao.umdf.templates import (
     ORDER,
     SNAPSHOT_HEADER,
     SNAPSHOT_ORDERS,
-    implied_mask,
 )
 
 ROWS_PER_TASK = 2_000_000
@@ -37,56 +33,6 @@ SMALLEST_TASK = 50_000
 ORDERS_PER_MESSAGE = 5
 """About so many orders are in a message of a snapshot."""
 
-LONGEST_CAPTURE_DAYS = 8
-
-
-@dataclass(slots=True)
-class Brought:
-    """What ingests have brought of a channel's day."""
-
-    runs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By sequence version: the runs of packets."""
-    schema_versions: set[int] = field(default_factory=set)
-
-    @property
-    def whole(self) -> bool:
-        """Is no packet missing between the first and the last?"""
-        return len(self.runs) == 1 and len(joined_runs(*self.runs.values())) == 1
-
-    @property
-    def schema_version(self) -> int | None:
-        """The schema version of rows that do not tell theirs; None if it could be several.
-
-        Versions that mark implied orders alike are as good as one.
-        """
-        masks = {implied_mask(version) for version in self.schema_versions}
-        return min(self.schema_versions) if len(masks) == 1 else None
-
-
-def brought(lake: Lake, day: date, channel: int) -> Brought:
-    """What ingests have brought of a channel's day."""
-    found = Brought()
-    number = (day - EPOCH).days
-    # An ingest is filed under the day on which its first capture begins.
-    days = [day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, 2)]
-    for row in read_small(lake, "ingests", ["report", "schema_versions"], days):
-        text = row["report"]
-        for name, runs in json.loads(text)["coverage"].items() if text else ():
-            its_day, its_channel, version = (int(part) for part in name.split("/"))
-            if (its_day, its_channel) == (number, channel):
-                own = found.runs.setdefault(version, [])
-                own.extend((first, last) for first, last in runs)
-                found.schema_versions.update(row["schema_versions"] or ())
-    return found
-
-
-def first_version(versions: list[int]) -> int:
-    """The version that all others come after; they go round from 65534 to 1."""
-    for candidate in versions:
-        if all(version_distance(candidate, other) >= 0 for other in versions):
-            return candidate
-    return min(versions)
-
 
 def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
     """What holds for a channel's day, and where it is read from."""
@@ -94,16 +40,16 @@ def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
     inputs = catalogue.inputs(day, channel)
     known = brought(lake, day, channel)
     reader = Reader(lake.location, inputs)
-    base = first_version(sorted(known.runs)) if known.runs else 1
-    from_the_start = any(first == 1 for first, _ in known.runs.get(base, ()))
+    base = known.base
     spans: tuple[tuple[int, int], ...] = ((base, 0),)
     if len(known.runs) > 1:
         spans = _spans(reader, base)
-    loop = None
-    if not from_the_start and (headers := read_headers(reader, Part())) is not None:
-        loop = first_whole_loop(headers, spans, base)
+    holes = find_holes(lake, day, channel, known)
+    loops: tuple[WholeLoop, ...] = ()
+    if len(holes) and (headers := read_headers(reader, Part())) is not None:
+        loops = telling_loops(whole_loops(headers, spans, base), holes)
     by_position = catalogue.has_positions(day, channel)
-    facts = ChannelDay(base, from_the_start, known.whole, by_position, spans, loop)
+    facts = ChannelDay(base, known.from_the_start, by_position, spans, holes, loops)
     return DayInputs(lake.location, inputs, facts, known.schema_version)
 
 

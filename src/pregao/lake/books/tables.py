@@ -46,7 +46,11 @@ _STATISTICS = [
     _column("trade_volume", pa.int64(), "Quantity traded in the session, as published."),
 ]
 
-_STATE = _column("state", pa.string(), "empty, building, valid, or stale: not to be trusted.")
+_STATE = _column(
+    "state",
+    pa.string(),
+    "empty, building, valid; unconfirmed: packets are missing that may be about it; stale.",
+)
 
 
 def level_columns(depth: int) -> list[str]:

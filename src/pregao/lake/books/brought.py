@@ -1,0 +1,254 @@
+"""What ingests have brought of a channel's day, and which of its packets are missing."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pregao.clock import DAY
+from pregao.feed.columns import Numbers
+from pregao.feed.holes import MANY, Hole, Holes
+from pregao.lake.books.catalogue import files_of, latest_build, read_small
+from pregao.lake.books.columns import codes, integers
+from pregao.lake.books.inputs import EPOCH
+from pregao.lake.ingest import SAO_PAULO_NS, joined_runs
+from pregao.lake.store import Lake
+from pregao.umdf.sequencing import Place, serial_of, version_distance
+from pregao.umdf.streams import Stream
+from pregao.umdf.templates import implied_mask
+
+LONGEST_CAPTURE_DAYS = 8
+LONGEST_PAUSE_DAYS = 5
+"""After so many days at the most trading goes on, and the sequence with it."""
+
+Runs = list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Brought:
+    """What ingests have brought of a channel's day."""
+
+    runs: dict[int, Runs] = field(default_factory=dict)
+    """By sequence version: the runs of packets."""
+    following: dict[int, int] = field(default_factory=dict)
+    """By sequence version: the first number of the next day that has any."""
+    schema_versions: set[int] = field(default_factory=set)
+    units: set[str] = field(default_factory=set)
+    """The ingests that brought something of the day, of any stream."""
+
+    @property
+    def versions(self) -> list[int]:
+        """The sequence versions in order; they go round from 65534 to 1."""
+        known = sorted(self.runs)
+        base = first_version(known) if known else 1
+        return sorted(known, key=lambda version: version_distance(base, version))
+
+    @property
+    def base(self) -> int:
+        """The first sequence version."""
+        return self.versions[0] if self.runs else 1
+
+    @property
+    def from_the_start(self) -> bool:
+        """Does the day begin with the first packet of its first version?"""
+        return any(first == 1 for first, _ in self.runs.get(self.base, ()))
+
+    @property
+    def schema_version(self) -> int | None:
+        """The schema version of rows that do not tell theirs; None if it could be several.
+
+        Versions that mark implied orders alike are as good as one.
+        """
+        masks = {implied_mask(version) for version in self.schema_versions}
+        return min(self.schema_versions) if len(masks) == 1 else None
+
+    def identity(self) -> str:
+        """A text that changes with what was brought, and not with how it is stored."""
+        runs = {version: joined_runs(own) for version, own in self.runs.items()}
+        known = (sorted(self.units), sorted(runs.items()), sorted(self.following.items()))
+        return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+
+
+def first_version(versions: list[int]) -> int:
+    """The version that all others come after; they go round from 65534 to 1."""
+    for candidate in versions:
+        if all(version_distance(candidate, other) >= 0 for other in versions):
+            return candidate
+    return min(versions)
+
+
+def brought(lake: Lake, day: date, channel: int) -> Brought:
+    """What ingests have brought of a channel's day."""
+    found = Brought()
+    number = (day - EPOCH).days
+    # An ingest is filed under the day on which its first capture begins.
+    days = [
+        day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, LONGEST_PAUSE_DAYS)
+    ]
+    later: dict[int, dict[int, int]] = {}
+    columns = ["unit_id", "report", "schema_versions", "first_time_ns", "last_time_ns"]
+    spans: dict[str, list[int]] = {}
+    channels: dict[str, set[int]] = {}
+    for row in read_small(lake, "ingests", columns, days):
+        times = [row[name] for name in columns[3:] if row[name] is not None]
+        spans.setdefault(row["unit_id"], []).extend(times)
+        report = json.loads(row["report"]) if row["report"] else {}
+        for role in report.get("roles", ()):
+            channels.setdefault(row["unit_id"], set()).update(role["channels"])
+        for name, runs in report.get("coverage", {}).items():
+            its_day, its_channel, version = (int(part) for part in name.split("/"))
+            if its_channel != channel:
+                continue
+            if its_day == number:
+                found.runs.setdefault(version, []).extend((a, b) for a, b in runs)
+                found.schema_versions.update(row["schema_versions"] or ())
+                found.units.add(row["unit_id"])
+            elif its_day > number:
+                own = later.setdefault(its_day, {})
+                own[version] = min(own.get(version, MANY), *(first for first, _ in runs))
+    for unit, times in spans.items():
+        ends = [(time + SAO_PAULO_NS) // DAY for time in (min(times), max(times))] if times else []
+        if ends and ends[0] <= number <= ends[1] and channel in channels.get(unit, ()):
+            found.units.add(unit)
+    if later:
+        found.following = later[min(later)]
+    return found
+
+
+def find_holes(lake: Lake, day: date, channel: int, known: Brought) -> Holes:
+    """The packets of a channel's day that are missing, or of which a part was rejected."""
+    holes = list(_missing(lake, day, channel, known))
+    holes += _unread(lake, day, channel, known.base)
+    tail = _tail(lake, day, channel, known)
+    if tail is not None:
+        holes.append(tail)
+    return Holes.of(_dated(lake, day, channel, known.base, holes) if holes else holes)
+
+
+def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
+    base, versions = known.base, known.versions
+    ended: set[Place] | None = None
+    for version in versions:
+        runs = joined_runs(known.runs[version])
+        first = runs[0][0]
+        if first > 1:  # of the first version, what came before who joined it
+            yield Hole(Place(version, 1).serial(base), first - 1)
+        for (_, last), (behind, _) in itertools.pairwise(runs):
+            yield Hole(Place(version, last + 1).serial(base), behind - last - 1)
+        if version != versions[-1]:
+            if ended is None:
+                ended = _ends(lake, day, channel)
+            last = runs[-1][1]
+            if Place(version, last) not in ended:
+                yield Hole(Place(version, last + 1).serial(base), MANY)
+
+
+def _ends(lake: Lake, day: date, channel: int) -> set[Place]:
+    """Where SequenceResets end sequence versions of the incremental stream."""
+    names = ["channel", "stream", "sequence_version", "sequence_number"]
+    rows = _rows(lake, "umdf_sequence_reset_1", names, day, channel)
+    return {
+        Place(version, number)
+        for part in rows
+        for version, number in zip(part[0].tolist(), part[1].tolist(), strict=True)
+    }
+
+
+def _unread(lake: Lake, day: date, channel: int, base: int) -> Iterator[Hole]:
+    """Packets of which a part was rejected."""
+    names = ["channel", "stream", "sequence_version", "sequence_number"]
+    seen: set[int] = set()
+    for versions, numbers in _rows(lake, "rejects", names, day, channel):
+        seen.update(serial_of(versions[numbers > 0], numbers[numbers > 0], base).tolist())
+    for serial in sorted(seen):
+        yield Hole(serial, 1, unread=True)
+
+
+def _tail(lake: Lake, day: date, channel: int, known: Brought) -> Hole | None:
+    """What heartbeats, or the next day's first number, show to be missing at the end."""
+    if not known.runs:
+        return None
+    version = known.versions[-1]
+    last = max(end for _, end in known.runs[version])
+    behind, sending = known.following.get(version, 0), 0
+    table = "umdf_sequence_2"
+    names = ["channel", "stream", "sequence_version", "next_seq_no", "sending_time_ns"]
+    if table in lake.table_names():
+        for file in files_of(lake, table, [day]):
+            most = file.get("max.next_seq_no")
+            if most is not None and most <= last + 1:
+                continue
+            for versions, promised, times in _file_rows(lake, table, file, names, channel):
+                own = np.flatnonzero((versions == version) & (promised > max(behind, last + 1)))
+                if len(own):
+                    chosen = own[int(promised[own].argmax())]
+                    behind, sending = int(promised[chosen]), int(times[chosen])
+    if behind <= last + 1:
+        return None
+    first = Place(version, last + 1).serial(known.base)
+    return Hole(first, behind - last - 1, sending_ns=sending)
+
+
+def _dated(lake: Lake, day: date, channel: int, base: int, holes: list[Hole]) -> Iterator[Hole]:
+    """Give each hole the times of the packet that shows it."""
+    names = ["channel", "stream", "sequence_version", "sequence_number"]
+    names += ["sending_time_ns", "capture_time_ns"]
+    parts = list(_rows(lake, "packets", names, day, channel))
+    if not parts:
+        yield from holes
+        return
+    versions, numbers, sendings, captures = (
+        np.concatenate([part[at] for part in parts]) for at in range(4)
+    )
+    serial = serial_of(versions, numbers, base)
+    order = np.argsort(serial, kind="stable")
+    order = order[numbers[order] > 0]
+    serial = serial[order]
+    for hole in holes:
+        extent = hole.packets if hole.packets < MANY else 1
+        end = hole.first + (0 if hole.unread else extent)
+        at = int(np.searchsorted(serial, end))
+        if hole.sending_ns or at == len(serial):
+            yield hole
+            continue
+        row = order[at]
+        sending, capture = int(sendings[row]), int(captures[row])
+        yield Hole(hole.first, hole.packets, hole.unread, sending, capture)
+
+
+def _rows(
+    lake: Lake, table: str, names: list[str], day: date, channel: int
+) -> Iterator[list[Numbers]]:
+    """The rows of a channel's incremental stream, file by file: the columns behind the stream."""
+    if table in lake.table_names():
+        for file in files_of(lake, table, [day]):
+            yield from _file_rows(lake, table, file, names, channel)
+
+
+def _file_rows(
+    lake: Lake, table: str, file: dict[str, Any], names: list[str], channel: int
+) -> Iterator[list[Numbers]]:
+    low, high = file.get("min.channel"), file.get("max.channel")
+    if low is not None and high is not None and not low <= channel <= high:
+        return
+    place = lake.table_location(table).join(file["path"])
+    with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+        rows = opened.read(columns=names, use_threads=False)
+    own = integers(rows.column("channel"), -1) == channel
+    own &= codes(rows.column("stream"), {Stream.INCREMENTAL.value: 1}, 0) == 1
+    if own.any():
+        yield [integers(rows.column(name), 0)[own] for name in names[2:]]
+
+
+def is_current(lake: Lake, day: date, channel: int) -> bool:
+    """Was the last build of a channel's day made of all that is there now?"""
+    _, unit = latest_build(lake, day, channel)
+    return unit is not None and brought(lake, day, channel).identity() == unit.split("-")[-2]
