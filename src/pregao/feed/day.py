@@ -154,15 +154,13 @@ class DayFollower:
         self, messages: Messages, resets: Resets, serials: tuple[int, int], last: bool
     ) -> None:
         day = self.day
-        absent = Absences.none()
-        if self.origins is None:
-            there = messages.keys.security
-            if self.alone is not None:
-                there = np.array([self.alone], np.int64)
-            absent = Absences.of(day.loops, self.snapshots, there)
         also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
         if self.alone is not None:
             also = np.array([self.alone], np.int64)
+        absent = Absences.none()
+        if self.origins is None:
+            there = np.concatenate([messages.keys.security, also])
+            absent = Absences.of(day.loops, self.snapshots, there).behind_holes(day.holes)
         usable = self._usable(int(messages.keys.place.max(initial=-1)), last)
         packet = day.holes.place >> INDEX_BITS
         inside = (packet >= serials[0]) & (packet <= serials[1])

@@ -300,7 +300,7 @@ class Follower:
             snapshot = self._loop.statistic(values["securityID"], part)
         else:
             return
-        if snapshot.complete and snapshot.header is not None and not is_void(snapshot.header):
+        if snapshot.complete and snapshot.header is not None:
             if self.position is None:
                 self._early[snapshot.security_id] = snapshot
             else:
@@ -322,9 +322,13 @@ class Follower:
             self._whole_snapshot(snapshot, before)
 
     def _take(self, snapshot: _Snapshot, place: Place) -> None:
+        assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
         missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
-        self._do(instrument, instrument.snapshot(snapshot, place, missing, covered))
+        if is_void(snapshot.header):
+            self._do(instrument, instrument.absent(place, missing, covered))
+        else:
+            self._do(instrument, instrument.snapshot(snapshot, place, missing, covered))
         self._trust(instrument, MessageKey(*place))
 
     def _reached(self, place: Place, *, behind: bool) -> None:

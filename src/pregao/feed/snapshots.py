@@ -244,6 +244,11 @@ class Snapshots:
         void: Flags = nothing & (self.count == 0)
         return void
 
+    def voids(self) -> Absences:
+        """The instruments of which a whole snapshot says that there is nothing."""
+        own = np.flatnonzero(self.complete & self.void())
+        return Absences(self.security[own], self.place[own])
+
     def usable(self) -> Flags:
         """Those that books can be held against or healed with: whole, and not void."""
         usable: Flags = self.complete & ~self.void()
@@ -337,7 +342,10 @@ def telling_loops(loops: Sequence[WholeLoop], holes: Holes) -> tuple[WholeLoop, 
 
 @dataclass(slots=True)
 class Absences:
-    """Instruments that a whole loop of snapshots was without, and the place it tells of."""
+    """Instruments whose books are known to be empty, and as of which place.
+
+    A whole loop of snapshots was without them, or their snapshot only says that there is nothing.
+    """
 
     security: Numbers
     place: Numbers
@@ -351,9 +359,11 @@ class Absences:
     def of(
         loops: Sequence[WholeLoop], snapshots: Snapshots | None, securities: Numbers
     ) -> Absences:
-        """Those of some instruments that are not in a loop: their books were empty then."""
+        """Those of some instruments that are not in a loop, or of which it has nothing to say."""
         parts = []
         known = np.unique(securities)
+        if loops and snapshots is not None:
+            parts.append(snapshots.voids())
         for loop in loops:
             there = np.empty(0, np.int64) if snapshots is None else loop.members(snapshots.loop)
             missing = np.setdiff1d(known, there)
@@ -364,3 +374,19 @@ class Absences:
             np.concatenate([part.security for part in parts]),
             np.concatenate([part.place for part in parts]),
         )
+
+    def after(self, place: int) -> Absences:
+        """Those behind a place."""
+        own = np.flatnonzero(self.place > place)
+        return Absences(self.security[own], self.place[own])
+
+    def behind_holes(self, holes: Holes) -> Absences:
+        """Of each instrument, behind each hole the first one: others tell nothing."""
+        if not len(self.security):
+            return self
+        covered = holes.covered(self.place)
+        order = np.lexsort((self.place, covered, self.security))
+        security, covered = self.security[order], covered[order]
+        new = (security[1:] != security[:-1]) | (covered[1:] != covered[:-1])
+        chosen = order[np.append(True, new)]
+        return Absences(self.security[chosen], self.place[chosen])

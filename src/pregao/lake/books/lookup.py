@@ -357,7 +357,8 @@ class _Span:
             counts = snapshots.usable() & (snapshots.place > self.after)
             usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
         if snapshots is not None or self.start is None:
-            absent = Absences.of(self.loops, snapshots, own)
+            absent = Absences.of(self.loops, snapshots, own).behind_holes(self.holes)
+            absent = absent.after(self.after)
         holes = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
         return in_sequence(messages, resets, snapshots, usable, absent, own, holes)
 

@@ -1,0 +1,249 @@
+"""Books that packets may be missing of: unconfirmed from the hole on to the first proof."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+from typer.testing import CliRunner
+
+from pregao.book.updates import Side
+from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
+from pregao.cli.main import app
+from pregao.clock import SECOND
+from pregao.lake.books.build import build_books
+from pregao.lake.books.lookup import book_at
+from pregao.lake.ingest import ingest
+from pregao.lake.store import Lake
+from pregao.sbe.codec import SchemaCodec
+from pregao.schemas import bundled
+from pregao.umdf.packets import PacketHeader, decode_header, encode_packet
+from pregao.umdf.templates import SEQUENCE
+from tests.lake.book_days import BookDay, built, compare_ticks, place, simulate, tick_place
+
+UNTRUSTED = ("stale", "unconfirmed")
+TRUSTED = ("valid", "empty")
+CODEC = SchemaCodec(bundled("umdf"))
+
+
+def fresh():
+    return Path(mkdtemp(prefix="pregao-unconfirmed-"))
+
+
+@cache
+def day_folder():
+    return simulate(fresh(), seconds=10)
+
+
+@cache
+def lossy(seed) -> BookDay:
+    return built(simulate(fresh(), seconds=10, seed=seed, loss="0.12"))
+
+
+def rewritten(source, out, change, heartbeat=None):
+    """The captures of a day, each incremental packet as ``change`` gives it, or without it.
+
+    A heartbeat that tells the number of the next packet may come at the end.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for capture in sorted(source.glob("*.pcap")):
+        with PcapWriter(out / capture.name) as writer:
+            for found in datagrams(read_packets(capture)):
+                payload = found.payload
+                if "Incremental" in capture.name:
+                    payload = change(decode_header(payload), payload)
+                if payload is not None:
+                    flow = found.flow
+                    frame = udp_frame(flow.src, flow.src_port, flow.dst, flow.dst_port, payload)
+                    writer.write(found.time_ns, frame)
+            if heartbeat is not None and "Incremental" in capture.name:
+                message = CODEC.codec(SEQUENCE).encode({"nextSeqNo": heartbeat})
+                when = found.time_ns + SECOND
+                payload = encode_packet(PacketHeader(51, 1, 0, when), [message])
+                frame = udp_frame(flow.src, flow.src_port, flow.dst, flow.dst_port, payload)
+                writer.write(when, frame)
+    return out
+
+
+def last_number(folder, channel=51):
+    capture = folder / f"{channel:03d}_Incremental_A.pcap"
+    return max(decode_header(found.payload).sequence_number
+               for found in datagrams(read_packets(capture)))  # fmt: skip
+
+
+def states(lake):
+    return {row["symbol"]: row["state"] for row in BookDay(Path(), Lake(lake)).rows("books")}
+
+
+def lake_of(folder, captures=None):
+    lake = folder / "lake"
+    ingest([str(path) for path in captures or sorted(folder.glob("*.pcap"))], str(lake))
+    build_books(str(lake))
+    return lake
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_no_tick_that_is_valid_or_empty_differs_from_the_truth(seed):
+    day = lossy(seed)
+    assert compare_ticks(day) > 20
+    found = [tick["state"] for tick in day.rows("ticks")]
+    assert found.count("unconfirmed") > 20
+    assert found.count("valid") > 100
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_lookup_that_is_valid_or_empty_differs_from_the_truth(seed):
+    day = lossy(seed)
+    lines = [line for line in day.truth() if not line["final"]][::7]
+    trusted = 0
+    for line in lines:
+        sent = day.rows("packets", channel=line["channel"], stream="incremental",
+                        sequence_version=line["sequence_version"],
+                        sequence_number=line["sequence_number"])  # fmt: skip
+        if not sent:
+            continue  # it was lost on both feeds
+        moment = book_at(day.lake, line["symbol"], sent[0]["sending_time_ns"])
+        if moment.book.state.name.lower() not in TRUSTED:
+            continue
+        for side, orders in ((Side.BID, line["bids"]), (Side.ASK, line["asks"])):
+            shown = [(each.order_id, each.size) for each in moment.book.orders(side)]
+            assert shown == [(order[2], order[1]) for order in orders], line["symbol"]
+        trusted += 1
+    assert trusted > len(lines) // 4
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_an_unconfirmed_book_is_confirmed_by_the_next_whole_snapshot(seed):
+    """Calling everything unconfirmed is no answer."""
+    day = lossy(seed)
+    holes = [
+        (row["sequence_version"], row["first_missing"], row["last_missing"])
+        for row in day.rows("gaps", closed_by=None)
+        if row["security_id"] is None
+    ]
+    ticks = {}
+    for tick in sorted(day.rows("ticks"), key=tick_place):
+        ticks.setdefault(tick["security_id"], []).append(tick)
+    checked = 0
+    for row in day.rows("book_audit"):
+        if row["result"] in ("incomplete", "void"):
+            continue
+        version, number = place(row)
+        if any(v == version and first <= number + 1 <= last + 1 for v, first, last in holes):
+            continue  # the snapshot is from within a hole, or from right before one
+        own = ticks.get(row["security_id"], [])
+        before = [tick for tick in own if place(tick) <= (version, number)]
+        if before:
+            assert before[-1]["state"] != "unconfirmed", row
+            checked += 1
+    assert checked > 50
+
+
+def test_a_day_without_loss_has_no_unconfirmed_book():
+    folder = day_folder()
+    day = built(folder)
+    assert {tick["state"] for tick in day.rows("ticks")} <= {"valid", "empty", "building"}
+    assert "unconfirmed" not in states(day.lake.location.path).values()
+
+
+def test_a_heartbeat_shows_what_is_missing_at_the_end(tmp_path):
+    """000 §7.5: its nextSeqNo is above the last number that came."""
+    last = last_number(day_folder())
+
+    def cut(header, payload):
+        return None if header.sequence_number > last - 5 else payload
+
+    folder = rewritten(day_folder(), tmp_path, cut, heartbeat=last + 1)
+    lake = lake_of(folder, [*folder.glob("*Incremental*.pcap"), *folder.glob("*Definition*.pcap")])
+    assert set(states(lake).values()) <= set(UNTRUSTED)
+    shown = CliRunner().invoke(app, ["book", "PETR4", "--lake", str(lake), "--json"])
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["state"] in UNTRUSTED
+
+
+def test_the_next_days_first_number_shows_what_is_missing_at_the_end(tmp_path):
+    folder = day_folder()
+    last = last_number(folder)
+
+    def today(header, payload):
+        return None if header.sequence_number == 0 or header.sequence_number > last - 5 else payload
+
+    def tomorrow(header, payload):
+        if header.sequence_number <= last - 3:
+            return None
+        return replace_header(header, payload, header.sending_time_ns + 86_400 * SECOND)
+
+    first = sorted(rewritten(folder, tmp_path / "one", today).glob("*Incremental*.pcap"))
+    second = sorted(rewritten(folder, tmp_path / "two", tomorrow).glob("*Incremental*.pcap"))
+    lake = str(tmp_path / "lake")
+    ingest([str(path) for path in first], lake)
+    (before,) = build_books(lake)
+    assert "unconfirmed" not in states(lake).values()
+    ingest([str(path) for path in second], lake)
+    reports = build_books(lake)
+    assert reports[0].unit_id != before.unit_id  # more is known of the first day now
+    rows = BookDay(tmp_path, Lake(lake)).rows("books", date=before.date)
+    assert {row["state"] for row in rows} <= set(UNTRUSTED)
+
+
+def replace_header(header, payload, sending):
+    from pregao.umdf.layout import PACKET_HEADER
+
+    changed = PacketHeader(*header)._replace(sending_time_ns=sending)
+    return PACKET_HEADER.pack(changed[0], 0, *changed[1:]) + payload[PACKET_HEADER.size :]
+
+
+def test_a_packet_with_a_part_that_cannot_be_read_is_a_hole(tmp_path):
+    middle = last_number(day_folder()) // 2
+
+    def damage(header, payload):
+        return payload + b"\x01\x02" if header.sequence_number == middle else payload
+
+    day = built(rewritten(day_folder(), tmp_path, damage))
+    assert len(day.rows("rejects")) == 1
+    doubted = [tick for tick in day.rows("ticks") if tick["state"] == "unconfirmed"]
+    assert {tick["sequence_number"] for tick in doubted} >= {middle - 1}
+    assert "unconfirmed" not in states(day.lake.location.path).values()  # snapshots confirm
+
+
+def test_feed_b_that_comes_later_rebuilds_and_confirms(tmp_path):
+    last = last_number(day_folder())
+    only_a = []
+
+    def lose(header, payload):
+        return None if last - 40 < header.sequence_number <= last - 30 else payload
+
+    folder = rewritten(day_folder(), tmp_path / "day", lose)
+    whole_b = day_folder() / "051_Incremental_B.pcap"
+    only_a = [path for path in sorted(folder.glob("*.pcap")) if "_B" not in path.name]
+    lake = str(tmp_path / "lake")
+    ingest([str(path) for path in only_a], lake)
+    (before,) = build_books(lake)
+    assert any(tick["state"] == "unconfirmed" for tick in BookDay(folder, Lake(lake)).rows("ticks"))
+    ingest([str(whole_b)], lake)
+    (after,) = build_books(lake)
+    assert after.built
+    assert after.unit_id != before.unit_id
+    ticks = BookDay(folder, Lake(lake)).rows("ticks")
+    assert {tick["state"] for tick in ticks} <= {"valid", "empty", "building"}
+
+
+def test_compaction_does_not_make_a_build_out_of_date(tmp_path):
+    from pregao.lake.ingest import compact
+
+    lake = lake_of(simulate(tmp_path / "day", seconds=4))
+    compact(Lake(lake))
+    (again,) = build_books(str(lake))
+    assert not again.built
+
+
+def test_a_lookup_behind_the_data_says_where_it_ends(tmp_path):
+    lake = lake_of(simulate(tmp_path / "day", seconds=4))
+    end = max(row["sending_time_ns"] for row in BookDay(tmp_path, Lake(lake)).rows("packets"))
+    assert book_at(Lake(lake), "PETR4", end).data_ends_ns is None
+    assert book_at(Lake(lake), "PETR4", end + SECOND).data_ends_ns == end
+    assert replace(book_at(Lake(lake), "PETR4", None)).data_ends_ns is None
