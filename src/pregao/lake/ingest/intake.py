@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
@@ -17,17 +16,22 @@ from pregao.errors import PregaoError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.growing_file import look_into
-from pregao.lake.ingest.instruments import settle_instruments
-from pregao.lake.ingest.known import Known, read_known
-from pregao.lake.ingest.plan import Options, Plan, check_options, decide_roles, make_plan
+from pregao.lake.ingest.hashing import content_hash, hash_of_blocks
+from pregao.lake.ingest.known import Known, guarded_place, read_known
+from pregao.lake.ingest.latest import settle_latest
+from pregao.lake.ingest.options import Options, check_options
+from pregao.lake.ingest.plan import Plan, make_plan
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
+from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
-from pregao.lake.ingest.schemas import SAO_PAULO_NS, table_specs
+from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.lake.ingest.surveys import CaptureSurvey, survey
-from pregao.lake.ingest.tasks import HASH_BLOCK, Manifest, block_hashes
+from pregao.lake.ingest.table_specs import table_specs
+from pregao.lake.ingest.tasks import Manifest
 from pregao.lake.ingest.window import Role, joined_runs
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
-from pregao.umdf.streams import Stream, StreamEvidence
 
 _FEW_ROWS = 500_000
 
@@ -55,7 +59,7 @@ def ingest(
             progress.step("finishing what an earlier run left")
             lake.roll_forward()
             lake.ensure_tables(table_specs())
-            settle_instruments(lake)
+            settle_latest(lake)
         else:
             # There is nothing to be known yet: the tables are made while the captures are read.
             lake.begin()
@@ -226,47 +230,37 @@ def _learnt(
     surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
 ) -> bool:
     """Did the tasks see something that changes a role? Then the surveys know it now."""
-    fixed = {destination for destination, _ in options.streams}
-    seen: dict[str, StreamEvidence] = {}
-    for manifest in manifests:
-        for (destination, template), count in manifest.evidence.items():
-            seen.setdefault(destination, StreamEvidence()).add(template, count)
-    planned = {role.destination: role.stream for role in roles}
+    fixed = {flow for flow, _ in options.streams}
+    seen: dict[tuple[str, str], Counter[int]] = {}
+    owners = {role.destination: role.protocol for role in roles}
     changed = False
-    for destination, evidence in seen.items():
-        stream = evidence.decide()
-        if destination in fixed or stream is planned.get(destination, Stream.UNKNOWN):
+    for manifest in manifests:
+        for (flow, kind), count in manifest.evidence.items():
+            seen.setdefault((manifest.protocol, flow), Counter())[kind] += count
+        for capture, flow in manifest.missed:
+            surveys[capture].sighting(owners[flow], flow)
+            changed = True
+    planned = {role.destination: role.stream for role in roles}
+    for (protocol, flow), kinds in seen.items():
+        stream = PROTOCOLS[protocol].stream_of(kinds)
+        if flow in fixed or stream == planned.get(flow, UNKNOWN_STREAM):
             continue
-        surveys[0].evidence[destination] = evidence
-        surveys[0].channels.setdefault(destination, _any_channels(surveys, destination))
+        surveys[0].sighting(protocol, flow).kinds = kinds
         changed = True
     return changed
 
 
-def _any_channels(surveys: list[CaptureSurvey], destination: str) -> Counter[int]:
-    total: Counter[int] = Counter()
-    for found in surveys:
-        total.update(found.channels.get(destination, ()))
-    return total
-
-
-def content_hash(location: Location, size: int) -> str:
-    """The identity of a capture: a hash over the hashes of its blocks."""
-    return _of_blocks(dict(block_hashes(location, size, 0, size)), size)
-
-
-def _of_blocks(digests: dict[int, bytes], size: int) -> str:
-    whole = hashlib.sha256(str(size).encode())
-    for number in range(-(-size // HASH_BLOCK)):
-        whole.update(digests[number])
-    return whole.hexdigest()
+def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
+    """The channels that a flow was seen to carry."""
+    seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
+    return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
 def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
     digests: dict[int, bytes] = {}
     for manifest in manifests:
         digests.update(manifest.hashes.get(capture, {}))
-    return _of_blocks(digests, size)
+    return hash_of_blocks(digests, size)
 
 
 def _finish(
@@ -286,15 +280,22 @@ def _finish(
     report.roles = [
         {
             "destination": role.destination,
-            "stream": role.stream.value,
+            "protocol": role.protocol,
+            "stream": role.stream,
             "feed": role.feed,
-            "channels": sorted(_any_channels(plan.surveys, role.destination)),
+            "channels": sorted(_channels(plan.surveys, role)),
         }
         for role in plan.roles
     ]
     # Taken like captures: of two ingests that complete the same channel's day at the same time
     # the later one must plan anew, with what the other brought.
-    places = sorted({name.rpartition("/")[0] for name in report.coverage})
+    places = sorted(
+        {
+            guarded_place(protocol, name)
+            for protocol, account in report.accounts.items()
+            for name in account.coverage
+        }
+    )
     guards = [f"incremental {place} {known.generations.get(place, 0)}" for place in places]
     report.committed = True
     now = system_clock()
@@ -332,7 +333,7 @@ def _finish(
     report.committed = lake.commit(unit).committed
     if not report.committed:
         return []
-    settle_instruments(lake)
+    settle_latest(lake)
     return rows
 
 

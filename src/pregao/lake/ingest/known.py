@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pregao.lake.ingest.plan import KnownRole
+from pregao.lake.ingest.protocols import first_protocol
+from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.ingest.window import Coverage, joined_runs
 from pregao.lake.store import Lake
-from pregao.umdf.streams import Stream
 
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
@@ -28,14 +28,15 @@ class Known:
     """What the table of ingests tells to those that come later."""
 
     roles: dict[str, KnownRole] = field(default_factory=dict)
-    """By destination."""
-    coverage: Coverage = field(default_factory=dict)
-    feeds: dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]] = field(
+    """By flow."""
+    coverage: dict[str, Coverage] = field(default_factory=dict)
+    """By protocol."""
+    feeds: dict[str, dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]]] = field(
         default_factory=dict
     )
-    """Of a day, channel and sequence version: what each feed brought."""
+    """By protocol, of a day, channel and sequence version: what each feed brought."""
     generations: dict[str, int] = field(default_factory=dict)
-    """By day and channel, how often something was taken in."""
+    """By `guarded_place`, how often something was taken in."""
     fingerprints: dict[str, str] = field(default_factory=dict)
     """Content hash by fingerprint."""
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
@@ -58,21 +59,42 @@ class Known:
             name = role["destination"]
             earlier = self.roles.get(name)
             channels = {*role["channels"], *(earlier.channels if earlier else ())}
-            stream = Stream(role["stream"])
-            self.roles[name] = KnownRole(name, stream, role["feed"], tuple(sorted(channels)))
+            protocol = role.get("protocol", first_protocol().name)
+            self.roles[name] = KnownRole(
+                name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
+            )
         touched = set()
-        for place, runs in told["coverage"].items():
-            day, channel, version = (int(part) for part in place.split("/"))
-            key = (day, channel, version)
-            self.coverage[key] = joined_runs(self.coverage.get(key, []), _pairs(runs))
-            touched.add(f"{day}/{channel}")
-        for place, runs in told.get("feeds", {}).items():
-            name, _, feed = place.rpartition("/")
-            day, channel, version = (int(part) for part in name.split("/"))
-            feeds = self.feeds.setdefault((day, channel, version), {})
-            feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
+        for protocol, places in _by_protocol(told).items():
+            coverage = self.coverage.setdefault(protocol, {})
+            for place, runs in places["coverage"].items():
+                day, channel, version = (int(part) for part in place.split("/"))
+                key = (day, channel, version)
+                coverage[key] = joined_runs(coverage.get(key, []), _pairs(runs))
+                touched.add(guarded_place(protocol, place))
+            by_place = self.feeds.setdefault(protocol, {})
+            for place, runs in places.get("feeds", {}).items():
+                name, _, feed = place.rpartition("/")
+                day, channel, version = (int(part) for part in name.split("/"))
+                feeds = by_place.setdefault((day, channel, version), {})
+                feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
         for place in touched:
             self.generations[place] = self.generations.get(place, 0) + 1
+
+
+def guarded_place(protocol: str, place: str) -> str:
+    """The name of a channel's day, of which no two units may complete the numbers at once."""
+    own = place.rpartition("/")[0]
+    return own if protocol == first_protocol().name else f"{protocol}/{own}"
+
+
+def _by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What a report tells of sequences: the first protocol's, and that of others by their name."""
+    others = {
+        name: account
+        for name, account in told.get("protocols", {}).items()
+        if "coverage" in account
+    }
+    return {first_protocol().name: told, **others}
 
 
 def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from pregao.capture import CaptureStatistics
 from pregao.errors import PregaoError
-from pregao.lake.ingest.decoding import Sums
+from pregao.lake.ingest.accounts import PACKET_OUTCOMES, Sums
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.tasks import Manifest
 
 
@@ -33,6 +34,17 @@ class CaptureReport:
 
 
 @dataclass(slots=True)
+class ProtocolAccount:
+    """What an ingest took in of one protocol."""
+
+    sums: Sums = field(default_factory=Sums)
+    coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Numbers by ``day/channel/version``, from whichever feed."""
+    feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Numbers by ``day/channel/version/feed``."""
+
+
+@dataclass(slots=True)
 class Report:
     """What an ingest did."""
 
@@ -40,13 +52,10 @@ class Report:
     captures: list[CaptureReport] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Captures that were there already, by name, with the unit that brought them."""
-    sums: Sums = field(default_factory=Sums)
+    accounts: dict[str, ProtocolAccount] = field(default_factory=dict)
+    """By protocol."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     roles: list[dict[str, Any]] = field(default_factory=list)
-    coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version``, from whichever feed."""
-    feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version/feed``."""
     notes: list[str] = field(default_factory=list)
     tasks: int = 0
     files: int = 0
@@ -60,6 +69,18 @@ class Report:
     def bytes_read(self) -> int:
         """The size of the captures."""
         return sum(capture.size for capture in self.captures)
+
+    def account(self, protocol: str) -> ProtocolAccount:
+        """What was taken in of a protocol."""
+        return self.accounts.setdefault(protocol, ProtocolAccount())
+
+    @property
+    def sums(self) -> Sums:
+        """The account over all protocols."""
+        total = Sums()
+        for account in self.accounts.values():
+            total.add(account.sums)
+        return total
 
     @property
     def messages(self) -> int:
@@ -82,14 +103,11 @@ class Report:
             "packets": {
                 "captured": sum(c.statistics.packets for c in self.captures),
                 "udp": sum(c.statistics.udp for c in self.captures),
-                **{name: sums.packets.get(name, 0) for name in PACKET_OUTCOMES},
+                **_packets_json(sums),
             },
-            "messages": {
-                "decoded": self.messages,
-                "unknown_template": sums.unknown.total(),
-                "rejected": sums.rejected_messages,
-                "by_template": dict(sorted(sums.messages.items())),
-                "unknown_by_template": dict(sorted(sums.unknown.items())),
+            "messages": _messages_json(sums),
+            "protocols": {
+                name: _account_json(name, account) for name, account in self.accounts.items()
             },
             "rejects_by_reason": dict(sums.reasons.most_common()),
             "conflicting_copies": sums.conflicts,
@@ -100,13 +118,34 @@ class Report:
                 {key: value for key, value in gap.items() if key != "date"} for gap in self.gaps
             ],
             "roles": self.roles,
-            "coverage": self.coverage,
-            "feeds": self.feeds,
+            "coverage": self.account(first_protocol().name).coverage,
+            "feeds": self.account(first_protocol().name).feeds,
             "notes": self.notes,
         }
 
 
-PACKET_OUTCOMES = ("decoded", "duplicate", "rejected", "filtered")
+def _packets_json(sums: Sums) -> dict[str, int]:
+    return {name: sums.packets.get(name, 0) for name in PACKET_OUTCOMES}
+
+
+def _messages_json(sums: Sums) -> dict[str, Any]:
+    return {
+        "decoded": sums.messages.total(),
+        "unknown_template": sums.unknown.total(),
+        "rejected": sums.rejected_messages,
+        "by_template": dict(sorted(sums.messages.items())),
+        "unknown_by_template": dict(sorted(sums.unknown.items())),
+    }
+
+
+def _account_json(name: str, account: ProtocolAccount) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "packets": _packets_json(account.sums),
+        "messages": _messages_json(account.sums),
+    }
+    if name != first_protocol().name:  # whose sequences are where lakes have always had them
+        told |= {"coverage": account.coverage, "feeds": account.feeds}
+    return told
 
 
 def _capture_json(capture: CaptureReport) -> dict[str, Any]:
@@ -132,7 +171,7 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
 def gather(report: Report, manifests: list[Manifest]) -> None:
     """Add up what the tasks counted."""
     for manifest in manifests:
-        report.sums.add(manifest.sums)
+        report.account(manifest.protocol).sums.add(manifest.sums)
         report.worker_memory = max(report.worker_memory, manifest.memory)
         for capture, statistics in manifest.statistics.items():
             report.captures[capture].statistics.add(statistics)
@@ -155,10 +194,21 @@ def check(report: Report) -> None:
                 f"{capture.name}: {statistics.packets} packets were read but "
                 f"{statistics.accounted} accounted for; nothing was committed."
             )
-    sums = report.sums
-    if sums.packets.total() != udp:
+    for name, account in report.accounts.items():
+        _check_sums(name, account.sums)
+    datagrams = [PROTOCOLS[name].transport == "udp" for name in report.accounts]
+    read = [account.sums.read for account in report.accounts.values()]
+    taken = sum(count for count, counts in zip(read, datagrams, strict=True) if counts)
+    if taken != udp:
         raise AccountingError(
-            f"{udp} UDP packets were read but {sums.packets.total()} accounted for "
+            f"{udp} UDP packets were read but {taken} taken by a protocol; nothing was committed."
+        )
+
+
+def _check_sums(name: str, sums: Sums) -> None:
+    if sums.packets.total() != sums.read:
+        raise AccountingError(
+            f"{sums.read} packets of {name} were read but {sums.packets.total()} accounted for "
             f"({_listed(sums.packets)}); nothing was committed."
         )
     if sums.keyed_first != sums.keyed_mine:
@@ -170,8 +220,8 @@ def check(report: Report) -> None:
     told = sums.messages.total() + sums.unknown.total() + sums.rejected_messages
     if told != sums.walked_messages:
         raise AccountingError(
-            f"{sums.walked_messages} messages were found but {told} accounted for; nothing was "
-            "committed."
+            f"{sums.walked_messages} messages of {name} were found but {told} accounted for; "
+            "nothing was committed."
         )
 
 

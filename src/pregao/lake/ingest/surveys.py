@@ -6,18 +6,19 @@ Captures are looked at in a few places only, never walked.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pregao.capture import PacketBlock, read_blocks
+from pregao.capture.pcap import HEADER_BYTES
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
+from pregao.lake.ingest.protocol import Protocol, Sighting
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.store import Location
-from pregao.umdf.bulk import Walked, walk
-from pregao.umdf.streams import StreamEvidence
-from pregao.umdf.survey.lines import Destination
+
+if TYPE_CHECKING:
+    from pregao.lake.ingest.protocol import PayloadReader
 
 SAMPLE_BYTES = 4 * 1024 * 1024
 SAMPLES = 5
@@ -32,10 +33,8 @@ class CaptureSurvey:
     size: int
     cuttable: bool
     fingerprint: str
-    evidence: dict[str, StreamEvidence] = field(default_factory=dict)
-    """By destination."""
-    channels: dict[str, Counter[int]] = field(default_factory=dict)
-    """By destination, the channels of its packets."""
+    seen: dict[str, dict[str, Sighting]] = field(default_factory=dict)
+    """By protocol, by flow: what was recognised."""
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     """The time of its last packet; None where only reading it all would tell."""
@@ -45,6 +44,14 @@ class CaptureSurvey:
     """Of such a range: from where to where the file is read around it."""
     identity: str = ""
     """What a range is known by; a whole capture is known by its content."""
+
+    def sighting(self, protocol: str, flow: str) -> Sighting:
+        """What a protocol recognised on a flow; from now on the flow counts as met."""
+        return self.seen.setdefault(protocol, {}).setdefault(flow, Sighting())
+
+    def flows(self) -> set[str]:
+        """The flows that were met."""
+        return {flow for by_flow in self.seen.values() for flow in by_flow}
 
 
 def survey(location: Location) -> CaptureSurvey:
@@ -124,29 +131,26 @@ def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | No
 
 
 def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
-    """Take note of the packets of a stretch."""
+    """Take note of the payloads of a stretch, as every protocol sees them."""
+    readers: dict[Callable[..., PayloadReader], list[Protocol]] = {}
+    for protocol in PROTOCOLS.values():
+        # A TCP stream only makes sense from its beginning.
+        if protocol.transport == "udp" or start is None or start <= HEADER_BYTES:
+            readers.setdefault(protocol.read, []).append(protocol)
+    for read, protocols in readers.items():
+        _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+
+
+def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> None:
     read = 0
-    with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
+    with opened as reader:
         for block in reader:
-            walked = walk(block.buffer, block.offset, block.length)
-            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
-            _note(found, names, block, walked)
+            if found.first_time_ns is None and len(block):
+                found.first_time_ns = int(block.time_ns.min())
+            for protocol in protocols:
+                names = [protocol.flow_name(flow) for flow in reader.flows]
+                for flow, seen in protocol.look(block, names).items():
+                    found.sighting(protocol.name, flow).add(seen)
             read += len(block.buffer)
             if read >= SAMPLES * SAMPLE_BYTES:
                 break
-
-
-def _note(found: CaptureSurvey, names: list[str], block: PacketBlock, walked: Walked) -> None:
-    if found.first_time_ns is None and len(block):
-        found.first_time_ns = int(block.time_ns.min())
-    for kind in walked.kinds():
-        flows = block.flow[walked.packet[kind.rows]]
-        for flow, count in zip(*np.unique(flows, return_counts=True), strict=True):
-            evidence = found.evidence.setdefault(names[flow], StreamEvidence())
-            evidence.add(kind.template_id, int(count))
-    sound = walked.fault == 0
-    for flow in np.unique(block.flow).tolist():
-        channels = walked.channel[sound & (block.flow == flow)]
-        tally = found.channels.setdefault(names[flow], Counter())
-        for channel, count in zip(*np.unique(channels, return_counts=True), strict=True):
-            tally[int(channel)] += int(count)

@@ -14,33 +14,30 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
-from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
-from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
-from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
-from pregao.lake.ingest.instruments import latest
+from pregao.capture import CaptureStatistics, PacketBlock
+from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, Sums, first_seen
+from pregao.lake.ingest.decoding import WindowDecoder
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.hashing import block_hashes
+from pregao.lake.ingest.merging import Staged, stage
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     Bounds,
     Coverage,
     PacketChunk,
     Role,
-    chunk_of,
     distinct,
     joined_runs,
 )
 from pregao.lake.store import DATE, Location, Written
-from pregao.schemas import Registry
 from pregao.umdf.sequencing import Place, precedes, serial_of
-from pregao.umdf.streams import Stream
-from pregao.umdf.survey.lines import Destination
 
 BLOCK_BYTES = 8 * 1024 * 1024
-HASH_BLOCK = 16 * 1024 * 1024
-_HASH_PIECE = 512 * 1024
-"""Captures are hashed in blocks of this size, by whichever task has a block's first byte."""
 SMALL = 16_384
 """Tables with fewer rows than this are merged with those of other tasks before they are kept."""
 
@@ -80,6 +77,12 @@ class Task:
     staging: str | None
     """The folder for small tables, relative to the lake; None to write every table directly."""
     skew_ns: int
+    protocol: str
+    """The name of the protocol whose packets it takes."""
+    counted: frozenset[int]
+    """The captures that are counted and hashed by the tasks of this protocol."""
+    readers: tuple[frozenset[str], ...]
+    """Of each capture: the protocols whose tasks read it."""
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     window_bytes: int = 96 * 1024 * 1024
@@ -92,6 +95,7 @@ class Manifest:
     """What a task wrote, counted and found."""
 
     task: int
+    protocol: str
     files: list[Written] = field(default_factory=list)
     staged: list[Staged] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
@@ -107,19 +111,11 @@ class Manifest:
     tails: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By capture: position and length of a record that is not whole."""
     evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Messages by destination and template."""
+    """Messages by flow and kind."""
+    missed: set[tuple[int, str]] = field(default_factory=set)
+    """Captures and flows of protocols whose tasks do not read the capture."""
     memory: int = 0
     """The most bytes that the process of the task ever had in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A small table, kept aside until it is merged with those of other tasks."""
-
-    table: str
-    day: int
-    path: str
-    rows: int
 
 
 def run_task(task: Task) -> Manifest:
@@ -132,16 +128,17 @@ class _Run:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.manifest = Manifest(task.number)
+        self.manifest = Manifest(task.number, task.protocol)
+        self.protocol = PROTOCOLS[task.protocol]
         self.roles = list(task.roles)
         self.lines = {role.destination: number for number, role in enumerate(self.roles)}
-        registry = Registry.bundled()
-        if task.schema_files:
-            registry = Registry.from_environment(task.schema_files)
         channels = None if task.channels is None else frozenset(task.channels)
-        self.decoder = WindowDecoder(self.roles, list(task.capture_ids), registry, channels)
+        self.decoder = WindowDecoder(
+            self.protocol, self.roles, list(task.capture_ids), task.schema_files, channels
+        )
         self.covered: Coverage = {key: list(runs) for key, runs in task.covered}
         self.rows: dict[tuple[str, int], list[Any]] = {}
+        self.rejects: dict[int, list[dict[str, Any]]] = {}
 
     def run(self) -> Manifest:
         pieces = self.task.pieces
@@ -155,7 +152,8 @@ class _Run:
         self.flush()
         if self.task.starts is None:  # a range is known by its file and place
             for piece in pieces:
-                self.hash(piece)
+                if piece.capture in self.task.counted:
+                    self.hash(piece)
         self.manifest.memory = peak_memory()
         return self.manifest
 
@@ -180,36 +178,51 @@ class _Run:
         self, capture: int, start: int | None, end: int | None, *, owned: bool
     ) -> Iterator[PacketChunk]:
         source = self.task.captures[capture].source
-        with read_blocks(source, start, end, BLOCK_BYTES) as reader:
+        counted = owned and capture in self.task.counted
+        with self.protocol.read(source, start, end, BLOCK_BYTES) as reader:
             numbers = np.empty(0, np.int32)
-            for block in reader:
+            names: list[str] = []
+            for whole in reader:
                 if len(numbers) < len(reader.flows):
-                    found = [self.role(flow) for flow in reader.flows]
-                    numbers = np.array(found, np.int32)
+                    names = [self.protocol.flow_name(flow) for flow in reader.flows]
+                    numbers = np.array([self.role(name, capture) for name in names], np.int32)
+                if counted:
+                    self.note(capture, whole)
+                block = _without(whole, numbers[whole.flow] < 0)
                 if owned:
-                    self.note(capture, block)
+                    self.manifest.sums.read += len(block)
                 mask = np.full(len(block), owned, np.bool_)
-                chunk = chunk_of(block, capture, numbers[block.flow], mask)
+                keys = self.protocol.keys(block, names)
+                chunk = PacketChunk(block, capture, mask, numbers[block.flow], keys)
                 if not owned and self.task.starts is not None:
                     low, high = self.task.starts[capture], self.task.sizes[capture]
                     chunk.outside = (block.position < low) | (block.position >= high)
                 yield chunk
-            if owned:
+            if counted:
                 kept = self.manifest.statistics.setdefault(capture, CaptureStatistics())
                 kept.add(reader.statistics)
                 tail = reader.truncated_tail
                 if tail is not None:
                     self.manifest.tails[capture] = (tail.position, tail.length)
 
-    def role(self, flow: Flow) -> int:
-        """The number of a destination's role; one that the plan did not see is unknown."""
-        destination = str(Destination(flow.dst, flow.dst_port))
-        number = self.lines.get(destination)
+    def role(self, flow: str, capture: int) -> int:
+        """The number of a flow's role; -1 if it is another protocol's.
+
+        A flow that the plan did not see is unknown, and is taken by who counts the capture.
+        """
+        own, counted = self.protocol.name, capture in self.task.counted
+        number = self.lines.get(flow)
         if number is None:
-            number = self.lines[destination] = len(self.roles)
-            self.roles.append(Role(destination, Stream.UNKNOWN, ""))
-            self.decoder.roles = self.roles
-        return number
+            if not counted:
+                return -1
+            number = self.lines[flow] = len(self.roles)
+            self.roles.append(Role(flow, UNKNOWN_STREAM, "", own))
+        owner = self.roles[number].protocol
+        if owner == own:
+            return number
+        if counted and owner not in self.task.readers[capture]:
+            self.manifest.missed.add((capture, flow))
+        return -1
 
     def note(self, capture: int, block: PacketBlock) -> None:
         if len(block):
@@ -239,10 +252,12 @@ class _Run:
                 total[key] = joined_runs(total.get(key, []), runs)
         for key, times in decoded.starts.items():
             first_seen(self.manifest.starts, key, times.items())
-        for (role, template), count in decoded.evidence.items():
-            self.manifest.evidence[self.roles[role].destination, template] += count
+        for (role, kind), count in decoded.evidence.items():
+            self.manifest.evidence[self.roles[role].destination, kind] += count
         for place, rows in decoded.tables.items():
             self.rows.setdefault(place, []).extend(rows)
+        for day, rejects in decoded.rejects.items():
+            self.rejects.setdefault(day, []).extend(rejects)
 
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
         """Windows over captures that cannot be cut, read side by side in the order of time.
@@ -282,19 +297,20 @@ class _Run:
     def first_keys(
         self, chunks: list[PacketChunk], cut: int, low: dict[int, Place]
     ) -> dict[int, Place]:
-        """The first key of each incremental channel that came after a time."""
+        """The first key of each arbitrated channel that came after a time."""
         found: dict[int, Place] = {}
-        incremental = np.array([role.stream is Stream.INCREMENTAL for role in self.roles])
+        of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
-            late = (chunk.block.time_ns > cut) & incremental[chunk.role]
-            late &= (chunk.channel >= 0) & (chunk.number > 0)
-            for channel in distinct(chunk.channel[late]):
-                rows = np.flatnonzero(late & (chunk.channel == channel))
+            channels, versions, numbers, _ = chunk.keys
+            late = (chunk.block.time_ns > cut) & of_feeds[chunk.role]
+            late &= (channels >= 0) & (numbers > 0)
+            for channel in distinct(channels[late]):
+                rows = np.flatnonzero(late & (channels == channel))
                 known = found.get(channel) or low.get(channel)
-                base = known.sequence_version if known else int(chunk.version[rows[0]])
-                keys = serial_of(chunk.version[rows], chunk.number[rows], base)
-                best = rows[int(keys.argmin())]
-                key = Place(int(chunk.version[best]), int(chunk.number[best]))
+                base = known.sequence_version if known else int(versions[rows[0]])
+                serials = serial_of(versions[rows], numbers[rows], base)
+                best = rows[int(serials.argmin())]
+                key = Place(int(versions[best]), int(numbers[best]))
                 if channel not in found or precedes(key, found[channel]):
                     found[channel] = key
         return found
@@ -304,47 +320,36 @@ class _Run:
     def flush(self) -> None:
         """Write the rows: large tables as files, small ones to be merged with others'."""
         for (table, day), parts in sorted(self.rows.items()):
-            if table == "rejects":
-                schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
-                data = pa.Table.from_pylist(parts, schema=schema)
-            else:
-                data = pa.concat_tables(parts)
-            if table == "instruments":
-                data = latest(data)
-            large = data.num_rows >= SMALL and table != "instruments"
-            if self.task.staging is None or large:
-                self.manifest.files.append(write_rows(self.task.lake, table, data, day))
-            else:
-                self.stage(table, day, data)
+            self.keep(table, day, pa.concat_tables(parts))
+        schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
+        for day, rejects in sorted(self.rejects.items()):
+            table = self.protocol.account_table("rejects")
+            self.keep(table, day, pa.Table.from_pylist(rejects, schema=schema))
         self.rows.clear()
+        self.rejects.clear()
 
-    def stage(self, table: str, day: int, data: Any) -> None:
-        folder = f"{self.task.lake.path}/{self.task.staging}/{table}"
-        path = f"{folder}/{day}-{self.task.number}-{len(self.manifest.staged)}.arrow"
-        filesystem = self.task.lake.filesystem
-        filesystem.create_dir(folder, recursive=True)
-        with (
-            filesystem.open_output_stream(path) as sink,
-            pa.ipc.new_file(sink, data.schema) as writer,
-        ):
-            writer.write_table(data.unify_dictionaries().combine_chunks())
-        self.manifest.staged.append(Staged(table, day, path, data.num_rows))
+    def keep(self, table: str, day: int, data: Any) -> None:
+        rule = self.protocol.latest.get(table)
+        if rule is not None:
+            data = rule(data)
+        large = data.num_rows >= SMALL and rule is None
+        if self.task.staging is None or large:
+            self.manifest.files.append(write_rows(self.task.lake, table, data, day))
+        else:
+            name = f"{self.task.number}-{len(self.manifest.staged)}"
+            staged = stage(self.task.lake, self.task.staging, name, table, day, data)
+            self.manifest.staged.append(staged)
 
 
-def block_hashes(
-    location: Location, size: int, start: int, end: int
-) -> Iterator[tuple[int, bytes]]:
-    """The hashes of a file's blocks that begin in a range, by their numbers."""
-    buffer = memoryview(bytearray(min(_HASH_PIECE, size)))
-    with location.filesystem.open_input_file(location.path) as file:
-        for number in range(-(-start // HASH_BLOCK), -(-end // HASH_BLOCK)):
-            digest = xxhash.xxh3_128()
-            left = min(HASH_BLOCK, size - number * HASH_BLOCK)
-            file.seek(number * HASH_BLOCK)
-            while left and (got := file.readinto(buffer[:left])):
-                digest.update(buffer[:got])
-                left -= got
-            yield number, digest.digest()
+def _without(block: PacketBlock, foreign: npt.NDArray[np.bool_]) -> PacketBlock:
+    """A block without the packets of other protocols."""
+    if not foreign.any():
+        return block
+    own = ~foreign
+    return PacketBlock(
+        block.buffer, block.time_ns[own], block.offset[own], block.length[own], block.number[own],
+        block.position[own], block.flow[own],
+    )  # fmt: skip
 
 
 def peak_memory() -> int:
@@ -372,18 +377,3 @@ class _Reader:
         elif len(chunk.block):
             self.last_time = max(self.last_time, int(chunk.block.time_ns.max()))
         return chunk
-
-
-def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Written:
-    """One file of the small tables that several tasks kept aside."""
-    filesystem = lake.filesystem
-    parts = []
-    for path in paths:
-        with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
-            parts.append(reader.read_all())
-    data = pa.concat_tables(parts).unify_dictionaries()
-    if table == "instruments":
-        return write_rows(lake, table, latest(data), day)
-    if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
-        data = data.sort_by([(name, "ascending") for name in by])
-    return write_rows(lake, table, data, day)
