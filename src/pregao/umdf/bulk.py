@@ -191,6 +191,11 @@ class Unknown:
     rows: Numbers
 
 
+def _template(schema: Schema, kind: Kind) -> Message | None:
+    """The template of some messages; 0 is the packet header as the schema states it, and none."""
+    return schema.by_id.get(kind.template_id) if kind.template_id else None
+
+
 class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
@@ -207,7 +212,7 @@ class BulkDecoder:
     def template(self, kind: Kind) -> Message | None:
         """The template of some messages, if a schema has it."""
         try:
-            return self.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
+            return _template(self.schema(kind.schema_id, kind.version), kind)
         except DecodeError:
             return None
 
@@ -227,7 +232,7 @@ class BulkDecoder:
                 for row in kind.rows.tolist():
                     yield self._reject(walked, row, error.reason)
                 return
-            message = schema.by_id.get(kind.template_id)
+            message = _template(schema, kind)
             if message is None:
                 yield Unknown(schema, kind.template_id, kind.version, kind.rows)
                 return

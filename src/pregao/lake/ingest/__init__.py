@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.growing_file import file_identity as file_identity
     from pregao.lake.ingest.growing_file import look_into as look_into
     from pregao.lake.ingest.hashing import content_hash as content_hash
+    from pregao.lake.ingest.hashing import fingerprint as fingerprint
     from pregao.lake.ingest.intake import ingest as ingest
     from pregao.lake.ingest.intake import take_in as take_in
     from pregao.lake.ingest.known import Known as Known
@@ -46,12 +47,11 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.schemas import GAPS as GAPS
     from pregao.lake.ingest.schemas import SAO_PAULO_NS as SAO_PAULO_NS
     from pregao.lake.ingest.surveys import CaptureSurvey as CaptureSurvey
-    from pregao.lake.ingest.surveys import fingerprint as fingerprint
     from pregao.lake.ingest.surveys import survey as survey
     from pregao.lake.ingest.surveys import survey_range as survey_range
-    from pregao.lake.ingest.table_specs import table_specs as table_specs
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
+    from pregao.lake.ingest.tables import table_specs as table_specs
     from pregao.lake.ingest.tasks import Manifest as Manifest
     from pregao.lake.ingest.tasks import Task as Task
     from pregao.lake.ingest.tasks import run_task as run_task
@@ -66,7 +66,7 @@ _HOMES = {
     "compaction": ["compact"],
     "files": ["write_rows"],
     "growing_file": ["GrowingFile", "file_identity", "look_into"],
-    "hashing": ["content_hash"],
+    "hashing": ["content_hash", "fingerprint"],
     "intake": ["ingest", "take_in"],
     "known": ["Known", "range_identity", "read_known"],
     "latest": ["settle_latest"],
@@ -78,8 +78,8 @@ _HOMES = {
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
     "schemas": ["DATE_FIELD", "GAPS", "SAO_PAULO_NS"],
-    "surveys": ["CaptureSurvey", "fingerprint", "survey", "survey_range"],
-    "table_specs": ["table_specs"],
+    "surveys": ["CaptureSurvey", "survey", "survey_range"],
+    "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns"],
     "tasks": ["Manifest", "Task", "run_task"],
     "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,7 +16,7 @@ from pregao.errors import PregaoError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.growing_file import look_into
-from pregao.lake.ingest.hashing import content_hash, hash_of_blocks
+from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
 from pregao.lake.ingest.known import Known, guarded_place, read_known
 from pregao.lake.ingest.latest import settle_latest
 from pregao.lake.ingest.options import Options, check_options
@@ -28,7 +28,7 @@ from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
 from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.lake.ingest.surveys import CaptureSurvey, survey
-from pregao.lake.ingest.table_specs import table_specs
+from pregao.lake.ingest.tables import table_specs
 from pregao.lake.ingest.tasks import Manifest
 from pregao.lake.ingest.window import Role, joined_runs
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
@@ -95,8 +95,8 @@ def _attempt(
     surveys = []
     for location in locations:
         found = survey(location)
-        identity = known.fingerprints.get(found.fingerprint)
-        if identity is not None and identity == content_hash(location, found.size):
+        identity = known.identity_of(found.fingerprint, location, found.size)
+        if identity is not None:
             report.skipped[location.name] = taken.get(identity, "")
         elif known.taken and _streamed(location, known):
             report.skipped[location.name] = "by a stream"
@@ -105,17 +105,24 @@ def _attempt(
     if not surveys:
         return report
     _first_of_each(surveys, report)
-    take_in(
-        lake,
-        surveys,
-        known,
-        options,
-        report,
-        run=run,
-        merge=merge,
-        progress=progress,
-        making=making,
-    )
+    while surveys:
+        twins = take_in(
+            lake,
+            surveys,
+            known,
+            options,
+            report,
+            run=run,
+            merge=merge,
+            progress=progress,
+            making=making,
+            taken=taken,
+        )
+        if not twins:
+            break
+        progress.step("a capture is there under another form; decoding without it")
+        surveys = [found for index, found in enumerate(surveys) if index not in twins]
+        report.captures, report.accounts = [], {}
     return report
 
 
@@ -126,13 +133,16 @@ def _streamed(location: Location, known: Known) -> bool:
     if found is None:
         return False
     # A stream knows a file by its name below the folder that it followed.
-    runs = [
-        run
-        for name, ranges in known.taken.items()
-        if name == found.file or name.endswith(f"/{found.file}")
-        for run in ranges
-    ]
-    return any(first <= found.begin and last >= found.end - 1 for first, last in joined_runs(runs))
+    names = [name for name in known.taken if name == found.file or name.endswith(f"/{found.file}")]
+    runs = joined_runs(*(known.taken[name] for name in names))
+    if not any(first <= found.begin and last >= found.end - 1 for first, last in runs):
+        return False
+    # Another file may have the same name and the same first packet; lakes of 0.1 do not tell.
+    return all(
+        range_hash(location, begin, end) == digest
+        for name in names
+        for begin, end, digest in known.hashed_ranges(name)
+    )
 
 
 def take_in(
@@ -147,12 +157,15 @@ def take_in(
     progress: TaskProgress,
     continued: bool = False,
     making: Future[None] | None = None,
-) -> None:
+    taken: Mapping[str, str] | None = None,
+) -> set[int]:
     """Decode what was surveyed and commit it as one unit; the report tells whether it was.
 
     Surveys that own nothing, which are there as context, stand behind the others. ``continued``
     tells that the sequences go on from what was taken in before, and ``making`` that the tables
-    are still being made.
+    are still being made. ``taken`` are the captures that are there already: reading may show that
+    a compressed one is among them, or twice in here. Then nothing is committed, and which of the
+    surveys are too many is given back.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     report.captures = [
@@ -162,8 +175,15 @@ def take_in(
     ]
     gather(report, manifests)
     for index, capture in enumerate(report.captures):
-        if not capture.content_hash:
-            capture.content_hash = _combined(manifests, index, capture.size)
+        found = plan.surveys[index]
+        if capture.content_hash:
+            capture.range_hash = range_hash(found.location, found.start, found.size)
+        else:
+            _identify(capture, manifests, index)
+    twins = _twins(report, taken or {})
+    if twins:
+        _remove_staging(lake, report.unit_id)
+        return twins
     check(report)
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
@@ -181,6 +201,22 @@ def take_in(
         making.result()
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
+    return set()
+
+
+def _twins(report: Report, taken: Mapping[str, str]) -> set[int]:
+    """The captures whose content is there already, or is that of another one."""
+    seen: dict[str, str] = {}
+    twins = set()
+    for index, capture in enumerate(report.captures):
+        if capture.content_hash in taken:
+            report.skipped[capture.name] = taken[capture.content_hash]
+            twins.add(index)
+        elif capture.content_hash in seen:
+            report.skipped[capture.name] = f"the same as {seen[capture.content_hash]}"
+            twins.add(index)
+        seen.setdefault(capture.content_hash, capture.name)
+    return twins
 
 
 def _first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
@@ -256,11 +292,15 @@ def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
     return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
-def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
+def _identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> None:
+    """The identity of a capture, from what the tasks hashed of it."""
     digests: dict[int, bytes] = {}
     for manifest in manifests:
-        digests.update(manifest.hashes.get(capture, {}))
-    return hash_of_blocks(digests, size)
+        if index in manifest.plain:
+            capture.content_hash, capture.plain_fingerprint = manifest.plain[index]
+            return
+        digests.update(manifest.hashes.get(index, {}))
+    capture.content_hash = hash_of_blocks(digests, capture.size)
 
 
 def _finish(

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pregao.lake.ingest.hashing import identities
 from pregao.lake.ingest.protocols import first_protocol
 from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.ingest.window import Coverage, joined_runs
-from pregao.lake.store import Lake
+from pregao.lake.store import Lake, Location
 
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
@@ -21,6 +22,11 @@ _COLUMNS = ["unit_id", "content_hash", "fingerprint", "size", "report"]
 def range_identity(file: str, begin: int) -> str:
     """The identity of a range: its file, and where it begins; no two units can take the same."""
     return f"{RANGE}{file}@{begin}"
+
+
+def _range_of(identity: str) -> tuple[str, int]:
+    file, _, begin = identity[len(RANGE) :].rpartition("@")
+    return file, int(begin)
 
 
 @dataclass(slots=True)
@@ -37,24 +43,43 @@ class Known:
     """By protocol, of a day, channel and sequence version: what each feed brought."""
     generations: dict[str, int] = field(default_factory=dict)
     """By `guarded_place`, how often something was taken in."""
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    """Content hash by fingerprint."""
+    fingerprints: dict[str, set[str]] = field(default_factory=dict)
+    """Content hashes by fingerprint: captures of equal size, head and tail may differ."""
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Of growing files: the ranges that were taken in, each from its first to its last byte."""
+    _hashed: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Take note of rows of ``ingests``."""
         for row in rows:
             if row["content_hash"].startswith(RANGE):
-                file, _, begin = row["content_hash"][len(RANGE) :].rpartition("@")
-                own = [(int(begin), int(begin) + row["size"] - 1)]
+                file, begin = _range_of(row["content_hash"])
+                own = [(begin, begin + row["size"] - 1)]
                 self.taken[file] = joined_runs(self.taken.get(file, []), own)
             else:
-                self.fingerprints[row["fingerprint"]] = row["content_hash"]
+                self.fingerprints.setdefault(row["fingerprint"], set()).add(row["content_hash"])
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
 
+    def identity_of(self, fingerprint: str, location: Location, size: int) -> str | None:
+        """What a capture that looks like one of these was taken in as; None if it was not."""
+        for identity in identities(location, size) if fingerprint in self.fingerprints else ():
+            if identity in self.fingerprints[fingerprint]:
+                return identity
+        return None
+
+    def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
+        """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
+        return self._hashed.get(file, [])
+
     def _add_report(self, told: Mapping[str, Any]) -> None:
+        for capture in told["captures"]:
+            if plain := capture.get("plain_fingerprint"):
+                self.fingerprints.setdefault(plain, set()).add(capture["content_hash"])
+            if found := capture.get("range_hash"):
+                file, begin = _range_of(capture["content_hash"])
+                own = self._hashed.setdefault(file, [])
+                own.append((begin, begin + capture["size"], found))
         for role in told["roles"]:
             name = role["destination"]
             earlier = self.roles.get(name)

@@ -26,6 +26,10 @@ class CaptureReport:
     capture_id: str
     content_hash: str = ""
     fingerprint: str = ""
+    plain_fingerprint: str = ""
+    """Of a compressed one: the fingerprint of its decompressed bytes."""
+    range_hash: str = ""
+    """Of a range of a growing file: the hash of its bytes."""
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
@@ -155,6 +159,14 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
         "size": capture.size,
         "capture_id": capture.capture_id,
         "content_hash": capture.content_hash,
+        **{
+            name: value
+            for name, value in (
+                ("plain_fingerprint", capture.plain_fingerprint),
+                ("range_hash", capture.range_hash),
+            )
+            if value
+        },
         "first_time_ns": capture.first_time_ns,
         "last_time_ns": capture.last_time_ns,
         "packets": statistics.packets,

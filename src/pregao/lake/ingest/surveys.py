@@ -5,7 +5,6 @@ Captures are looked at in a few places only, never walked.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from pregao.capture.pcap import HEADER_BYTES
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
+from pregao.lake.ingest.hashing import fingerprint
 from pregao.lake.ingest.protocol import Protocol, Sighting
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.store import Location
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES = 4 * 1024 * 1024
 SAMPLES = 5
-FINGERPRINT_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -109,16 +108,6 @@ def _last_time(finder: BoundaryFinder) -> int | None:
         if last is not None or reach >= finder.size:
             return last
         reach *= 16
-
-
-def fingerprint(location: Location, size: int) -> str:
-    """A hash of the size, head and tail: different for most different captures."""
-    digest = hashlib.sha256(str(size).encode())
-    with location.filesystem.open_input_file(location.path) as file:
-        digest.update(file.read(min(size, FINGERPRINT_BYTES)))
-        file.seek(max(0, size - FINGERPRINT_BYTES))
-        digest.update(file.read(FINGERPRINT_BYTES))
-    return digest.hexdigest()[:32]
 
 
 def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | None) -> None:

@@ -10,6 +10,7 @@ import resource
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.capture import CaptureStatistics, PacketBlock
+from pregao.capture import CaptureStatistics, PacketBlock, open_source
 from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, Sums, first_seen
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
-from pregao.lake.ingest.hashing import block_hashes
+from pregao.lake.ingest.hashing import PlainContent, block_hashes
 from pregao.lake.ingest.merging import Staged, stage
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS
@@ -108,6 +109,8 @@ class Manifest:
     """By capture: the first and last capture time."""
     hashes: dict[int, dict[int, bytes]] = field(default_factory=dict)
     """By capture, by number of block."""
+    plain: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """By capture that is compressed: the hash and the fingerprint of its decompressed bytes."""
     tails: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By capture: position and length of a record that is not whole."""
     evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -150,10 +153,10 @@ class _Run:
                 self.window(chunks, bounds)
                 self.flush()
         self.flush()
-        if self.task.starts is None:  # a range is known by its file and place
-            for piece in pieces:
-                if piece.capture in self.task.counted:
-                    self.hash(piece)
+        for piece in pieces:
+            # A range of a file that grows is known by its file and place.
+            if self.task.starts is None and piece.capture in self.task.counted:
+                self.hash(piece)
         self.manifest.memory = peak_memory()
         return self.manifest
 
@@ -177,9 +180,15 @@ class _Run:
     def blocks(
         self, capture: int, start: int | None, end: int | None, *, owned: bool
     ) -> Iterator[PacketChunk]:
-        source = self.task.captures[capture].source
         counted = owned and capture in self.task.counted
-        with self.protocol.read(source, start, end, BLOCK_BYTES) as reader:
+        with ExitStack() as opened:
+            source: Any = self.task.captures[capture].source
+            plain = None
+            if start is None and counted:
+                inner = opened.enter_context(open_source(source))
+                if inner.compression is not None:
+                    source = plain = PlainContent(inner)
+            reader = opened.enter_context(self.protocol.read(source, start, end, BLOCK_BYTES))
             numbers = np.empty(0, np.int32)
             names: list[str] = []
             for whole in reader:
@@ -204,6 +213,9 @@ class _Run:
                 tail = reader.truncated_tail
                 if tail is not None:
                     self.manifest.tails[capture] = (tail.position, tail.length)
+            if plain is not None:
+                plain.finish()
+                self.manifest.plain[capture] = (plain.content_hash, plain.fingerprint)
 
     def role(self, flow: str, capture: int) -> int:
         """The number of a flow's role; -1 if it is another protocol's.
@@ -231,7 +243,9 @@ class _Run:
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
 
     def hash(self, piece: Piece) -> None:
-        """Hash the blocks of the file that begin in the piece."""
+        """Hash the blocks of the file that begin in the piece, unless that was done in reading."""
+        if piece.capture in self.manifest.plain:
+            return
         location = self.task.captures[piece.capture]
         found = self.manifest.hashes.setdefault(piece.capture, {})
         end = self.task.sizes[piece.capture] if piece.end is None else piece.end

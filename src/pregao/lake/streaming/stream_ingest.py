@@ -30,7 +30,6 @@ from pregao.lake.ingest import (
     Runner,
     TaskProgress,
     check_options,
-    content_hash,
     fingerprint,
     first_protocol,
     ingest,
@@ -207,8 +206,8 @@ def _note_whole(each: Range, known: Known) -> None:
         return
     entry = each.location.info()
     size = 0 if entry is None else entry.size
-    identity = known.fingerprints.get(fingerprint(each.location, size)) if size else None
-    same = identity is not None and identity == content_hash(each.location, size)
+    mark = fingerprint(each.location, size) if size else ""
+    same = known.identity_of(mark, each.location, size) is not None
     known.taken[each.file] = [(0, size - 1)] if same else []
 
 
