@@ -134,22 +134,27 @@ def _partitions(lake: Lake, table: str) -> list[dict[str, Any]]:
     return [{DATE: value} for value in actions.column(f"partition.{DATE}").to_pylist()]
 
 
-def unsound(lake: Lake) -> list[str]:
+def unsound(lake: Lake, *, deep: bool = False) -> list[str]:
     """What does not hold, a sentence each: units left half done, files missing or not as told.
 
-    The files' footers tell; no rows are read.
+    The files' footers tell, and no rows are read; unless the look is ``deep``, which reads every
+    page of every column and compares it with its checksum.
     """
     faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
     with ThreadPoolExecutor(8) as pool:
         for name in lake.table_names():
             place = lake.table_location(name)
             actions = visible_files(lake.delta(name)).to_pylist()
-            for found in pool.map(lambda action, at=place: list(_file_faults(at, action)), actions):
+
+            def look(action: dict[str, Any], place: Location = place) -> list[str]:
+                return list(_file_faults(place, action, deep=deep))
+
+            for found in pool.map(look, actions):
                 faults += found
     return faults
 
 
-def _file_faults(place: Location, action: dict[str, Any]) -> Iterator[str]:
+def _file_faults(place: Location, action: dict[str, Any], *, deep: bool) -> Iterator[str]:
     file = place.join(action["path"])
     entry = file.info()
     if entry is None:
@@ -160,9 +165,28 @@ def _file_faults(place: Location, action: dict[str, Any]) -> Iterator[str]:
         return
     try:
         with file.open_input() as opened:
-            rows = pq.read_metadata(opened).num_rows
+            metadata = pq.read_metadata(opened)
+            rows = metadata.num_rows
+            if deep:
+                yield from _damaged_columns(file, opened)
     except (UsageError, OSError, pa.ArrowException) as error:
         yield f"{file} cannot be read: {' '.join(str(error).split())[:200]}"
         return
     if rows != action["num_records"]:
         yield f"{file} has {rows:,} rows instead of {action['num_records']:,}"
+
+
+def _damaged_columns(file: Location, opened: Any) -> Iterator[str]:
+    """The columns that cannot be read, with what is wrong with them."""
+    parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+    names = parquet.schema_arrow.names
+    for group in range(parquet.num_row_groups):
+        try:
+            parquet.read_row_group(group)
+        except (OSError, pa.ArrowException):
+            for name in names:
+                try:
+                    parquet.read_row_group(group, columns=[name])
+                except (OSError, pa.ArrowException) as error:
+                    reason = " ".join(str(error).split())[:200]
+                    yield f"{file}: the column {name} is damaged: {reason}"

@@ -6,14 +6,16 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from pregao._version import __version__
 from pregao.clock import DAY, system_clock
-from pregao.errors import PregaoError
+from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.lake.ingest.captures import find_captures
+from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.growing_file import look_into
 from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
@@ -44,8 +46,12 @@ def ingest(
     run: Runner = run_here,
     merge: Merger = merge_here,
     progress: TaskProgress | None = None,
+    may_be_nothing: bool = False,
 ) -> Report:
-    """Take captures into a lake; those that are there already are left alone."""
+    """Take captures into a lake; those that are there already are left alone.
+
+    Captures without a packet to take in raise NothingFoundError, unless that ``may_be``.
+    """
     options = options or Options()
     check_options(options)
     progress = progress or TaskProgress()
@@ -53,22 +59,23 @@ def ingest(
     lake = Lake(lake_location)
     entries = find_captures(captures)
     locations = [entry.location for entry in entries]
-    with ThreadPoolExecutor(1) as pool:
-        making: Future[None] | None = None
+    with ThreadPoolExecutor(1) as pool, _nothing_left_behind(lake):
+        making: Making | None = None
         if lake.exists():
             progress.step("finishing what an earlier run left")
             lake.roll_forward()
             lake.ensure_tables(table_specs())
             settle_latest(lake)
         else:
-            # There is nothing to be known yet: the tables are made while the captures are read.
-            lake.begin()
-            making = pool.submit(lake.ensure_tables, table_specs())
+            making = Making(lake, pool)
 
         def attempt() -> Report | None:
             nonlocal making
-            report = _attempt(lake, locations, options, run, merge, progress, making)
-            making = None
+            report = _attempt(
+                lake, locations, options, run, merge, progress, making, may_be_nothing
+            )
+            if report.captures:
+                making = None
             report.seconds = time.perf_counter() - began
             if report.committed or not report.captures:
                 return report
@@ -79,6 +86,43 @@ def ingest(
         return until_committed(lake.location, rivals, attempt)
 
 
+class Making:
+    """The tables of a new lake, made while its first captures are read."""
+
+    def __init__(self, lake: Lake, pool: ThreadPoolExecutor) -> None:
+        self._lake = lake
+        self._pool = pool
+        self._work: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin, if that was not done."""
+        if self._work is None:
+            self._lake.begin()
+            self._work = self._pool.submit(self._lake.ensure_tables, table_specs())
+
+    def finish(self) -> None:
+        """Wait for it."""
+        self.start()
+        if self._work is not None:
+            self._work.result()
+
+
+@contextmanager
+def _nothing_left_behind(lake: Lake) -> Iterator[None]:
+    """Where nothing was found to take in, leave no part of a lake that was not there before."""
+    there = lake.location.exists()
+    empty = not there or not lake.location.entries()
+    try:
+        yield
+    except NothingFoundError:
+        if empty and lake.location.exists() and not lake.exists():
+            if there:
+                lake.location.filesystem.delete_dir_contents(lake.location.path)
+            else:
+                lake.location.filesystem.delete_dir(lake.location.path)
+        raise
+
+
 def _attempt(
     lake: Lake,
     locations: Sequence[Location],
@@ -86,7 +130,8 @@ def _attempt(
     run: Runner,
     merge: Merger,
     progress: TaskProgress,
-    making: Future[None] | None,
+    making: Making | None,
+    may_be_nothing: bool,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
     known = read_known(lake) if making is None else Known()
@@ -94,7 +139,13 @@ def _attempt(
     progress.step("looking into the captures")
     surveys = []
     for location in locations:
-        found = survey(location)
+        try:
+            found = survey(location)
+        except CaptureError as error:
+            if not options.skip_damaged:
+                raise
+            report.damaged[location.name] = str(error)
+            continue
         identity = known.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
             report.skipped[location.name] = taken.get(identity, "")
@@ -102,11 +153,13 @@ def _attempt(
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
-    if not surveys:
-        return report
+    if surveys and not may_be_nothing:
+        refuse_foreign(surveys)
+    if making is not None and worth_it(surveys, options):
+        making.start()
     _first_of_each(surveys, report)
     while surveys:
-        twins = take_in(
+        left_out = take_in(
             lake,
             surveys,
             known,
@@ -117,12 +170,17 @@ def _attempt(
             progress=progress,
             making=making,
             taken=taken,
+            may_be_nothing=may_be_nothing,
         )
-        if not twins:
+        if not left_out:
             break
-        progress.step("a capture is there under another form; decoding without it")
-        surveys = [found for index, found in enumerate(surveys) if index not in twins]
+        progress.step("decoding without captures that are there already or damaged")
+        surveys = [found for index, found in enumerate(surveys) if index not in left_out]
         report.captures, report.accounts = [], {}
+    if report.damaged and not report.captures and not report.skipped:
+        raise NothingFoundError(
+            "None of the captures can be read: " + " ".join(report.damaged.values())
+        )
     return report
 
 
@@ -156,18 +214,24 @@ def take_in(
     merge: Merger,
     progress: TaskProgress,
     continued: bool = False,
-    making: Future[None] | None = None,
+    making: Making | None = None,
     taken: Mapping[str, str] | None = None,
+    may_be_nothing: bool = True,
 ) -> set[int]:
     """Decode what was surveyed and commit it as one unit; the report tells whether it was.
 
     Surveys that own nothing, which are there as context, stand behind the others. ``continued``
     tells that the sequences go on from what was taken in before, and ``making`` that the tables
     are still being made. ``taken`` are the captures that are there already: reading may show that
-    a compressed one is among them, or twice in here. Then nothing is committed, and which of the
-    surveys are too many is given back.
+    a compressed one is among them, or twice in here, or damaged. Then nothing is committed, and
+    which of the surveys are to be left out is given back.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    damaged = {index: why for each in manifests for index, why in each.damaged.items()}
+    if damaged:
+        report.damaged |= {surveys[i].location.name: why for i, why in damaged.items()}
+        _remove_staging(lake, report.unit_id)
+        return set(damaged)
     report.captures = [
         CaptureReport(s.location.name, s.size - s.start, i, s.identity, s.fingerprint)
         for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
@@ -185,6 +249,10 @@ def take_in(
         _remove_staging(lake, report.unit_id)
         return twins
     check(report)
+    if not may_be_nothing:
+        refuse_nothing(report, surveys, options)
+    if making is not None:
+        making.start()
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
     rows = 0
@@ -198,7 +266,7 @@ def take_in(
         files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
     if making is not None:
-        making.result()
+        making.finish()
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
     return set()
@@ -254,6 +322,8 @@ def _run(
         total = sum(found.size - found.start for found in surveys)
         progress.started(total, len(plan.tasks))
         manifests = run(plan.tasks, progress)
+        if any(each.damaged for each in manifests):
+            return plan, manifests
         if not _learnt(surveys, roles, manifests, options):
             return plan, manifests
         progress.step("a flow carries another stream than it seemed; decoding again")

@@ -22,6 +22,8 @@ class Options:
     streams: tuple[tuple[str, str], ...] = ()
     """What the user says that destinations carry."""
     feeds: tuple[tuple[str, str], ...] = ()
+    skip_damaged: bool = False
+    """Leave captures out that cannot be read to their end, instead of failing."""
 
 
 def check_options(options: Options) -> None:

@@ -83,6 +83,7 @@ def make_plan(
                 readers=readers,
                 channels=options.channels,
                 schema_files=options.schema_files,
+                skip_damaged=options.skip_damaged,
                 starts=tuple(found.start for found in surveys) if surveys[0].context else None,
             )
         )
@@ -261,8 +262,8 @@ def _moments(
         start, size = surveys[index].start, surveys[index].size - surveys[index].start
         count = -(-size // target)
         for number in range(count):
-            finder = opened[index].finder
-            time = finder.time_at(finder.first_boundary(start + size * number // count))
+            pcap = opened[index]
+            time = pcap.time_at(pcap.finder.first_boundary(start + size * number // count))
             if time is not None:
                 times.add(time)
     return sorted(times)[1:]
@@ -277,7 +278,7 @@ def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[i
             found = surveys[index]
             pcap = opened[index] = stack.enter_context(OpenPcap(found.location))
             low, high = found.context or (pcap.finder.first_boundary(0), found.size)
-            first, last = pcap.finder.time_at(low), found.last_time_ns
+            first, last = pcap.time_at(low), found.last_time_ns
             pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
         yield opened
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pregao.capture import CaptureStatistics
+from pregao.clock import format_ns
 from pregao.errors import PregaoError
 from pregao.lake.ingest.accounts import PACKET_OUTCOMES, Sums
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
@@ -56,6 +57,8 @@ class Report:
     captures: list[CaptureReport] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Captures that were there already, by name, with the unit that brought them."""
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Captures that were left out because they cannot be read, by name, with the reason."""
     accounts: dict[str, ProtocolAccount] = field(default_factory=dict)
     """By protocol."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
@@ -118,6 +121,7 @@ class Report:
             "schema_versions": sorted(sums.versions),
             "captures": [_capture_json(capture) for capture in self.captures],
             "skipped": self.skipped,
+            "damaged": self.damaged,
             "gaps": [
                 {key: value for key, value in gap.items() if key != "date"} for gap in self.gaps
             ],
@@ -191,6 +195,16 @@ def gather(report: Report, manifests: list[Manifest]) -> None:
             own = report.captures[capture]
             own.first_time_ns = min(first, own.first_time_ns or first)
             own.last_time_ns = max(last, own.last_time_ns or last)
+        for capture, (count, position, time) in manifest.strange.items():
+            packets = (
+                "1 packet has a time that makes"
+                if count == 1
+                else (f"{count:,} packets have times that make")
+            )
+            report.notes.append(
+                f"{report.captures[capture].name}: {packets} no sense beside the packets around "
+                f"it: {format_ns(time)}, at byte {position}. Nothing was left out for that."
+            )
         for capture, tail in manifest.tails.items():
             report.captures[capture].truncated_tail = tail
 

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from pregao.capture import CaptureStatistics
 from pregao.capture.pcap import HEADER_BYTES
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
+from pregao.lake.ingest.capture_times import FAR_AT_ENDS_NS, sensible_time, sensible_times
 from pregao.lake.ingest.hashing import fingerprint
+from pregao.lake.ingest.lookalikes import count_like_fast
 from pregao.lake.ingest.protocol import Protocol, Sighting
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.store import Location
@@ -34,6 +37,16 @@ class CaptureSurvey:
     fingerprint: str
     seen: dict[str, dict[str, Sighting]] = field(default_factory=dict)
     """By protocol, by flow: what was recognised."""
+    statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
+    """Of the packets that were looked at."""
+    like_fast: int = 0
+    """Datagrams that look like UMDF FIX/FAST, which no protocol here decodes."""
+
+    @property
+    def sound(self) -> int:
+        """Payloads that a protocol recognised."""
+        return sum(each.sound for by_flow in self.seen.values() for each in by_flow.values())
+
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     """The time of its last packet; None where only reading it all would tell."""
@@ -69,7 +82,7 @@ def survey(location: Location) -> CaptureSurvey:
             starts = sorted({finder.first_boundary(step * k) for k in range(SAMPLES)})
             for start in starts:
                 _sample(found, start, finder)
-            found.first_time_ns = finder.time_at(finder.first_boundary(0))
+            found.first_time_ns = _first_time(finder)
             found.last_time_ns = _last_time(finder)
     return found
 
@@ -100,14 +113,24 @@ def _last_time(finder: BoundaryFinder) -> int | None:
     while True:
         place = finder.first_boundary(max(0, finder.size - reach))
         time = finder.time_at(place)
-        last = None
+        times: list[int] = []
         while time is not None:
-            last = time
+            times = [*times[-4:], time]
             place = finder.first_boundary(place + 1, place)
             time = finder.time_at(place)
-        if last is not None or reach >= finder.size:
-            return last
+        if len(times) > 2 or reach >= finder.size:
+            return sensible_time(times[-1], times[:-1], FAR_AT_ENDS_NS) if times else None
         reach *= 16
+
+
+def _first_time(finder: BoundaryFinder) -> int | None:
+    """The time of the first packet, if it makes sense beside the next ones'."""
+    place = finder.first_boundary(0)
+    times: list[int] = []
+    while len(times) < 5 and (time := finder.time_at(place)) is not None:
+        times.append(time)
+        place = finder.first_boundary(place + 1, place)
+    return sensible_time(times[0], times[1:], FAR_AT_ENDS_NS) if times else None
 
 
 def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | None) -> None:
@@ -135,11 +158,14 @@ def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader
     with opened as reader:
         for block in reader:
             if found.first_time_ns is None and len(block):
-                found.first_time_ns = int(block.time_ns.min())
+                found.first_time_ns = int(sensible_times(block.time_ns)[0].min())
             for protocol in protocols:
                 names = [protocol.flow_name(flow) for flow in reader.flows]
                 for flow, seen in protocol.look(block, names).items():
                     found.sighting(protocol.name, flow).add(seen)
+            if not found.sound:
+                found.like_fast += count_like_fast(block)
             read += len(block.buffer)
             if read >= SAMPLES * SAMPLE_BYTES:
                 break
+        found.statistics.add(reader.statistics)

@@ -19,7 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.capture import CaptureStatistics, PacketBlock, open_source
+from pregao.errors import CaptureError
 from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, Sums, first_seen
+from pregao.lake.ingest.capture_times import sensible_times
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.hashing import PlainContent, block_hashes
@@ -30,6 +32,7 @@ from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     Bounds,
     Coverage,
+    Numbers,
     PacketChunk,
     Role,
     distinct,
@@ -87,6 +90,8 @@ class Task:
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     window_bytes: int = 96 * 1024 * 1024
+    skip_damaged: bool = False
+    """Tell of captures that cannot be read, instead of failing."""
     starts: tuple[int, ...] | None = None
     """Of ranges of files: where each begins; it ends at its size. None of whole captures."""
 
@@ -115,6 +120,10 @@ class Manifest:
     """By capture: position and length of a record that is not whole."""
     evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Messages by flow and kind."""
+    damaged: dict[int, str] = field(default_factory=dict)
+    """By capture that cannot be read: why. Nothing else of the manifest counts then."""
+    strange: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """By capture: how many packets' times make no sense, and position and time of the first."""
     missed: set[tuple[int, str]] = field(default_factory=set)
     """Captures and flows of protocols whose tasks do not read the capture."""
     memory: int = 0
@@ -164,6 +173,14 @@ class _Run:
 
     def chunks(self, piece: Piece) -> Iterator[PacketChunk]:
         """The packets of a piece, with those around it as context."""
+        try:
+            yield from self.stretches(piece)
+        except CaptureError as error:
+            if not self.task.skip_damaged:
+                raise
+            self.manifest.damaged[piece.capture] = str(error)
+
+    def stretches(self, piece: Piece) -> Iterator[PacketChunk]:
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
             return
@@ -195,14 +212,13 @@ class _Run:
                 if len(numbers) < len(reader.flows):
                     names = [self.protocol.flow_name(flow) for flow in reader.flows]
                     numbers = np.array([self.role(name, capture) for name in names], np.int32)
-                if counted:
-                    self.note(capture, whole)
-                block = _without(whole, numbers[whole.flow] < 0)
+                times = self.note(capture, whole, counted=counted)
+                block, times = _without(whole, times, numbers[whole.flow] < 0)
                 if owned:
                     self.manifest.sums.read += len(block)
                 mask = np.full(len(block), owned, np.bool_)
                 keys = self.protocol.keys(block, names)
-                chunk = PacketChunk(block, capture, mask, numbers[block.flow], keys)
+                chunk = PacketChunk(block, capture, mask, numbers[block.flow], keys, times)
                 if not owned and self.task.starts is not None:
                     low, high = self.task.starts[capture], self.task.sizes[capture]
                     chunk.outside = (block.position < low) | (block.position >= high)
@@ -236,15 +252,22 @@ class _Run:
             self.manifest.missed.add((capture, flow))
         return -1
 
-    def note(self, capture: int, block: PacketBlock) -> None:
-        if len(block):
-            first, last = int(block.time_ns.min()), int(block.time_ns.max())
+    def note(self, capture: int, block: PacketBlock, *, counted: bool) -> Numbers:
+        """The times of a block that make sense; they are the capture's, if it is counted here."""
+        times, strange = sensible_times(block.time_ns)
+        if counted and len(block):
+            first, last = int(times.min()), int(times.max())
             known = self.manifest.spans.get(capture, (first, last))
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
+        if counted and len(strange):
+            place, time = int(block.position[strange[0]]), int(block.time_ns[strange[0]])
+            count, *first = self.manifest.strange.get(capture, (0, place, time))
+            self.manifest.strange[capture] = (count + len(strange), first[0], first[1])
+        return times
 
     def hash(self, piece: Piece) -> None:
         """Hash the blocks of the file that begin in the piece, unless that was done in reading."""
-        if piece.capture in self.manifest.plain:
+        if piece.capture in self.manifest.plain or piece.capture in self.manifest.damaged:
             return
         location = self.task.captures[piece.capture]
         found = self.manifest.hashes.setdefault(piece.capture, {})
@@ -294,7 +317,7 @@ class _Run:
                     pending.append(chunk)
                 continue
             for chunk in pending:
-                times = chunk.block.time_ns
+                times = chunk.time_ns
                 chunk.owned = (times > ended) & (times <= cut)
             high = self.first_keys(pending, cut, low)
             yield (
@@ -306,7 +329,7 @@ class _Run:
             low |= high
             ended = cut
             keep = cut - self.task.skew_ns
-            pending = [c for c in pending if len(c.block) and c.block.time_ns.max() > keep]
+            pending = [c for c in pending if len(c.block) and c.time_ns.max() > keep]
 
     def first_keys(
         self, chunks: list[PacketChunk], cut: int, low: dict[int, Place]
@@ -316,7 +339,7 @@ class _Run:
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
             channels, versions, numbers, _ = chunk.keys
-            late = (chunk.block.time_ns > cut) & of_feeds[chunk.role]
+            late = (chunk.time_ns > cut) & of_feeds[chunk.role]
             late &= (channels >= 0) & (numbers > 0)
             for channel in distinct(channels[late]):
                 rows = np.flatnonzero(late & (channels == channel))
@@ -355,15 +378,18 @@ class _Run:
             self.manifest.staged.append(staged)
 
 
-def _without(block: PacketBlock, foreign: npt.NDArray[np.bool_]) -> PacketBlock:
-    """A block without the packets of other protocols."""
+def _without(
+    block: PacketBlock, times: Numbers, foreign: npt.NDArray[np.bool_]
+) -> tuple[PacketBlock, Numbers]:
+    """A block and its times without the packets of other protocols."""
     if not foreign.any():
-        return block
+        return block, times
     own = ~foreign
-    return PacketBlock(
+    rest = PacketBlock(
         block.buffer, block.time_ns[own], block.offset[own], block.length[own], block.number[own],
         block.position[own], block.flow[own],
     )  # fmt: skip
+    return rest, times[own]
 
 
 def peak_memory() -> int:
@@ -389,5 +415,5 @@ class _Reader:
         if chunk is None:
             self.open = False
         elif len(chunk.block):
-            self.last_time = max(self.last_time, int(chunk.block.time_ns.max()))
+            self.last_time = max(self.last_time, int(chunk.time_ns.max()))
         return chunk

@@ -57,6 +57,8 @@ class PacketChunk:
     """Which of them are the window's own, not context."""
     role: npt.NDArray[np.int32]
     keys: Keys
+    time_ns: Numbers
+    """When they were captured, as far as that makes sense: what windows are cut by."""
     outside: Flags | None = None
     """Which of them are not the whole unit's either, but those of one before or after it."""
 

@@ -89,6 +89,7 @@ class StreamIngest:
                 run=self._run,
                 merge=self._merge,
                 progress=self._progress,
+                may_be_nothing=True,
             )
             reports += [report] if report.captures else []
             self._known = None  # others may have come in between
