@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.known import range_identity as range_identity
     from pregao.lake.ingest.known import read_known as read_known
     from pregao.lake.ingest.latest import settle_latest as settle_latest
+    from pregao.lake.ingest.manifests import Manifest as Manifest
     from pregao.lake.ingest.merging import merge_staged as merge_staged
     from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
     from pregao.lake.ingest.options import Options as Options
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
     from pregao.lake.ingest.tables import table_specs as table_specs
-    from pregao.lake.ingest.tasks import Manifest as Manifest
     from pregao.lake.ingest.tasks import Task as Task
     from pregao.lake.ingest.tasks import run_task as run_task
     from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
@@ -81,7 +81,8 @@ _HOMES = {
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns"],
-    "tasks": ["Manifest", "Task", "run_task"],
+    "manifests": ["Manifest"],
+    "tasks": ["Task", "run_task"],
     "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],
     "window": ["joined_runs"],
 }

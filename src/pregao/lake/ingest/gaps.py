@@ -11,11 +11,11 @@ import pyarrow as pa
 from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, first_seen
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.known import Known
+from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import Report
 from pregao.lake.ingest.schemas import GAPS
-from pregao.lake.ingest.tasks import Manifest
 from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store import DATE, Location, Written
 

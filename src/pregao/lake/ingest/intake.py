@@ -6,9 +6,8 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pregao._version import __version__
@@ -17,10 +16,11 @@ from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
-from pregao.lake.ingest.growing_file import look_into
-from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
+from pregao.lake.ingest.hashing import range_hash
 from pregao.lake.ingest.known import Known, guarded_place, read_known
 from pregao.lake.ingest.latest import settle_latest
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.new_lake import Making, nothing_left_behind
 from pregao.lake.ingest.options import Options, check_options
 from pregao.lake.ingest.plan import Plan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
@@ -31,8 +31,8 @@ from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here,
 from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.lake.ingest.surveys import CaptureSurvey, survey
 from pregao.lake.ingest.tables import table_specs
-from pregao.lake.ingest.tasks import Manifest
-from pregao.lake.ingest.window import Role, joined_runs
+from pregao.lake.ingest.twins import find_twins, identify, keep_first_of_each, was_streamed
+from pregao.lake.ingest.window import Role
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
 
 _FEW_ROWS = 500_000
@@ -59,7 +59,7 @@ def ingest(
     lake = Lake(lake_location)
     entries = find_captures(captures)
     locations = [entry.location for entry in entries]
-    with ThreadPoolExecutor(1) as pool, _nothing_left_behind(lake):
+    with ThreadPoolExecutor(1) as pool, nothing_left_behind(lake):
         making: Making | None = None
         if lake.exists():
             progress.step("finishing what an earlier run left")
@@ -84,43 +84,6 @@ def ingest(
 
         rivals = "other ingests kept taking the same captures"
         return until_committed(lake.location, rivals, attempt)
-
-
-class Making:
-    """The tables of a new lake, made while its first captures are read."""
-
-    def __init__(self, lake: Lake, pool: ThreadPoolExecutor) -> None:
-        self._lake = lake
-        self._pool = pool
-        self._work: Future[None] | None = None
-
-    def start(self) -> None:
-        """Begin, if that was not done."""
-        if self._work is None:
-            self._lake.begin()
-            self._work = self._pool.submit(self._lake.ensure_tables, table_specs())
-
-    def finish(self) -> None:
-        """Wait for it."""
-        self.start()
-        if self._work is not None:
-            self._work.result()
-
-
-@contextmanager
-def _nothing_left_behind(lake: Lake) -> Iterator[None]:
-    """Where nothing was found to take in, leave no part of a lake that was not there before."""
-    there = lake.location.exists()
-    empty = not there or not lake.location.entries()
-    try:
-        yield
-    except NothingFoundError:
-        if empty and lake.location.exists() and not lake.exists():
-            if there:
-                lake.location.filesystem.delete_dir_contents(lake.location.path)
-            else:
-                lake.location.filesystem.delete_dir(lake.location.path)
-        raise
 
 
 def _attempt(
@@ -149,7 +112,7 @@ def _attempt(
         identity = known.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
             report.skipped[location.name] = taken.get(identity, "")
-        elif known.taken and _streamed(location, known):
+        elif known.taken and was_streamed(location, known):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
@@ -157,7 +120,7 @@ def _attempt(
         refuse_foreign(surveys)
     if making is not None and worth_it(surveys, options):
         making.start()
-    _first_of_each(surveys, report)
+    keep_first_of_each(surveys, report)
     while surveys:
         left_out = take_in(
             lake,
@@ -182,25 +145,6 @@ def _attempt(
             "None of the captures can be read: " + " ".join(report.damaged.values())
         )
     return report
-
-
-def _streamed(location: Location, known: Known) -> bool:
-    """Did streams take in all packets of a capture?"""
-    entry = location.info()
-    found = None if entry is None else look_into(location.name, entry)
-    if found is None:
-        return False
-    # A stream knows a file by its name below the folder that it followed.
-    names = [name for name in known.taken if name == found.file or name.endswith(f"/{found.file}")]
-    runs = joined_runs(*(known.taken[name] for name in names))
-    if not any(first <= found.begin and last >= found.end - 1 for first, last in runs):
-        return False
-    # Another file may have the same name and the same first packet; lakes of 0.1 do not tell.
-    return all(
-        range_hash(location, begin, end) == digest
-        for name in names
-        for begin, end, digest in known.hashed_ranges(name)
-    )
 
 
 def take_in(
@@ -243,8 +187,8 @@ def take_in(
         if capture.content_hash:
             capture.range_hash = range_hash(found.location, found.start, found.size)
         else:
-            _identify(capture, manifests, index)
-    twins = _twins(report, taken or {})
+            identify(capture, manifests, index)
+    twins = find_twins(report, taken or {})
     if twins:
         _remove_staging(lake, report.unit_id)
         return twins
@@ -270,36 +214,6 @@ def take_in(
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
     return set()
-
-
-def _twins(report: Report, taken: Mapping[str, str]) -> set[int]:
-    """The captures whose content is there already, or is that of another one."""
-    seen: dict[str, str] = {}
-    twins = set()
-    for index, capture in enumerate(report.captures):
-        if capture.content_hash in taken:
-            report.skipped[capture.name] = taken[capture.content_hash]
-            twins.add(index)
-        elif capture.content_hash in seen:
-            report.skipped[capture.name] = f"the same as {seen[capture.content_hash]}"
-            twins.add(index)
-        seen.setdefault(capture.content_hash, capture.name)
-    return twins
-
-
-def _first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
-    """Of captures that look the same, take one: a capture is its content, not its name."""
-    seen: dict[tuple[str, str], str] = {}
-    for found in list(surveys):
-        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
-        if len(twins) < 2:
-            continue
-        identity = (found.fingerprint, content_hash(found.location, found.size))
-        if identity in seen:
-            surveys.remove(found)
-            report.skipped[found.location.name] = f"the same as {seen[identity]}"
-        else:
-            seen[identity] = found.location.name
 
 
 def _run(
@@ -360,17 +274,6 @@ def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
     """The channels that a flow was seen to carry."""
     seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
     return {channel for sighting in seen if sighting for channel in sighting.channels}
-
-
-def _identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> None:
-    """The identity of a capture, from what the tasks hashed of it."""
-    digests: dict[int, bytes] = {}
-    for manifest in manifests:
-        if index in manifest.plain:
-            capture.content_hash, capture.plain_fingerprint = manifest.plain[index]
-            return
-        digests.update(manifest.hashes.get(index, {}))
-    capture.content_hash = hash_of_blocks(digests, capture.size)
 
 
 def _finish(

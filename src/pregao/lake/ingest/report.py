@@ -10,8 +10,8 @@ from pregao.capture import CaptureStatistics
 from pregao.clock import format_ns
 from pregao.errors import PregaoError
 from pregao.lake.ingest.accounts import PACKET_OUTCOMES, Sums
+from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
-from pregao.lake.ingest.tasks import Manifest
 
 
 class AccountingError(PregaoError):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,12 +19,13 @@ import pyarrow as pa
 
 from pregao.capture import CaptureStatistics, PacketBlock, open_source
 from pregao.errors import CaptureError
-from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, Sums, first_seen
+from pregao.lake.ingest.accounts import first_seen
 from pregao.lake.ingest.capture_times import sensible_times
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.hashing import PlainContent, block_hashes
-from pregao.lake.ingest.merging import Staged, stage
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.merging import stage
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import REJECTS
@@ -38,7 +38,7 @@ from pregao.lake.ingest.window import (
     distinct,
     joined_runs,
 )
-from pregao.lake.store import DATE, Location, Written
+from pregao.lake.store import DATE, Location
 from pregao.umdf.sequencing import Place, precedes, serial_of
 
 BLOCK_BYTES = 8 * 1024 * 1024
@@ -94,40 +94,6 @@ class Task:
     """Tell of captures that cannot be read, instead of failing."""
     starts: tuple[int, ...] | None = None
     """Of ranges of files: where each begins; it ends at its size. None of whole captures."""
-
-
-@dataclass(slots=True)
-class Manifest:
-    """What a task wrote, counted and found."""
-
-    task: int
-    protocol: str
-    files: list[Written] = field(default_factory=list)
-    staged: list[Staged] = field(default_factory=list)
-    sums: Sums = field(default_factory=Sums)
-    coverage: FeedCoverage = field(default_factory=dict)
-    around: FeedCoverage = field(default_factory=dict)
-    """What was seen of other units' packets, before and after."""
-    starts: RunStarts = field(default_factory=dict)
-    statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
-    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: the first and last capture time."""
-    hashes: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """By capture, by number of block."""
-    plain: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """By capture that is compressed: the hash and the fingerprint of its decompressed bytes."""
-    tails: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: position and length of a record that is not whole."""
-    evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Messages by flow and kind."""
-    damaged: dict[int, str] = field(default_factory=dict)
-    """By capture that cannot be read: why. Nothing else of the manifest counts then."""
-    strange: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    """By capture: how many packets' times make no sense, and position and time of the first."""
-    missed: set[tuple[int, str]] = field(default_factory=set)
-    """Captures and flows of protocols whose tasks do not read the capture."""
-    memory: int = 0
-    """The most bytes that the process of the task ever had in memory."""
 
 
 def run_task(task: Task) -> Manifest:
@@ -261,8 +227,8 @@ class _Run:
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
         if counted and len(strange):
             place, time = int(block.position[strange[0]]), int(block.time_ns[strange[0]])
-            count, *first = self.manifest.strange.get(capture, (0, place, time))
-            self.manifest.strange[capture] = (count + len(strange), first[0], first[1])
+            before = self.manifest.strange.get(capture, (0, place, time))
+            self.manifest.strange[capture] = (before[0] + len(strange), *before[1:])
         return times
 
     def hash(self, piece: Piece) -> None:
