@@ -37,3 +37,7 @@ class CaptureError(PregaoError):
 
 class UsageError(PregaoError):
     """Something was asked for that makes no sense; the message says what to do instead."""
+
+
+class NothingFoundError(UsageError):
+    """What was asked for makes sense, but nothing of it is there; commands end with 1."""

@@ -10,7 +10,7 @@ import pytest
 
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.plan import Options
+from pregao.lake.ingest.options import Options
 from pregao.lake.store import Lake
 from pregao.lake.store.location import Location
 from tests.lake.days import assert_same, day

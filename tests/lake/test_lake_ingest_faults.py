@@ -12,7 +12,7 @@ import pytest
 from pregao.capture import PcapWriter, read_packets
 from pregao.lake.ingest import ingest, run_here
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.plan import Options
+from pregao.lake.ingest.options import Options
 from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
 from pregao.lake.store.vacuum import vacuum

@@ -10,7 +10,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.ingest.instruments import settle_instruments
+from pregao.lake.ingest.latest import settle_latest
 from pregao.lake.store import (
     Lake,
     LakeTable,
@@ -151,7 +151,7 @@ def numbers(lake):
 
 def test_instruments_are_settled_also_when_another_process_is_faster(crowded, commits):
     commits.raised = [CONFLICT]
-    settle_instruments(crowded)
+    settle_latest(crowded)
     assert numbers(crowded) == [2]
     assert commits.count == 2
 
@@ -159,7 +159,7 @@ def test_instruments_are_settled_also_when_another_process_is_faster(crowded, co
 def test_instruments_that_cannot_be_settled_say_why(crowded, commits):
     commits.raised = [OSError(FULL)]
     with pytest.raises(UsageError, match=r"instruments cannot be written: .*No space left"):
-        settle_instruments(crowded)
+        settle_latest(crowded)
     assert commits.count == 1
     assert sorted(numbers(crowded)) == [1, 2]
 

@@ -12,7 +12,7 @@ from pregao.clock import SECOND
 from pregao.errors import CaptureError
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.plan import Options
+from pregao.lake.ingest.options import Options
 from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_between
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest

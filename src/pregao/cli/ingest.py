@@ -46,6 +46,10 @@ def ingest(
     stream: options.Streams = None,
     feed: options.Feeds = None,
     schema: options.Schemas = None,
+    skip_damaged: Annotated[
+        bool,
+        typer.Option("--skip-damaged", help="Leave captures out that cannot be read, and say so."),
+    ] = False,
     books: Annotated[
         bool,
         typer.Option("--books", help="Then rebuild the order books, as `pregao books` does."),
@@ -69,8 +73,9 @@ def ingest(
         skew_ns=parse_span(skew, "--skew"),
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
-        streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
+        streams=tuple((str(d), s.value) for d, s in option_values.streams(stream).items()),
         feeds=tuple(option_values.feeds(feed)),
+        skip_damaged=skip_damaged,
     )
     run: Runner = run_here
     merge: Merger = merge_here
@@ -166,6 +171,8 @@ def show(report: Report, lake: str) -> None:
     console = Console()
     for name, unit in report.skipped.items():
         console.print(f"{name}: there already ({unit})", highlight=False)
+    for reason in report.damaged.values():
+        console.print(f"left out, {reason}", highlight=False, markup=False, soft_wrap=True)
     if not report.captures:
         console.print(f"Nothing new for {lake}.", highlight=False)
         return
@@ -180,6 +187,8 @@ def show(report: Report, lake: str) -> None:
         table.add_row(f"messages {label}", f"{told['messages'][key]:,}")
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
     table.add_row("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})")
+    if report.damaged:
+        table.add_row("damaged captures left out", f"{len(report.damaged):,}")
     table.add_row("bytes read", f"{report.bytes_read:,}")
     table.add_row("files written", f"{report.files:,} ({report.bytes_written:,} bytes)")
     table.add_row("largest worker", f"{report.worker_memory / 1e6:,.0f} MB")

@@ -72,7 +72,12 @@ def tables(
 
 
 @app.command()
-def check(lake: options.Lake) -> None:
+def check(
+    lake: options.Lake,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every column of every file, to find damage.")
+    ] = False,
+) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
     from pregao.lake.ingest import check_lake, unsound
     from pregao.lake.store import Lake
@@ -80,7 +85,7 @@ def check(lake: options.Lake) -> None:
     place = Lake(lake)
     place.require()
     place.roll_forward()
-    faults = unsound(place)
+    faults = unsound(place, deep=deep)
     if not faults:
         # Rows can only be counted where the files are what the tables say.
         found = check_lake(place)
@@ -93,6 +98,8 @@ def check(lake: options.Lake) -> None:
     if faults:
         raise UsageError(f"{lake} does not add up: {len(faults):,} faults.")
     typer.echo("Everything adds up.")
+    if not deep:
+        typer.echo("The files' pages were not all read; --deep does that.")
 
 
 @app.command()

@@ -25,7 +25,7 @@ from pregao.cli import query as query_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
-from pregao.errors import PregaoError
+from pregao.errors import NothingFoundError, PregaoError
 
 app = typer.Typer(
     name="pregao",
@@ -80,13 +80,18 @@ app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 
 
 def run() -> NoReturn:
-    """Run the command line; errors are sentences on standard error and the exit code 2."""
+    """Run the command line; errors are sentences on standard error and the exit code 2.
+
+    It is 1 where nothing of what was asked for is there.
+    """
     try:
         app()
     except PregaoError as error:
         if _debug:
             raise
         sys.stderr.write(f"pregao: {error}\n")
+        if isinstance(error, NothingFoundError):
+            raise SystemExit(1) from None
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     raise SystemExit(2)

@@ -86,7 +86,7 @@ def stream(
         skew_ns=skew_ns,
         channels=None if channels is None else tuple(sorted(channels)),
         schema_files=tuple(schema or ()),
-        streams=tuple((str(d), s) for d, s in option_values.streams(stream).items()),
+        streams=tuple((str(d), s.value) for d, s in option_values.streams(stream).items()),
         feeds=tuple(option_values.feeds(feed)),
     )
     pace = StreamPace(

@@ -57,12 +57,33 @@ def _other_label(slots, known, tallies, kind, slot, found):
 
 
 @njit
+def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
+    """The packet headers; a packet without a sound one has channel -1."""
+    for p in range(np.uint64(len(offsets))):
+        start = offsets[p]
+        time = np.uint64(0)
+        if lengths[p] >= PACKET_HEADER_SIZE:
+            time = load_u64(buffer, start + SENDING_TIME_AT)
+        if lengths[p] < PACKET_HEADER_SIZE or time >= _TIME_LIMIT:
+            channels[p] = -1
+            versions[p] = 0
+            numbers[p] = 0
+            times[p] = 0
+            continue
+        channels[p] = load_u8(buffer, start + CHANNEL_AT)
+        versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
+        numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
+        times[p] = time
+
+
+@njit
 def walk_packets(
-    buffer, offsets, lengths, channels, versions, numbers, times, counts, faults, fault_positions,
-    packet_of, index_of, bodies, ends, blocks, kinds, labels, known, tallies,
+    known_headers, buffer, offsets, lengths, channels, versions, numbers, times, counts, faults,
+    fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels, known, tallies,
 ):  # fmt: skip
     """Walk packets; give each one's header and fault, and each message's place and headers.
 
+    Where the packets' headers are known, as `read_headers` gives them, they are not read again.
     ``kinds`` holds schema id, template id and version as one number; ``labels`` the number of that
     kind, from 1 on, and ``known`` and ``tallies`` what the kinds are and how many messages each
     has. Returns how many messages and kinds there are; -1 kinds are too many.
@@ -84,20 +105,26 @@ def walk_packets(
         fault_positions[p] = start
         if lengths[p] < PACKET_HEADER_SIZE:
             faults[p] = SHORT_PACKET
-            channels[p] = 0
-            versions[p] = 0
-            numbers[p] = 0
-            times[p] = 0
+            if not known_headers:
+                channels[p] = 0
+                versions[p] = 0
+                numbers[p] = 0
+                times[p] = 0
             continue
-        channels[p] = load_u8(buffer, start + CHANNEL_AT)
-        versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
-        numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
-        time = load_u64(buffer, start + SENDING_TIME_AT)
-        if time >= _TIME_LIMIT:
-            faults[p] = LATE_TIME
-            times[p] = 0
-            continue
-        times[p] = time
+        if known_headers:
+            if channels[p] < 0:
+                faults[p] = LATE_TIME
+                continue
+        else:
+            channels[p] = load_u8(buffer, start + CHANNEL_AT)
+            versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
+            numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
+            time = load_u64(buffer, start + SENDING_TIME_AT)
+            if time >= _TIME_LIMIT:
+                faults[p] = LATE_TIME
+                times[p] = 0
+                continue
+            times[p] = time
         position = start + PACKET_HEADER_SIZE
         if position >= end:
             faults[p] = NO_MESSAGES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,28 @@ def kind_of(number: int, rows: Numbers = _NO_ROWS) -> Kind:
     return Kind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
 
 
+class Headers(NamedTuple):
+    """The headers of packets, a column each; of a packet without a sound one the channel is -1."""
+
+    channel: npt.NDArray[np.int16]
+    sequence_version: npt.NDArray[np.int32]
+    sequence_number: Numbers
+    sending_time_ns: Numbers
+
+
+def read_headers(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Headers:
+    """The headers of the packets at those offsets of a buffer."""
+    count = len(offset)
+    headers = Headers(
+        np.empty(count, np.int16),
+        np.empty(count, np.int32),
+        np.empty(count, np.int64),
+        np.empty(count, np.int64),
+    )
+    _kernels.read_headers(buffer, offset, length, *headers)
+    return headers
+
+
 @dataclass(slots=True)
 class Walked:
     """The packets of a buffer and the messages in them, as flat arrays."""
@@ -46,9 +68,9 @@ class Walked:
     buffer: Bytes
     offset: Numbers
     length: npt.NDArray[np.int32]
-    channel: npt.NDArray[np.uint8]
-    sequence_version: npt.NDArray[np.uint16]
-    sequence_number: npt.NDArray[np.uint32]
+    channel: npt.NDArray[np.integer]
+    sequence_version: npt.NDArray[np.integer]
+    sequence_number: npt.NDArray[np.integer]
     sending_time_ns: Numbers
     message_count: npt.NDArray[np.int32]
     fault: npt.NDArray[np.uint8]
@@ -100,21 +122,29 @@ class Walker:
         self._messages: list[npt.NDArray[Any]] = []
         self._kinds = np.empty((2, _MAX_KINDS), np.int64)
 
-    def walk(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> Walked:
-        """Walk the packets that stand at those offsets of a buffer."""
+    def walk(
+        self,
+        buffer: Bytes,
+        offset: Numbers,
+        length: npt.NDArray[np.int32],
+        headers: Headers | None = None,
+    ) -> Walked:
+        """Walk the packets at those offsets of a buffer; headers that are known are not read."""
         packets = len(offset)
         if not self._packets or len(self._packets[0]) < packets:
             self._packets = [np.empty(packets, kind) for kind in _PACKET_ARRAYS]
         room = int(np.maximum(length - PACKET_HEADER_SIZE, 0).sum()) // SMALLEST_MESSAGE
         if not self._messages or len(self._messages[0]) < room:
             self._messages = [np.empty(room, kind) for kind in _MESSAGE_ARRAYS]
-        headers = [array[:packets] for array in self._packets]
+        found_there = [array[:packets] for array in self._packets]
+        if headers is not None:
+            found_there[: len(headers)] = headers
         known, tally = self._kinds
         total, found = _kernels.walk_packets(
-            buffer, offset, length, *headers, *self._messages, known, tally
+            headers is not None, buffer, offset, length, *found_there, *self._messages, known, tally
         )
         messages = [array[:total] for array in self._messages]
-        rest: list[Any] = [*headers, *messages, known, tally, found]
+        rest: list[Any] = [*found_there, *messages, known, tally, found]
         return Walked(buffer, offset, length, *rest)
 
 
@@ -161,6 +191,11 @@ class Unknown:
     rows: Numbers
 
 
+def _template(schema: Schema, kind: Kind) -> Message | None:
+    """The template of some messages; 0 is the packet header as the schema states it, and none."""
+    return schema.by_id.get(kind.template_id) if kind.template_id else None
+
+
 class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
@@ -177,7 +212,7 @@ class BulkDecoder:
     def template(self, kind: Kind) -> Message | None:
         """The template of some messages, if a schema has it."""
         try:
-            return self.schema(kind.schema_id, kind.version).by_id.get(kind.template_id)
+            return _template(self.schema(kind.schema_id, kind.version), kind)
         except DecodeError:
             return None
 
@@ -197,7 +232,7 @@ class BulkDecoder:
                 for row in kind.rows.tolist():
                     yield self._reject(walked, row, error.reason)
                 return
-            message = schema.by_id.get(kind.template_id)
+            message = _template(schema, kind)
             if message is None:
                 yield Unknown(schema, kind.template_id, kind.version, kind.rows)
                 return

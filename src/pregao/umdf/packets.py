@@ -191,7 +191,8 @@ class PacketDecoder:
             codec = self.codec(part.schema_id, part.version)
             outcome.schema = codec.schema
             message = codec.codec(part.template_id)
-            if message is not None:
+            # Template 0 is the packet header as the schema states it; no message is one.
+            if message is not None and part.template_id:
                 outcome.decoded = message.decode_body(
                     payload, part.body, part.block_length, part.version, part.end
                 )

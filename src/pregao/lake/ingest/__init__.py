@@ -19,17 +19,24 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.growing_file import GrowingFile as GrowingFile
     from pregao.lake.ingest.growing_file import file_identity as file_identity
     from pregao.lake.ingest.growing_file import look_into as look_into
-    from pregao.lake.ingest.instruments import settle_instruments as settle_instruments
-    from pregao.lake.ingest.intake import content_hash as content_hash
+    from pregao.lake.ingest.hashing import content_hash as content_hash
+    from pregao.lake.ingest.hashing import fingerprint as fingerprint
     from pregao.lake.ingest.intake import ingest as ingest
     from pregao.lake.ingest.intake import take_in as take_in
     from pregao.lake.ingest.known import Known as Known
     from pregao.lake.ingest.known import range_identity as range_identity
     from pregao.lake.ingest.known import read_known as read_known
+    from pregao.lake.ingest.latest import settle_latest as settle_latest
+    from pregao.lake.ingest.manifests import Manifest as Manifest
+    from pregao.lake.ingest.merging import merge_staged as merge_staged
+    from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
+    from pregao.lake.ingest.options import Options as Options
+    from pregao.lake.ingest.options import check_options as check_options
     from pregao.lake.ingest.places import OpenPcap as OpenPcap
-    from pregao.lake.ingest.plan import TARGET_BYTES as TARGET_BYTES
-    from pregao.lake.ingest.plan import Options as Options
-    from pregao.lake.ingest.plan import check_options as check_options
+    from pregao.lake.ingest.protocol import UNKNOWN_STREAM as UNKNOWN_STREAM
+    from pregao.lake.ingest.protocol import Protocol as Protocol
+    from pregao.lake.ingest.protocols import PROTOCOLS as PROTOCOLS
+    from pregao.lake.ingest.protocols import first_protocol as first_protocol
     from pregao.lake.ingest.report import Report as Report
     from pregao.lake.ingest.running import Merger as Merger
     from pregao.lake.ingest.running import Runner as Runner
@@ -40,21 +47,17 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.schemas import DATE_FIELD as DATE_FIELD
     from pregao.lake.ingest.schemas import GAPS as GAPS
     from pregao.lake.ingest.schemas import SAO_PAULO_NS as SAO_PAULO_NS
-    from pregao.lake.ingest.schemas import bundled_message_tables as bundled_message_tables
-    from pregao.lake.ingest.schemas import message_fields as message_fields
-    from pregao.lake.ingest.schemas import message_table_name as message_table_name
-    from pregao.lake.ingest.schemas import table_specs as table_specs
     from pregao.lake.ingest.surveys import CaptureSurvey as CaptureSurvey
-    from pregao.lake.ingest.surveys import fingerprint as fingerprint
     from pregao.lake.ingest.surveys import survey as survey
     from pregao.lake.ingest.surveys import survey_range as survey_range
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
-    from pregao.lake.ingest.tasks import Manifest as Manifest
+    from pregao.lake.ingest.tables import table_specs as table_specs
     from pregao.lake.ingest.tasks import Task as Task
-    from pregao.lake.ingest.tasks import merge_staged as merge_staged
     from pregao.lake.ingest.tasks import run_task as run_task
-    from pregao.lake.ingest.window import chunk_of as chunk_of
+    from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
+    from pregao.lake.ingest.umdf.tables import message_fields as message_fields
+    from pregao.lake.ingest.umdf.tables import message_table_name as message_table_name
     from pregao.lake.ingest.window import joined_runs as joined_runs
 
 _HOMES = {
@@ -63,26 +66,25 @@ _HOMES = {
     "compaction": ["compact"],
     "files": ["write_rows"],
     "growing_file": ["GrowingFile", "file_identity", "look_into"],
-    "instruments": ["settle_instruments"],
-    "intake": ["content_hash", "ingest", "take_in"],
+    "hashing": ["content_hash", "fingerprint"],
+    "intake": ["ingest", "take_in"],
     "known": ["Known", "range_identity", "read_known"],
+    "latest": ["settle_latest"],
+    "merging": ["merge_staged"],
+    "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
-    "plan": ["Options", "TARGET_BYTES", "check_options"],
+    "protocol": ["UNKNOWN_STREAM", "Protocol"],
+    "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
-    "schemas": [
-        "DATE_FIELD",
-        "GAPS",
-        "SAO_PAULO_NS",
-        "bundled_message_tables",
-        "message_fields",
-        "message_table_name",
-        "table_specs",
-    ],
-    "surveys": ["CaptureSurvey", "fingerprint", "survey", "survey_range"],
+    "schemas": ["DATE_FIELD", "GAPS", "SAO_PAULO_NS"],
+    "surveys": ["CaptureSurvey", "survey", "survey_range"],
+    "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns"],
-    "tasks": ["Manifest", "Task", "merge_staged", "run_task"],
-    "window": ["chunk_of", "joined_runs"],
+    "manifests": ["Manifest"],
+    "tasks": ["Task", "run_task"],
+    "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],
+    "window": ["joined_runs"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

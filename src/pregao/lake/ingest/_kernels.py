@@ -1,37 +1,10 @@
-"""Kernels of the ingest: packet headers, keys of messages, and packing payloads."""
+"""Kernels of the ingest: packing payloads, keys of messages, and rows put in order."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_i64, load_u8, load_u16, load_u32, load_u64, njit
-from pregao.umdf.layout import (
-    CHANNEL_AT,
-    PACKET_HEADER_SIZE,
-    SENDING_TIME_AT,
-    SEQUENCE_NUMBER_AT,
-    SEQUENCE_VERSION_AT,
-)
-
-
-@njit
-def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
-    """The packet headers; a packet too short for one has channel -1."""
-    for p in range(np.uint64(len(offsets))):
-        start = offsets[p]
-        time = np.uint64(0)
-        if lengths[p] >= PACKET_HEADER_SIZE:
-            time = load_u64(buffer, start + SENDING_TIME_AT)
-        if lengths[p] < PACKET_HEADER_SIZE or time >> np.uint64(63):
-            channels[p] = -1
-            versions[p] = 0
-            numbers[p] = 0
-            times[p] = 0
-            continue
-        channels[p] = load_u8(buffer, start + CHANNEL_AT)
-        versions[p] = load_u16(buffer, start + SEQUENCE_VERSION_AT)
-        numbers[p] = load_u32(buffer, start + SEQUENCE_NUMBER_AT)
-        times[p] = time
+from pregao._njit import njit
 
 
 @njit
@@ -96,14 +69,3 @@ def sort_by_rank(labels, ranks, starts, order):
         rank = ranks[labels[m]]
         order[places[rank]] = m
         places[rank] += 1
-
-
-@njit
-def gather_field(buffer, rows, bodies, blocks, at, values):
-    """The 64-bit numbers at an offset of the messages' blocks; False if one does not reach it."""
-    for r in range(np.uint64(len(rows))):
-        m = np.uint64(rows[r])
-        if blocks[m] < at + 8:
-            return False
-        values[r] = load_i64(buffer, bodies[m] + at)
-    return True

@@ -6,7 +6,7 @@ import fnmatch
 import re
 from collections.abc import Iterable
 
-from pregao.errors import UsageError
+from pregao.errors import NothingFoundError, UsageError
 from pregao.lake.store import FileEntry, Location
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -31,7 +31,9 @@ def find_captures(named: Iterable[str | Location]) -> list[FileEntry]:
     for name in named:
         entries = _expand(Location.parse(name))
         if not entries:
-            raise UsageError(
+            location = Location.parse(name)
+            sought = location.exists() or _MAGIC.search(location.uri)
+            raise (NothingFoundError if sought else UsageError)(
                 f"{name}: there is no capture there. Name files, folders that hold "
                 "*.pcap, *.pcapng or *.cap files (also .gz, .zst), or a pattern."
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pregao.errors import UsageError
-from pregao.lake.ingest.report import PACKET_OUTCOMES
-from pregao.lake.ingest.schemas import message_table_name
+from pregao.lake.ingest.accounts import PACKET_OUTCOMES
+from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.store import DATE, Lake, Location, visible_files
 from pregao.umdf.keys import PACKET_KEY
 
@@ -38,25 +39,47 @@ def check_lake(lake: Lake) -> Checked:
     ingests = lake.delta("ingests").to_pyarrow_table().to_pylist()
     unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
     reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
-    packets = _counts(lake, "packets", unit_of, "outcome", result)
+    result.units = len(reports)
+    for protocol in PROTOCOLS.values():
+        told = {unit: _told(report, protocol.name) for unit, report in reports.items()}
+        _check_protocol(lake, protocol, told, unit_of, result)
+        result.faults += list(_twice(lake, protocol))
+    return result
+
+
+def _told(report: Mapping[str, Any], protocol: str) -> Mapping[str, Any] | None:
+    """What an ingest reported of a protocol; reports of before there were several name none."""
+    accounts = report.get("protocols", {first_protocol().name: report})
+    told: Mapping[str, Any] | None = accounts.get(protocol)
+    return told
+
+
+def _check_protocol(
+    lake: Lake,
+    protocol: Protocol,
+    reports: Mapping[str, Mapping[str, Any] | None],
+    unit_of: dict[str, str],
+    result: Checked,
+) -> None:
+    packets = _counts(lake, protocol.account_table("packets"), unit_of, "outcome", result)
     messages: dict[str, Counter[str]] = {}
-    templates = {name for told in reports.values() for name in told["messages"]["by_template"]}
+    templates = {
+        name for told in reports.values() if told for name in told["messages"]["by_template"]
+    }
     for template in sorted(templates):
-        counted = _counts(lake, message_table_name(template), unit_of, None, result)
+        counted = _counts(lake, protocol.table_of(template), unit_of, None, result)
         for unit, tally in counted.items():
             messages.setdefault(unit, Counter())[template] += tally.total()
     for unit, told in reports.items():
-        result.units += 1
         found = packets.get(unit, Counter())
         result.packets += found.total()
         for outcome in PACKET_OUTCOMES:
-            _compare(result, unit, f"packets {outcome}", told["packets"][outcome], found[outcome])
+            expected = told["packets"][outcome] if told else 0
+            _compare(result, unit, f"packets {outcome}", expected, found[outcome])
         own = messages.get(unit, Counter())
         result.messages += own.total()
-        for template, count in told["messages"]["by_template"].items():
+        for template, count in told["messages"]["by_template"].items() if told else ():
             _compare(result, unit, f"messages {template}", count, own[template])
-    result.faults += list(_twice(lake))
-    return result
 
 
 def _compare(result: Checked, unit: str, what: str, told: int, found: int) -> None:
@@ -85,14 +108,15 @@ def _counts(
     return counted
 
 
-def _twice(lake: Lake) -> Iterator[str]:
+def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
     """Sequence numbers that were decoded more than once, day by day."""
-    dataset = lake.delta("packets").to_pyarrow_dataset()
-    days = sorted({p[DATE] for p in _partitions(lake)})
+    table = protocol.account_table("packets")
+    dataset = lake.delta(table).to_pyarrow_dataset()
+    days = sorted({p[DATE] for p in _partitions(lake, table)})
     for day in days:
         wanted = (
             (pc.field(DATE) == day)
-            & (pc.field("stream") == "incremental")
+            & pc.field("stream").isin(sorted(protocol.arbitrated))
             & (pc.field("outcome") == "decoded")
             & pc.field("sequence_number").is_valid()
         )
@@ -102,30 +126,35 @@ def _twice(lake: Lake) -> Iterator[str]:
         joined = numbers[0] << 48 | numbers[1] << 32 | numbers[2]
         extra = len(joined) - len(np.unique(joined))
         if extra:
-            yield f"packets: on {day}, {extra:,} sequence numbers were decoded more than once"
+            yield f"{table}: on {day}, {extra:,} sequence numbers were decoded more than once"
 
 
-def _partitions(lake: Lake) -> list[dict[str, Any]]:
-    actions = visible_files(lake.delta("packets"))
+def _partitions(lake: Lake, table: str) -> list[dict[str, Any]]:
+    actions = visible_files(lake.delta(table))
     return [{DATE: value} for value in actions.column(f"partition.{DATE}").to_pylist()]
 
 
-def unsound(lake: Lake) -> list[str]:
+def unsound(lake: Lake, *, deep: bool = False) -> list[str]:
     """What does not hold, a sentence each: units left half done, files missing or not as told.
 
-    The files' footers tell; no rows are read.
+    The files' footers tell, and no rows are read; unless the look is ``deep``, which reads every
+    page of every column and compares it with its checksum.
     """
     faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
     with ThreadPoolExecutor(8) as pool:
         for name in lake.table_names():
             place = lake.table_location(name)
             actions = visible_files(lake.delta(name)).to_pylist()
-            for found in pool.map(lambda action, at=place: list(_file_faults(at, action)), actions):
+
+            def look(action: dict[str, Any], place: Location = place) -> list[str]:
+                return list(_file_faults(place, action, deep=deep))
+
+            for found in pool.map(look, actions):
                 faults += found
     return faults
 
 
-def _file_faults(place: Location, action: dict[str, Any]) -> Iterator[str]:
+def _file_faults(place: Location, action: dict[str, Any], *, deep: bool) -> Iterator[str]:
     file = place.join(action["path"])
     entry = file.info()
     if entry is None:
@@ -136,9 +165,28 @@ def _file_faults(place: Location, action: dict[str, Any]) -> Iterator[str]:
         return
     try:
         with file.open_input() as opened:
-            rows = pq.read_metadata(opened).num_rows
+            metadata = pq.read_metadata(opened)
+            rows = metadata.num_rows
+            if deep:
+                yield from _damaged_columns(file, opened)
     except (UsageError, OSError, pa.ArrowException) as error:
         yield f"{file} cannot be read: {' '.join(str(error).split())[:200]}"
         return
     if rows != action["num_records"]:
         yield f"{file} has {rows:,} rows instead of {action['num_records']:,}"
+
+
+def _damaged_columns(file: Location, opened: Any) -> Iterator[str]:
+    """The columns that cannot be read, with what is wrong with them."""
+    parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+    names = parquet.schema_arrow.names
+    for group in range(parquet.num_row_groups):
+        try:
+            parquet.read_row_group(group)
+        except (OSError, pa.ArrowException):
+            for name in names:
+                try:
+                    parquet.read_row_group(group, columns=[name])
+                except (OSError, pa.ArrowException) as error:
+                    reason = " ".join(str(error).split())[:200]
+                    yield f"{file}: the column {name} is damaged: {reason}"

@@ -8,12 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, first_seen
+from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, first_seen
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.known import Known
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import Report
 from pregao.lake.ingest.schemas import GAPS
-from pregao.lake.ingest.tasks import Manifest
 from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store import DATE, Location, Written
 
@@ -29,6 +31,26 @@ def write_gaps(
     What is continued is a stream, where a hole may have begun before: it is told when the packet
     behind it has come.
     """
+    files = []
+    for name, protocol in PROTOCOLS.items():
+        own = [manifest for manifest in manifests if manifest.protocol == name]
+        if own:
+            files += _write_gaps(lake, report, protocol, own, known, continued=continued)
+    return files
+
+
+def _write_gaps(
+    lake: Location,
+    report: Report,
+    protocol: Protocol,
+    manifests: list[Manifest],
+    known: Known,
+    *,
+    continued: bool,
+) -> list[Written]:
+    account = report.account(protocol.name)
+    known_coverage = known.coverage.get(protocol.name, {})
+    known_feeds = known.feeds.get(protocol.name, {})
     own = _by_place(manifest.coverage for manifest in manifests)
     around = _by_place(manifest.around for manifest in manifests)
     starts: RunStarts = {}
@@ -39,10 +61,10 @@ def write_gaps(
     for place, by_feed in sorted(own.items()):
         day, channel, version = place
         name = f"{day}/{channel}/{version}"
-        report.coverage[name] = joined_runs(*by_feed.values())
-        report.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
-        before = known.coverage.get(place, [])
-        earlier = known.feeds.get(place, {}) if continued else {}
+        account.coverage[name] = joined_runs(*by_feed.values())
+        account.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
+        before = known_coverage.get(place, [])
+        earlier = known_feeds.get(place, {}) if continued else {}
         seen = _joined(by_feed, around.get(place, {}), earlier)
         for feed, runs in sorted(by_feed.items()):
             newest = max((last for _, last in earlier.get(feed, [])), default=-1)
@@ -65,14 +87,14 @@ def write_gaps(
                             "date": day,
                         }
                     )
-    report.gaps = rows
+    report.gaps += rows
     schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
     files = []
     for day in sorted({row["date"] for row in rows}):
         of_day = [row for row in rows if row["date"] == day]
         plain = [{key: value for key, value in row.items() if key != "date"} for row in of_day]
         data = pa.Table.from_pylist(plain, schema)
-        files.append(write_rows(lake, "gaps", data, day))
+        files.append(write_rows(lake, protocol.account_table("gaps"), data, day))
     return files
 
 

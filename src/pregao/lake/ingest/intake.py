@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pregao._version import __version__
 from pregao.clock import DAY, system_clock
-from pregao.errors import PregaoError
+from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.lake.ingest.captures import find_captures
+from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
-from pregao.lake.ingest.growing_file import look_into
-from pregao.lake.ingest.instruments import settle_instruments
-from pregao.lake.ingest.known import Known, read_known
-from pregao.lake.ingest.plan import Options, Plan, check_options, decide_roles, make_plan
+from pregao.lake.ingest.hashing import range_hash
+from pregao.lake.ingest.known import Known, guarded_place, read_known
+from pregao.lake.ingest.latest import settle_latest
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.new_lake import Making, nothing_left_behind
+from pregao.lake.ingest.options import Options, check_options
+from pregao.lake.ingest.plan import Plan, make_plan
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
+from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
-from pregao.lake.ingest.schemas import SAO_PAULO_NS, table_specs
+from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.lake.ingest.surveys import CaptureSurvey, survey
-from pregao.lake.ingest.tasks import HASH_BLOCK, Manifest, block_hashes
-from pregao.lake.ingest.window import Role, joined_runs
+from pregao.lake.ingest.tables import table_specs
+from pregao.lake.ingest.twins import find_twins, identify, keep_first_of_each, was_streamed
+from pregao.lake.ingest.window import Role
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
-from pregao.umdf.streams import Stream, StreamEvidence
 
 _FEW_ROWS = 500_000
 
@@ -40,8 +46,12 @@ def ingest(
     run: Runner = run_here,
     merge: Merger = merge_here,
     progress: TaskProgress | None = None,
+    may_be_nothing: bool = False,
 ) -> Report:
-    """Take captures into a lake; those that are there already are left alone."""
+    """Take captures into a lake; those that are there already are left alone.
+
+    Captures without a packet to take in raise NothingFoundError, unless that ``may_be``.
+    """
     options = options or Options()
     check_options(options)
     progress = progress or TaskProgress()
@@ -49,22 +59,23 @@ def ingest(
     lake = Lake(lake_location)
     entries = find_captures(captures)
     locations = [entry.location for entry in entries]
-    with ThreadPoolExecutor(1) as pool:
-        making: Future[None] | None = None
+    with ThreadPoolExecutor(1) as pool, nothing_left_behind(lake):
+        making: Making | None = None
         if lake.exists():
             progress.step("finishing what an earlier run left")
             lake.roll_forward()
             lake.ensure_tables(table_specs())
-            settle_instruments(lake)
+            settle_latest(lake)
         else:
-            # There is nothing to be known yet: the tables are made while the captures are read.
-            lake.begin()
-            making = pool.submit(lake.ensure_tables, table_specs())
+            making = Making(lake, pool)
 
         def attempt() -> Report | None:
             nonlocal making
-            report = _attempt(lake, locations, options, run, merge, progress, making)
-            making = None
+            report = _attempt(
+                lake, locations, options, run, merge, progress, making, may_be_nothing
+            )
+            if report.captures:
+                making = None
             report.seconds = time.perf_counter() - began
             if report.committed or not report.captures:
                 return report
@@ -82,7 +93,8 @@ def _attempt(
     run: Runner,
     merge: Merger,
     progress: TaskProgress,
-    making: Future[None] | None,
+    making: Making | None,
+    may_be_nothing: bool,
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
     known = read_known(lake) if making is None else Known()
@@ -90,45 +102,49 @@ def _attempt(
     progress.step("looking into the captures")
     surveys = []
     for location in locations:
-        found = survey(location)
-        identity = known.fingerprints.get(found.fingerprint)
-        if identity is not None and identity == content_hash(location, found.size):
+        try:
+            found = survey(location)
+        except CaptureError as error:
+            if not options.skip_damaged:
+                raise
+            report.damaged[location.name] = str(error)
+            continue
+        identity = known.identity_of(found.fingerprint, location, found.size)
+        if identity is not None:
             report.skipped[location.name] = taken.get(identity, "")
-        elif known.taken and _streamed(location, known):
+        elif known.taken and was_streamed(location, known):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
-    if not surveys:
-        return report
-    _first_of_each(surveys, report)
-    take_in(
-        lake,
-        surveys,
-        known,
-        options,
-        report,
-        run=run,
-        merge=merge,
-        progress=progress,
-        making=making,
-    )
+    if surveys and not may_be_nothing:
+        refuse_foreign(surveys)
+    if making is not None and worth_it(surveys, options):
+        making.start()
+    keep_first_of_each(surveys, report)
+    while surveys:
+        left_out = take_in(
+            lake,
+            surveys,
+            known,
+            options,
+            report,
+            run=run,
+            merge=merge,
+            progress=progress,
+            making=making,
+            taken=taken,
+            may_be_nothing=may_be_nothing,
+        )
+        if not left_out:
+            break
+        progress.step("decoding without captures that are there already or damaged")
+        surveys = [found for index, found in enumerate(surveys) if index not in left_out]
+        report.captures, report.accounts = [], {}
+    if report.damaged and not report.captures and not report.skipped:
+        raise NothingFoundError(
+            "None of the captures can be read: " + " ".join(report.damaged.values())
+        )
     return report
-
-
-def _streamed(location: Location, known: Known) -> bool:
-    """Did streams take in all packets of a capture?"""
-    entry = location.info()
-    found = None if entry is None else look_into(location.name, entry)
-    if found is None:
-        return False
-    # A stream knows a file by its name below the folder that it followed.
-    runs = [
-        run
-        for name, ranges in known.taken.items()
-        if name == found.file or name.endswith(f"/{found.file}")
-        for run in ranges
-    ]
-    return any(first <= found.begin and last >= found.end - 1 for first, last in joined_runs(runs))
 
 
 def take_in(
@@ -142,15 +158,24 @@ def take_in(
     merge: Merger,
     progress: TaskProgress,
     continued: bool = False,
-    making: Future[None] | None = None,
-) -> None:
+    making: Making | None = None,
+    taken: Mapping[str, str] | None = None,
+    may_be_nothing: bool = True,
+) -> set[int]:
     """Decode what was surveyed and commit it as one unit; the report tells whether it was.
 
     Surveys that own nothing, which are there as context, stand behind the others. ``continued``
     tells that the sequences go on from what was taken in before, and ``making`` that the tables
-    are still being made.
+    are still being made. ``taken`` are the captures that are there already: reading may show that
+    a compressed one is among them, or twice in here, or damaged. Then nothing is committed, and
+    which of the surveys are to be left out is given back.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
+    damaged = {index: why for each in manifests for index, why in each.damaged.items()}
+    if damaged:
+        report.damaged |= {surveys[i].location.name: why for i, why in damaged.items()}
+        _remove_staging(lake, report.unit_id)
+        return set(damaged)
     report.captures = [
         CaptureReport(s.location.name, s.size - s.start, i, s.identity, s.fingerprint)
         for s, i in zip(plan.surveys, plan.capture_ids, strict=True)
@@ -158,9 +183,20 @@ def take_in(
     ]
     gather(report, manifests)
     for index, capture in enumerate(report.captures):
-        if not capture.content_hash:
-            capture.content_hash = _combined(manifests, index, capture.size)
+        found = plan.surveys[index]
+        if capture.content_hash:
+            capture.range_hash = range_hash(found.location, found.start, found.size)
+        else:
+            identify(capture, manifests, index)
+    twins = find_twins(report, taken or {})
+    if twins:
+        _remove_staging(lake, report.unit_id)
+        return twins
     check(report)
+    if not may_be_nothing:
+        refuse_nothing(report, surveys, options)
+    if making is not None:
+        making.start()
     files = [file for manifest in manifests for file in manifest.files]
     groups: dict[tuple[str, int], list[str]] = {}
     rows = 0
@@ -174,24 +210,10 @@ def take_in(
         files += merging(lake.location, dict(sorted(groups.items())))
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
     if making is not None:
-        making.result()
+        making.finish()
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
-
-
-def _first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
-    """Of captures that look the same, take one: a capture is its content, not its name."""
-    seen: dict[tuple[str, str], str] = {}
-    for found in list(surveys):
-        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
-        if len(twins) < 2:
-            continue
-        identity = (found.fingerprint, content_hash(found.location, found.size))
-        if identity in seen:
-            surveys.remove(found)
-            report.skipped[found.location.name] = f"the same as {seen[identity]}"
-        else:
-            seen[identity] = found.location.name
+    return set()
 
 
 def _run(
@@ -214,6 +236,8 @@ def _run(
         total = sum(found.size - found.start for found in surveys)
         progress.started(total, len(plan.tasks))
         manifests = run(plan.tasks, progress)
+        if any(each.damaged for each in manifests):
+            return plan, manifests
         if not _learnt(surveys, roles, manifests, options):
             return plan, manifests
         progress.step("a flow carries another stream than it seemed; decoding again")
@@ -226,47 +250,30 @@ def _learnt(
     surveys: list[CaptureSurvey], roles: list[Role], manifests: list[Manifest], options: Options
 ) -> bool:
     """Did the tasks see something that changes a role? Then the surveys know it now."""
-    fixed = {destination for destination, _ in options.streams}
-    seen: dict[str, StreamEvidence] = {}
-    for manifest in manifests:
-        for (destination, template), count in manifest.evidence.items():
-            seen.setdefault(destination, StreamEvidence()).add(template, count)
-    planned = {role.destination: role.stream for role in roles}
+    fixed = {flow for flow, _ in options.streams}
+    seen: dict[tuple[str, str], Counter[int]] = {}
+    owners = {role.destination: role.protocol for role in roles}
     changed = False
-    for destination, evidence in seen.items():
-        stream = evidence.decide()
-        if destination in fixed or stream is planned.get(destination, Stream.UNKNOWN):
+    for manifest in manifests:
+        for (flow, kind), count in manifest.evidence.items():
+            seen.setdefault((manifest.protocol, flow), Counter())[kind] += count
+        for capture, flow in manifest.missed:
+            surveys[capture].sighting(owners[flow], flow)
+            changed = True
+    planned = {role.destination: role.stream for role in roles}
+    for (protocol, flow), kinds in seen.items():
+        stream = PROTOCOLS[protocol].stream_of(kinds)
+        if flow in fixed or stream == planned.get(flow, UNKNOWN_STREAM):
             continue
-        surveys[0].evidence[destination] = evidence
-        surveys[0].channels.setdefault(destination, _any_channels(surveys, destination))
+        surveys[0].sighting(protocol, flow).kinds = kinds
         changed = True
     return changed
 
 
-def _any_channels(surveys: list[CaptureSurvey], destination: str) -> Counter[int]:
-    total: Counter[int] = Counter()
-    for found in surveys:
-        total.update(found.channels.get(destination, ()))
-    return total
-
-
-def content_hash(location: Location, size: int) -> str:
-    """The identity of a capture: a hash over the hashes of its blocks."""
-    return _of_blocks(dict(block_hashes(location, size, 0, size)), size)
-
-
-def _of_blocks(digests: dict[int, bytes], size: int) -> str:
-    whole = hashlib.sha256(str(size).encode())
-    for number in range(-(-size // HASH_BLOCK)):
-        whole.update(digests[number])
-    return whole.hexdigest()
-
-
-def _combined(manifests: list[Manifest], capture: int, size: int) -> str:
-    digests: dict[int, bytes] = {}
-    for manifest in manifests:
-        digests.update(manifest.hashes.get(capture, {}))
-    return _of_blocks(digests, size)
+def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:
+    """The channels that a flow was seen to carry."""
+    seen = (found.seen.get(role.protocol, {}).get(role.destination) for found in surveys)
+    return {channel for sighting in seen if sighting for channel in sighting.channels}
 
 
 def _finish(
@@ -286,15 +293,22 @@ def _finish(
     report.roles = [
         {
             "destination": role.destination,
-            "stream": role.stream.value,
+            "protocol": role.protocol,
+            "stream": role.stream,
             "feed": role.feed,
-            "channels": sorted(_any_channels(plan.surveys, role.destination)),
+            "channels": sorted(_channels(plan.surveys, role)),
         }
         for role in plan.roles
     ]
     # Taken like captures: of two ingests that complete the same channel's day at the same time
     # the later one must plan anew, with what the other brought.
-    places = sorted({name.rpartition("/")[0] for name in report.coverage})
+    places = sorted(
+        {
+            guarded_place(protocol, name)
+            for protocol, account in report.accounts.items()
+            for name in account.coverage
+        }
+    )
     guards = [f"incremental {place} {known.generations.get(place, 0)}" for place in places]
     report.committed = True
     now = system_clock()
@@ -332,7 +346,7 @@ def _finish(
     report.committed = lake.commit(unit).committed
     if not report.committed:
         return []
-    settle_instruments(lake)
+    settle_latest(lake)
     return rows
 
 

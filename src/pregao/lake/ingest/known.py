@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pregao.lake.ingest.plan import KnownRole
+from pregao.lake.ingest.hashing import identities
+from pregao.lake.ingest.protocols import first_protocol
+from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.ingest.window import Coverage, joined_runs
-from pregao.lake.store import Lake
-from pregao.umdf.streams import Stream
+from pregao.lake.store import Lake, Location
 
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
@@ -23,56 +24,102 @@ def range_identity(file: str, begin: int) -> str:
     return f"{RANGE}{file}@{begin}"
 
 
+def _range_of(identity: str) -> tuple[str, int]:
+    file, _, begin = identity[len(RANGE) :].rpartition("@")
+    return file, int(begin)
+
+
 @dataclass(slots=True)
 class Known:
     """What the table of ingests tells to those that come later."""
 
     roles: dict[str, KnownRole] = field(default_factory=dict)
-    """By destination."""
-    coverage: Coverage = field(default_factory=dict)
-    feeds: dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]] = field(
+    """By flow."""
+    coverage: dict[str, Coverage] = field(default_factory=dict)
+    """By protocol."""
+    feeds: dict[str, dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]]] = field(
         default_factory=dict
     )
-    """Of a day, channel and sequence version: what each feed brought."""
+    """By protocol, of a day, channel and sequence version: what each feed brought."""
     generations: dict[str, int] = field(default_factory=dict)
-    """By day and channel, how often something was taken in."""
-    fingerprints: dict[str, str] = field(default_factory=dict)
-    """Content hash by fingerprint."""
+    """By `guarded_place`, how often something was taken in."""
+    fingerprints: dict[str, set[str]] = field(default_factory=dict)
+    """Content hashes by fingerprint: captures of equal size, head and tail may differ."""
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Of growing files: the ranges that were taken in, each from its first to its last byte."""
+    _hashed: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Take note of rows of ``ingests``."""
         for row in rows:
             if row["content_hash"].startswith(RANGE):
-                file, _, begin = row["content_hash"][len(RANGE) :].rpartition("@")
-                own = [(int(begin), int(begin) + row["size"] - 1)]
+                file, begin = _range_of(row["content_hash"])
+                own = [(begin, begin + row["size"] - 1)]
                 self.taken[file] = joined_runs(self.taken.get(file, []), own)
             else:
-                self.fingerprints[row["fingerprint"]] = row["content_hash"]
+                self.fingerprints.setdefault(row["fingerprint"], set()).add(row["content_hash"])
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
 
+    def identity_of(self, fingerprint: str, location: Location, size: int) -> str | None:
+        """What a capture that looks like one of these was taken in as; None if it was not."""
+        for identity in identities(location, size) if fingerprint in self.fingerprints else ():
+            if identity in self.fingerprints[fingerprint]:
+                return identity
+        return None
+
+    def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
+        """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
+        return self._hashed.get(file, [])
+
     def _add_report(self, told: Mapping[str, Any]) -> None:
+        for capture in told["captures"]:
+            if plain := capture.get("plain_fingerprint"):
+                self.fingerprints.setdefault(plain, set()).add(capture["content_hash"])
+            if found := capture.get("range_hash"):
+                file, begin = _range_of(capture["content_hash"])
+                own = self._hashed.setdefault(file, [])
+                own.append((begin, begin + capture["size"], found))
         for role in told["roles"]:
             name = role["destination"]
             earlier = self.roles.get(name)
             channels = {*role["channels"], *(earlier.channels if earlier else ())}
-            stream = Stream(role["stream"])
-            self.roles[name] = KnownRole(name, stream, role["feed"], tuple(sorted(channels)))
+            protocol = role.get("protocol", first_protocol().name)
+            self.roles[name] = KnownRole(
+                name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
+            )
         touched = set()
-        for place, runs in told["coverage"].items():
-            day, channel, version = (int(part) for part in place.split("/"))
-            key = (day, channel, version)
-            self.coverage[key] = joined_runs(self.coverage.get(key, []), _pairs(runs))
-            touched.add(f"{day}/{channel}")
-        for place, runs in told.get("feeds", {}).items():
-            name, _, feed = place.rpartition("/")
-            day, channel, version = (int(part) for part in name.split("/"))
-            feeds = self.feeds.setdefault((day, channel, version), {})
-            feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
+        for protocol, places in _by_protocol(told).items():
+            coverage = self.coverage.setdefault(protocol, {})
+            for place, runs in places["coverage"].items():
+                day, channel, version = (int(part) for part in place.split("/"))
+                key = (day, channel, version)
+                coverage[key] = joined_runs(coverage.get(key, []), _pairs(runs))
+                touched.add(guarded_place(protocol, place))
+            by_place = self.feeds.setdefault(protocol, {})
+            for place, runs in places.get("feeds", {}).items():
+                name, _, feed = place.rpartition("/")
+                day, channel, version = (int(part) for part in name.split("/"))
+                feeds = by_place.setdefault((day, channel, version), {})
+                feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
         for place in touched:
             self.generations[place] = self.generations.get(place, 0) + 1
+
+
+def guarded_place(protocol: str, place: str) -> str:
+    """The name of a channel's day, of which no two units may complete the numbers at once."""
+    own = place.rpartition("/")[0]
+    return own if protocol == first_protocol().name else f"{protocol}/{own}"
+
+
+def _by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """What a report tells of sequences: the first protocol's, and that of others by their name."""
+    others = {
+        name: account
+        for name, account in told.get("protocols", {}).items()
+        if "coverage" in account
+    }
+    return {first_protocol().name: told, **others}
 
 
 def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:

@@ -8,6 +8,7 @@ import itertools
 from pregao.capture.pcap import HEADER_BYTES, parse_header
 from pregao.capture.source import open_source
 from pregao.capture.split import BoundaryFinder
+from pregao.lake.ingest.capture_times import sensible_time
 from pregao.lake.store import Location
 
 CONTEXT_BYTES = 64 * 1024 * 1024
@@ -16,6 +17,10 @@ _CONTEXT_STEP = 256 * 1024
 _WALK_BYTES = 4 * 1024 * 1024
 _BACK_BYTES = 512 * 1024
 """A stretch so short is walked packet by packet."""
+
+
+_BEHIND = 4
+"""So many packets tell whether the time of the one before them makes sense."""
 
 
 class OpenPcap:
@@ -62,9 +67,31 @@ class OpenPcap:
         self.know((time_ns, place))
         return place
 
+    def time_at(self, place: int) -> int | None:
+        """The time of the packet at a place; that of those behind it, if it makes no sense."""
+        time = self.finder.time_at(place)
+        if time is None:
+            return None
+        behind: list[int] = []
+        while len(behind) < _BEHIND:
+            place = self.finder.first_boundary(place + 1, place)
+            if (next_time := self.finder.time_at(place)) is None:
+                break
+            behind.append(next_time)
+        return sensible_time(time, behind)
+
+    def _first_not_before(self, time_ns: int, begin: int, end: int) -> int | None:
+        """The first packet between two places that is not before a time, and makes sense there."""
+        while (found := self.finder.first_not_before(time_ns, begin, end)) is not None:
+            time = self.time_at(found)
+            if time is None or time >= time_ns:
+                return found
+            begin = self.finder.first_boundary(found + 1, found)
+        return None
+
     def forward(self, time_ns: int, place: int) -> int:
         """The same for a time soon after that of a packet whose place is known."""
-        found = self.finder.first_not_before(time_ns, place, self.finder.size)
+        found = self._first_not_before(time_ns, place, self.finder.size)
         return self.finder.size if found is None else found
 
     def back(self, time_ns: int, place: int) -> int:
@@ -72,9 +99,9 @@ class OpenPcap:
         reach = _BACK_BYTES
         while True:
             begin = self.finder.first_boundary(max(HEADER_BYTES, place - reach))
-            time = self.finder.time_at(begin)
+            time = self.time_at(begin)
             if begin <= HEADER_BYTES or (time is not None and time < time_ns):
-                found = self.finder.first_not_before(time_ns, begin, place)
+                found = self._first_not_before(time_ns, begin, place)
                 return place if found is None else found
             reach *= 4
 
@@ -91,7 +118,7 @@ class OpenPcap:
             ahead = int((stop - place) * min(max(share, margin), 1 - margin))
             guess = place + max(1, ahead)  # or it would stay where it is
             found = self.finder.first_boundary(guess, place)
-            time = self.finder.time_at(found) if found < stop else None
+            time = self.time_at(found) if found < stop else None
             if time is None:
                 stop = guess  # no packet begins between here and there
             elif time >= time_ns:
@@ -99,7 +126,7 @@ class OpenPcap:
                 high_time = time
             else:
                 place, low_time = found, time
-        there = self.finder.first_not_before(time_ns, place, stop)
+        there = self._first_not_before(time_ns, place, stop)
         return result if there is None else there
 
     def around(
@@ -112,14 +139,14 @@ class OpenPcap:
         low, reach = begin, _CONTEXT_STEP
         while low > HEADER_BYTES and reach <= CONTEXT_BYTES:
             low = self.finder.first_boundary(max(HEADER_BYTES, begin - reach))
-            time = self.finder.time_at(low)
+            time = self.time_at(low)
             if time is not None and time < first_ns:
                 break
             reach *= 4
         high, reach = end, _CONTEXT_STEP
         while high < stop and reach <= CONTEXT_BYTES:
             high = min(stop, self.finder.first_boundary(end + reach, end))
-            time = self.finder.time_at(high)
+            time = self.time_at(high)
             if time is None or time > last_ns:
                 break
             reach *= 4

@@ -1,49 +1,31 @@
-"""The plan of an ingest: what each destination carries, and which task reads which bytes.
+"""The plan of an ingest: which task reads which bytes, for which protocol.
 
-Captures that carry the same incremental channels are cut at the same moments, so that one task has
-both feeds' copies of the keys it owns.
+Captures that carry the same channels of an arbitrated stream are cut at the same moments,
+so that one task has both feeds' copies of the keys it owns.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
-from string import ascii_uppercase
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from pregao.capture import read_blocks
-from pregao.clock import SECOND
-from pregao.errors import DecodeError, UsageError
+from pregao.lake.ingest.options import Options
 from pregao.lake.ingest.places import OpenPcap
+from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.roles import arbitrated_channels, counting_protocol, readers_of
 from pregao.lake.ingest.surveys import CaptureSurvey
 from pregao.lake.ingest.tasks import Piece, Task
 from pregao.lake.ingest.window import Bounds, Coverage, Role
 from pregao.lake.store import Location
-from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import Place, precedes
-from pregao.umdf.streams import Stream, StreamEvidence
-from pregao.umdf.survey.lines import Destination
-from pregao.umdf.templates import SEQUENCE
 
-TARGET_BYTES = 64 * 1024 * 1024
-SKEW_NS = SECOND
 SEARCH_BYTES = 64 * 1024 * 1024
 """How far behind a cut the next packet of every channel is looked for."""
-
-
-@dataclass(frozen=True, slots=True)
-class KnownRole:
-    """What an earlier ingest found a destination to carry."""
-
-    destination: str
-    stream: Stream
-    feed: str
-    channels: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -57,113 +39,78 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How an ingest is to be done."""
-
-    target_bytes: int = TARGET_BYTES
-    skew_ns: int = SKEW_NS
-    channels: tuple[int, ...] | None = None
-    schema_files: tuple[str, ...] = ()
-    streams: tuple[tuple[str, Stream], ...] = ()
-    """What the user says that destinations carry."""
-    feeds: tuple[tuple[str, str], ...] = ()
-
-
-def decide_roles(
-    surveys: Sequence[CaptureSurvey],
-    known: Iterable[KnownRole] = (),
-    options: Options | None = None,
-) -> list[Role]:
-    """The role of every destination; those of earlier ingests keep theirs."""
-    options = options or Options()
-    evidence: dict[str, StreamEvidence] = {}
-    channels: dict[str, Counter[int]] = {}
-    for found in surveys:
-        for destination, seen in found.evidence.items():
-            evidence.setdefault(destination, StreamEvidence()).templates.update(seen.templates)
-        for destination, tally in found.channels.items():
-            channels.setdefault(destination, Counter()).update(tally)
-    streams, feeds = dict(options.streams), dict(options.feeds)
-    roles: list[Role] = []
-    fixed: dict[str, KnownRole] = {}
-    letters: dict[int, set[str]] = {}
-    for role in known:
-        fixed[role.destination] = role
-        if role.stream is Stream.INCREMENTAL:
-            for channel in role.channels:
-                letters.setdefault(channel, set()).add(role.feed)
-    for destination in sorted(channels, key=_by_address):
-        stream = streams.get(destination) or evidence.get(destination, StreamEvidence()).decide()
-        earlier = fixed.get(destination)
-        feed = "A"
-        if stream is Stream.INCREMENTAL:
-            own = list(channels[destination])
-            taken = {letter for channel in own for letter in letters.get(channel, ())}
-            feed = next((letter for letter in ascii_uppercase if letter not in taken), "Z")
-            if earlier is not None and earlier.stream is stream:
-                feed = earlier.feed
-            feed = feeds.get(destination, feed)
-            for channel in own:
-                letters.setdefault(channel, set()).add(feed)
-        roles.append(Role(destination, stream, feed))
-    return roles
-
-
-def _by_address(destination: str) -> tuple[Any, ...]:
-    """Addresses in the order of their numbers."""
-    host, _, port = destination.rpartition(":")
-    parts = tuple(int(part) if part.isdigit() else 0 for part in host.split("."))
-    return (parts, host, int(port))
-
-
 def make_plan(
     surveys: list[CaptureSurvey],
     roles: list[Role],
     lake: Location,
     capture_ids: list[str],
     staging: str,
-    covered: Coverage,
+    covered: dict[str, Coverage],
     options: Options,
 ) -> Plan:
-    """Cut the captures into tasks."""
+    """Cut the captures into tasks, for each protocol that they hold."""
     plan = Plan(surveys, roles, capture_ids, [])
+    readers = tuple(readers_of(found, roles) for found in surveys)
+    counting = [counting_protocol(found, roles) for found in surveys]
+    parts = [
+        (protocol, part)
+        for protocol in PROTOCOLS.values()
+        for part in _parts(
+            plan,
+            protocol,
+            [i for i, names in enumerate(readers) if protocol.name in names],
+            options,
+        )
+    ]
+    for number, (protocol, part) in enumerate(parts):
+        runs = covered.get(protocol.name, {})
+        transports = {name: each.transport for name, each in PROTOCOLS.items()}
+        plan.tasks.append(
+            Task(
+                number=number,
+                captures=tuple(found.location for found in surveys),
+                capture_ids=tuple(capture_ids),
+                sizes=tuple(found.size for found in surveys),
+                pieces=part.pieces,
+                roles=tuple(r for r in roles if transports[r.protocol] == protocol.transport),
+                bounds=tuple(sorted(part.bounds.items())),
+                covered=tuple((key, tuple(own)) for key, own in runs.items()),
+                lake=lake,
+                staging=staging if len(parts) > 1 else None,
+                skew_ns=options.skew_ns,
+                protocol=protocol.name,
+                counted=frozenset(i for i, name in enumerate(counting) if name == protocol.name),
+                readers=readers,
+                channels=options.channels,
+                schema_files=options.schema_files,
+                skip_damaged=options.skip_damaged,
+                starts=tuple(found.start for found in surveys) if surveys[0].context else None,
+            )
+        )
+    return plan
+
+
+def _parts(plan: Plan, protocol: Protocol, members: list[int], options: Options) -> list[_Part]:
+    """What the tasks of a protocol do with the captures that it reads."""
+    surveys = plan.surveys
     parts: list[_Part] = []
-    for group in _groups(surveys, roles, options.skew_ns):
-        if all(surveys[index].cuttable for index in group.members):
-            parts += _cut(surveys, group, roles, options)
+    for group in _groups(surveys, members, plan.roles, protocol, options.skew_ns):
+        in_pieces = protocol.transport == "udp"
+        if in_pieces and all(surveys[index].cuttable for index in group.members):
+            parts += _cut(surveys, group, plan.roles, protocol, options)
         else:
             names = ", ".join(surveys[index].location.name for index in group.members)
-            if any(surveys[index].size > options.target_bytes // 4 for index in group.members):
+            large = any(surveys[i].size > options.target_bytes // 4 for i in group.members)
+            if large and in_pieces:
                 plan.notes.append(f"{names}: compressed or pcapng, read by one task.")
             pieces = tuple(Piece(index) for index in group.members)
             parts.append(_Part(pieces, {}, group.channels, cut=False))
-    parts = _joined(parts, surveys, options.target_bytes)
-    template = Task(
-        number=0,
-        captures=tuple(found.location for found in surveys),
-        capture_ids=tuple(capture_ids),
-        sizes=tuple(found.size for found in surveys),
-        pieces=(),
-        roles=tuple(roles),
-        bounds=(),
-        covered=tuple((key, tuple(runs)) for key, runs in covered.items()),
-        lake=lake,
-        staging=staging if len(parts) > 1 else None,
-        skew_ns=options.skew_ns,
-        channels=options.channels,
-        schema_files=options.schema_files,
-        starts=tuple(found.start for found in surveys) if surveys[0].context else None,
-    )
-    for number, part in enumerate(parts):
-        bounds = tuple(sorted(part.bounds.items()))
-        plan.tasks.append(replace(template, number=number, pieces=part.pieces, bounds=bounds))
-    return plan
+    return _joined(parts, surveys, options.target_bytes)
 
 
 @dataclass(slots=True)
 class _Group:
-    """Captures whose incremental packets must be looked at together."""
+    """Captures whose packets must be looked at together, for they may be copies."""
 
     members: list[int]
     channels: frozenset[int]
@@ -182,27 +129,23 @@ class _Part:
     """Are other parts of its captures done by other tasks?"""
 
 
-def incremental_channels(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[int]:
-    """The channels of which a capture has an incremental stream."""
-    stream = {role.destination: role.stream for role in roles}
-    return frozenset(
-        channel
-        for destination, tally in found.channels.items()
-        if stream.get(destination) is Stream.INCREMENTAL
-        for channel in tally
-    )
-
-
 _EVER = 1 << 62
 
 
-def _groups(surveys: list[CaptureSurvey], roles: list[Role], skew_ns: int) -> list[_Group]:
-    """Captures of the same incremental channels and the same time, together."""
+def _groups(
+    surveys: list[CaptureSurvey],
+    members: list[int],
+    roles: list[Role],
+    protocol: Protocol,
+    skew_ns: int,
+) -> list[_Group]:
+    """Captures of the same arbitrated channels and the same time, together."""
     groups: list[_Group] = []
-    for index, found in enumerate(surveys):
+    for index in members:
+        found = surveys[index]
         new = _Group(
             [index],
-            incremental_channels(found, roles),
+            arbitrated_channels(found, roles, protocol),
             (0 if found.first_time_ns is None else found.first_time_ns) - skew_ns,
             (_EVER if found.last_time_ns is None else found.last_time_ns) + skew_ns,
         )
@@ -257,14 +200,18 @@ class _Cut:
 
 
 def _cut(
-    surveys: list[CaptureSurvey], group: _Group, roles: list[Role], options: Options
+    surveys: list[CaptureSurvey],
+    group: _Group,
+    roles: list[Role],
+    protocol: Protocol,
+    options: Options,
 ) -> list[_Part]:
     """Cut a group of captures at the same moments."""
     cuts: list[_Cut] = []
     with _opened(surveys, group.members) as opened:
         last = {index: surveys[index].start for index in group.members}
         for time in _moments(surveys, group, opened, options.target_bytes):
-            found = _cut_at(surveys, roles, opened, time, options)
+            found = _cut_at(surveys, roles, protocol, opened, time, options)
             if found is None:
                 continue  # a silent channel: nothing tells where its sequence is here
             sizes = [found.places[index] - last[index] for index in group.members]
@@ -315,8 +262,8 @@ def _moments(
         start, size = surveys[index].start, surveys[index].size - surveys[index].start
         count = -(-size // target)
         for number in range(count):
-            finder = opened[index].finder
-            time = finder.time_at(finder.first_boundary(start + size * number // count))
+            pcap = opened[index]
+            time = pcap.time_at(pcap.finder.first_boundary(start + size * number // count))
             if time is not None:
                 times.add(time)
     return sorted(times)[1:]
@@ -331,7 +278,7 @@ def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[i
             found = surveys[index]
             pcap = opened[index] = stack.enter_context(OpenPcap(found.location))
             low, high = found.context or (pcap.finder.first_boundary(0), found.size)
-            first, last = pcap.finder.time_at(low), found.last_time_ns
+            first, last = pcap.time_at(low), found.last_time_ns
             pcap.know((first or 0, low), (max(first or 0, last or 0) + 1, high))
         yield opened
 
@@ -339,6 +286,7 @@ def _opened(surveys: list[CaptureSurvey], members: list[int]) -> Iterator[dict[i
 def _cut_at(
     surveys: list[CaptureSurvey],
     roles: list[Role],
+    protocol: Protocol,
     opened: dict[int, OpenPcap],
     time: int,
     options: Options,
@@ -356,30 +304,35 @@ def _cut_at(
             cut.places[index] = own
             cut.before[index] = min(pcap.back(time - options.skew_ns, own), own)
             cut.behind[index] = min(max(pcap.forward(time + options.skew_ns, own), own), found.size)
-    stream = {role.destination: role.stream for role in roles}
-    wanted = {c for index in opened for c in incremental_channels(surveys[index], roles)}
+    of_feeds = {
+        role.destination
+        for role in roles
+        if role.protocol == protocol.name and role.stream in protocol.arbitrated
+    }
+    wanted = {c for index in opened for c in arbitrated_channels(surveys[index], roles, protocol)}
     nearest = sorted(opened, key=lambda index: surveys[index].first_time_ns or 0)
     for index in nearest:
         missing = wanted - set(cut.keys)
         if missing and cut.places[index] < surveys[index].size:
             place = cut.places[index]
-            cut.keys.update(_keys_behind(surveys[index].location, place, missing, stream))
+            cut.keys.update(
+                _keys_behind(surveys[index].location, place, missing, protocol, of_feeds)
+            )
     return cut if wanted <= set(cut.keys) else None
 
 
 def _keys_behind(
-    location: Location, place: int, wanted: set[int], stream: dict[str, Stream]
+    location: Location, place: int, wanted: set[int], protocol: Protocol, of_feeds: set[str]
 ) -> dict[int, Place]:
-    """The first key of each incremental channel behind a place; a heartbeat tells it too."""
+    """The first key of each wanted channel behind a place; a heartbeat tells it too."""
     found: dict[int, Place] = {}
     read = 0
-    with read_blocks(location.source, place, None, 256 * 1024) as reader:
+    with protocol.read(location.source, place, None, 256 * 1024) as reader:
         for block in reader:
-            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
-            incremental = [stream.get(name) is Stream.INCREMENTAL for name in names]
-            rows = np.flatnonzero(np.array(incremental, np.bool_)[block.flow])
+            names = [protocol.flow_name(flow) for flow in reader.flows]
+            rows = np.flatnonzero(np.array([name in of_feeds for name in names])[block.flow])
             for row in rows.tolist():
-                key = _key_of(block.payload(row))
+                key = protocol.place_of(block.payload(row), names[block.flow[row]])
                 if key is not None and key[0] in wanted and key[0] not in found:
                     found[key[0]] = key[1]
                     if wanted <= set(found):
@@ -388,31 +341,3 @@ def _keys_behind(
             if read > SEARCH_BYTES:
                 break
     return found
-
-
-def _key_of(payload: bytes) -> tuple[int, Place] | None:
-    """The channel and key of a packet; of a heartbeat, the key it announces."""
-    try:
-        packet = _DECODER.decode(payload)
-    except DecodeError:
-        return None
-    header = packet.header
-    if header.sequenced:
-        return header.channel, Place(header.sequence_version, header.sequence_number)
-    for message in packet.messages:
-        if message.message.id == SEQUENCE:
-            return header.channel, Place(header.sequence_version, message["nextSeqNo"])
-    return None
-
-
-_DECODER = PacketDecoder()
-
-
-def check_options(options: Options) -> None:
-    """Refuse what makes no sense."""
-    if options.target_bytes < 1:
-        raise UsageError("The size of a range must be at least one byte.")
-    if options.skew_ns < 0:
-        raise UsageError("The skew of the feeds cannot be negative.")
-    if options.channels is not None and not options.channels:
-        raise UsageError("Name at least one channel, or leave the filter out.")

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pregao.capture import CaptureStatistics
+from pregao.clock import format_ns
 from pregao.errors import PregaoError
-from pregao.lake.ingest.decoding import Sums
-from pregao.lake.ingest.tasks import Manifest
+from pregao.lake.ingest.accounts import PACKET_OUTCOMES, Sums
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 
 
 class AccountingError(PregaoError):
@@ -25,11 +27,26 @@ class CaptureReport:
     capture_id: str
     content_hash: str = ""
     fingerprint: str = ""
+    plain_fingerprint: str = ""
+    """Of a compressed one: the fingerprint of its decompressed bytes."""
+    range_hash: str = ""
+    """Of a range of a growing file: the hash of its bytes."""
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     truncated_tail: tuple[int, int] | None = None
     """Position and length of a last record that is not whole."""
+
+
+@dataclass(slots=True)
+class ProtocolAccount:
+    """What an ingest took in of one protocol."""
+
+    sums: Sums = field(default_factory=Sums)
+    coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Numbers by ``day/channel/version``, from whichever feed."""
+    feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    """Numbers by ``day/channel/version/feed``."""
 
 
 @dataclass(slots=True)
@@ -40,13 +57,12 @@ class Report:
     captures: list[CaptureReport] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     """Captures that were there already, by name, with the unit that brought them."""
-    sums: Sums = field(default_factory=Sums)
+    damaged: dict[str, str] = field(default_factory=dict)
+    """Captures that were left out because they cannot be read, by name, with the reason."""
+    accounts: dict[str, ProtocolAccount] = field(default_factory=dict)
+    """By protocol."""
     gaps: list[dict[str, Any]] = field(default_factory=list)
     roles: list[dict[str, Any]] = field(default_factory=list)
-    coverage: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version``, from whichever feed."""
-    feeds: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
-    """Numbers by ``day/channel/version/feed``."""
     notes: list[str] = field(default_factory=list)
     tasks: int = 0
     files: int = 0
@@ -60,6 +76,18 @@ class Report:
     def bytes_read(self) -> int:
         """The size of the captures."""
         return sum(capture.size for capture in self.captures)
+
+    def account(self, protocol: str) -> ProtocolAccount:
+        """What was taken in of a protocol."""
+        return self.accounts.setdefault(protocol, ProtocolAccount())
+
+    @property
+    def sums(self) -> Sums:
+        """The account over all protocols."""
+        total = Sums()
+        for account in self.accounts.values():
+            total.add(account.sums)
+        return total
 
     @property
     def messages(self) -> int:
@@ -82,31 +110,50 @@ class Report:
             "packets": {
                 "captured": sum(c.statistics.packets for c in self.captures),
                 "udp": sum(c.statistics.udp for c in self.captures),
-                **{name: sums.packets.get(name, 0) for name in PACKET_OUTCOMES},
+                **_packets_json(sums),
             },
-            "messages": {
-                "decoded": self.messages,
-                "unknown_template": sums.unknown.total(),
-                "rejected": sums.rejected_messages,
-                "by_template": dict(sorted(sums.messages.items())),
-                "unknown_by_template": dict(sorted(sums.unknown.items())),
+            "messages": _messages_json(sums),
+            "protocols": {
+                name: _account_json(name, account) for name, account in self.accounts.items()
             },
             "rejects_by_reason": dict(sums.reasons.most_common()),
             "conflicting_copies": sums.conflicts,
             "schema_versions": sorted(sums.versions),
             "captures": [_capture_json(capture) for capture in self.captures],
             "skipped": self.skipped,
+            "damaged": self.damaged,
             "gaps": [
                 {key: value for key, value in gap.items() if key != "date"} for gap in self.gaps
             ],
             "roles": self.roles,
-            "coverage": self.coverage,
-            "feeds": self.feeds,
+            "coverage": self.account(first_protocol().name).coverage,
+            "feeds": self.account(first_protocol().name).feeds,
             "notes": self.notes,
         }
 
 
-PACKET_OUTCOMES = ("decoded", "duplicate", "rejected", "filtered")
+def _packets_json(sums: Sums) -> dict[str, int]:
+    return {name: sums.packets.get(name, 0) for name in PACKET_OUTCOMES}
+
+
+def _messages_json(sums: Sums) -> dict[str, Any]:
+    return {
+        "decoded": sums.messages.total(),
+        "unknown_template": sums.unknown.total(),
+        "rejected": sums.rejected_messages,
+        "by_template": dict(sorted(sums.messages.items())),
+        "unknown_by_template": dict(sorted(sums.unknown.items())),
+    }
+
+
+def _account_json(name: str, account: ProtocolAccount) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "packets": _packets_json(account.sums),
+        "messages": _messages_json(account.sums),
+    }
+    if name != first_protocol().name:  # whose sequences are where lakes have always had them
+        told |= {"coverage": account.coverage, "feeds": account.feeds}
+    return told
 
 
 def _capture_json(capture: CaptureReport) -> dict[str, Any]:
@@ -116,6 +163,14 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
         "size": capture.size,
         "capture_id": capture.capture_id,
         "content_hash": capture.content_hash,
+        **{
+            name: value
+            for name, value in (
+                ("plain_fingerprint", capture.plain_fingerprint),
+                ("range_hash", capture.range_hash),
+            )
+            if value
+        },
         "first_time_ns": capture.first_time_ns,
         "last_time_ns": capture.last_time_ns,
         "packets": statistics.packets,
@@ -132,7 +187,7 @@ def _capture_json(capture: CaptureReport) -> dict[str, Any]:
 def gather(report: Report, manifests: list[Manifest]) -> None:
     """Add up what the tasks counted."""
     for manifest in manifests:
-        report.sums.add(manifest.sums)
+        report.account(manifest.protocol).sums.add(manifest.sums)
         report.worker_memory = max(report.worker_memory, manifest.memory)
         for capture, statistics in manifest.statistics.items():
             report.captures[capture].statistics.add(statistics)
@@ -140,6 +195,16 @@ def gather(report: Report, manifests: list[Manifest]) -> None:
             own = report.captures[capture]
             own.first_time_ns = min(first, own.first_time_ns or first)
             own.last_time_ns = max(last, own.last_time_ns or last)
+        for capture, (count, position, time) in manifest.strange.items():
+            packets = (
+                "1 packet has a time that makes"
+                if count == 1
+                else (f"{count:,} packets have times that make")
+            )
+            report.notes.append(
+                f"{report.captures[capture].name}: {packets} no sense beside the packets around "
+                f"it: {format_ns(time)}, at byte {position}. Nothing was left out for that."
+            )
         for capture, tail in manifest.tails.items():
             report.captures[capture].truncated_tail = tail
 
@@ -155,10 +220,21 @@ def check(report: Report) -> None:
                 f"{capture.name}: {statistics.packets} packets were read but "
                 f"{statistics.accounted} accounted for; nothing was committed."
             )
-    sums = report.sums
-    if sums.packets.total() != udp:
+    for name, account in report.accounts.items():
+        _check_sums(name, account.sums)
+    datagrams = [PROTOCOLS[name].transport == "udp" for name in report.accounts]
+    read = [account.sums.read for account in report.accounts.values()]
+    taken = sum(count for count, counts in zip(read, datagrams, strict=True) if counts)
+    if taken != udp:
         raise AccountingError(
-            f"{udp} UDP packets were read but {sums.packets.total()} accounted for "
+            f"{udp} UDP packets were read but {taken} taken by a protocol; nothing was committed."
+        )
+
+
+def _check_sums(name: str, sums: Sums) -> None:
+    if sums.packets.total() != sums.read:
+        raise AccountingError(
+            f"{sums.read} packets of {name} were read but {sums.packets.total()} accounted for "
             f"({_listed(sums.packets)}); nothing was committed."
         )
     if sums.keyed_first != sums.keyed_mine:
@@ -170,8 +246,8 @@ def check(report: Report) -> None:
     told = sums.messages.total() + sums.unknown.total() + sums.rejected_messages
     if told != sums.walked_messages:
         raise AccountingError(
-            f"{sums.walked_messages} messages were found but {told} accounted for; nothing was "
-            "committed."
+            f"{sums.walked_messages} messages of {name} were found but {told} accounted for; "
+            "nothing was committed."
         )
 
 

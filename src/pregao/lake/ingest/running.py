@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from pregao.lake.ingest.tasks import Manifest, Task, merge_staged, run_task
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.merging import merge_staged
+from pregao.lake.ingest.tasks import Task, run_task
 from pregao.lake.store import Location, Written
 
 Runner = Callable[[list[Task], "TaskProgress"], list[Manifest]]

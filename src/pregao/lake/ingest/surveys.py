@@ -5,23 +5,26 @@ Captures are looked at in a few places only, never walked.
 
 from __future__ import annotations
 
-import hashlib
-from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from pregao.capture import PacketBlock, read_blocks
+from pregao.capture import CaptureStatistics
+from pregao.capture.pcap import HEADER_BYTES
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
+from pregao.lake.ingest.capture_times import FAR_AT_ENDS_NS, sensible_time, sensible_times
+from pregao.lake.ingest.hashing import fingerprint
+from pregao.lake.ingest.lookalikes import count_like_fast
+from pregao.lake.ingest.protocol import Protocol, Sighting
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.store import Location
-from pregao.umdf.bulk import Walked, walk
-from pregao.umdf.streams import StreamEvidence
-from pregao.umdf.survey.lines import Destination
+
+if TYPE_CHECKING:
+    from pregao.lake.ingest.protocol import PayloadReader
 
 SAMPLE_BYTES = 4 * 1024 * 1024
 SAMPLES = 5
-FINGERPRINT_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -32,10 +35,18 @@ class CaptureSurvey:
     size: int
     cuttable: bool
     fingerprint: str
-    evidence: dict[str, StreamEvidence] = field(default_factory=dict)
-    """By destination."""
-    channels: dict[str, Counter[int]] = field(default_factory=dict)
-    """By destination, the channels of its packets."""
+    seen: dict[str, dict[str, Sighting]] = field(default_factory=dict)
+    """By protocol, by flow: what was recognised."""
+    statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
+    """Of the packets that were looked at."""
+    like_fast: int = 0
+    """Datagrams that look like UMDF FIX/FAST, which no protocol here decodes."""
+
+    @property
+    def sound(self) -> int:
+        """Payloads that a protocol recognised."""
+        return sum(each.sound for by_flow in self.seen.values() for each in by_flow.values())
+
     first_time_ns: int | None = None
     last_time_ns: int | None = None
     """The time of its last packet; None where only reading it all would tell."""
@@ -45,6 +56,14 @@ class CaptureSurvey:
     """Of such a range: from where to where the file is read around it."""
     identity: str = ""
     """What a range is known by; a whole capture is known by its content."""
+
+    def sighting(self, protocol: str, flow: str) -> Sighting:
+        """What a protocol recognised on a flow; from now on the flow counts as met."""
+        return self.seen.setdefault(protocol, {}).setdefault(flow, Sighting())
+
+    def flows(self) -> set[str]:
+        """The flows that were met."""
+        return {flow for by_flow in self.seen.values() for flow in by_flow}
 
 
 def survey(location: Location) -> CaptureSurvey:
@@ -63,7 +82,7 @@ def survey(location: Location) -> CaptureSurvey:
             starts = sorted({finder.first_boundary(step * k) for k in range(SAMPLES)})
             for start in starts:
                 _sample(found, start, finder)
-            found.first_time_ns = finder.time_at(finder.first_boundary(0))
+            found.first_time_ns = _first_time(finder)
             found.last_time_ns = _last_time(finder)
     return found
 
@@ -94,24 +113,24 @@ def _last_time(finder: BoundaryFinder) -> int | None:
     while True:
         place = finder.first_boundary(max(0, finder.size - reach))
         time = finder.time_at(place)
-        last = None
+        times: list[int] = []
         while time is not None:
-            last = time
+            times = [*times[-4:], time]
             place = finder.first_boundary(place + 1, place)
             time = finder.time_at(place)
-        if last is not None or reach >= finder.size:
-            return last
+        if len(times) > 2 or reach >= finder.size:
+            return sensible_time(times[-1], times[:-1], FAR_AT_ENDS_NS) if times else None
         reach *= 16
 
 
-def fingerprint(location: Location, size: int) -> str:
-    """A hash of the size, head and tail: different for most different captures."""
-    digest = hashlib.sha256(str(size).encode())
-    with location.filesystem.open_input_file(location.path) as file:
-        digest.update(file.read(min(size, FINGERPRINT_BYTES)))
-        file.seek(max(0, size - FINGERPRINT_BYTES))
-        digest.update(file.read(FINGERPRINT_BYTES))
-    return digest.hexdigest()[:32]
+def _first_time(finder: BoundaryFinder) -> int | None:
+    """The time of the first packet, if it makes sense beside the next ones'."""
+    place = finder.first_boundary(0)
+    times: list[int] = []
+    while len(times) < 5 and (time := finder.time_at(place)) is not None:
+        times.append(time)
+        place = finder.first_boundary(place + 1, place)
+    return sensible_time(times[0], times[1:], FAR_AT_ENDS_NS) if times else None
 
 
 def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | None) -> None:
@@ -124,29 +143,29 @@ def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | No
 
 
 def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
-    """Take note of the packets of a stretch."""
+    """Take note of the payloads of a stretch, as every protocol sees them."""
+    readers: dict[Callable[..., PayloadReader], list[Protocol]] = {}
+    for protocol in PROTOCOLS.values():
+        # A TCP stream only makes sense from its beginning.
+        if protocol.transport == "udp" or start is None or start <= HEADER_BYTES:
+            readers.setdefault(protocol.read, []).append(protocol)
+    for read, protocols in readers.items():
+        _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+
+
+def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> None:
     read = 0
-    with read_blocks(found.location.source, start, end, SAMPLE_BYTES) as reader:
+    with opened as reader:
         for block in reader:
-            walked = walk(block.buffer, block.offset, block.length)
-            names = [str(Destination(flow.dst, flow.dst_port)) for flow in reader.flows]
-            _note(found, names, block, walked)
+            if found.first_time_ns is None and len(block):
+                found.first_time_ns = int(sensible_times(block.time_ns)[0].min())
+            for protocol in protocols:
+                names = [protocol.flow_name(flow) for flow in reader.flows]
+                for flow, seen in protocol.look(block, names).items():
+                    found.sighting(protocol.name, flow).add(seen)
+            if not found.sound:
+                found.like_fast += count_like_fast(block)
             read += len(block.buffer)
             if read >= SAMPLES * SAMPLE_BYTES:
                 break
-
-
-def _note(found: CaptureSurvey, names: list[str], block: PacketBlock, walked: Walked) -> None:
-    if found.first_time_ns is None and len(block):
-        found.first_time_ns = int(block.time_ns.min())
-    for kind in walked.kinds():
-        flows = block.flow[walked.packet[kind.rows]]
-        for flow, count in zip(*np.unique(flows, return_counts=True), strict=True):
-            evidence = found.evidence.setdefault(names[flow], StreamEvidence())
-            evidence.add(kind.template_id, int(count))
-    sound = walked.fault == 0
-    for flow in np.unique(block.flow).tolist():
-        channels = walked.channel[sound & (block.flow == flow)]
-        tally = found.channels.setdefault(names[flow], Counter())
-        for channel, count in zip(*np.unique(channels, return_counts=True), strict=True):
-            tally[int(channel)] += int(count)
+        found.statistics.add(reader.statistics)

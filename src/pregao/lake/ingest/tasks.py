@@ -8,39 +8,40 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 
-from pregao.capture import CaptureStatistics, Flow, PacketBlock, read_blocks
-from pregao.lake.ingest.decoding import FeedCoverage, RunStarts, Sums, WindowDecoder, first_seen
-from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
-from pregao.lake.ingest.instruments import latest
+from pregao.capture import CaptureStatistics, PacketBlock, open_source
+from pregao.errors import CaptureError
+from pregao.lake.ingest.accounts import first_seen
+from pregao.lake.ingest.capture_times import sensible_times
+from pregao.lake.ingest.decoding import WindowDecoder
+from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.hashing import PlainContent, block_hashes
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.merging import stage
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     Bounds,
     Coverage,
+    Numbers,
     PacketChunk,
     Role,
-    chunk_of,
     distinct,
     joined_runs,
 )
-from pregao.lake.store import DATE, Location, Written
-from pregao.schemas import Registry
+from pregao.lake.store import DATE, Location
 from pregao.umdf.sequencing import Place, precedes, serial_of
-from pregao.umdf.streams import Stream
-from pregao.umdf.survey.lines import Destination
 
 BLOCK_BYTES = 8 * 1024 * 1024
-HASH_BLOCK = 16 * 1024 * 1024
-_HASH_PIECE = 512 * 1024
-"""Captures are hashed in blocks of this size, by whichever task has a block's first byte."""
 SMALL = 16_384
 """Tables with fewer rows than this are merged with those of other tasks before they are kept."""
 
@@ -80,46 +81,19 @@ class Task:
     staging: str | None
     """The folder for small tables, relative to the lake; None to write every table directly."""
     skew_ns: int
+    protocol: str
+    """The name of the protocol whose packets it takes."""
+    counted: frozenset[int]
+    """The captures that are counted and hashed by the tasks of this protocol."""
+    readers: tuple[frozenset[str], ...]
+    """Of each capture: the protocols whose tasks read it."""
     channels: tuple[int, ...] | None = None
     schema_files: tuple[str, ...] = ()
     window_bytes: int = 96 * 1024 * 1024
+    skip_damaged: bool = False
+    """Tell of captures that cannot be read, instead of failing."""
     starts: tuple[int, ...] | None = None
     """Of ranges of files: where each begins; it ends at its size. None of whole captures."""
-
-
-@dataclass(slots=True)
-class Manifest:
-    """What a task wrote, counted and found."""
-
-    task: int
-    files: list[Written] = field(default_factory=list)
-    staged: list[Staged] = field(default_factory=list)
-    sums: Sums = field(default_factory=Sums)
-    coverage: FeedCoverage = field(default_factory=dict)
-    around: FeedCoverage = field(default_factory=dict)
-    """What was seen of other units' packets, before and after."""
-    starts: RunStarts = field(default_factory=dict)
-    statistics: dict[int, CaptureStatistics] = field(default_factory=dict)
-    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: the first and last capture time."""
-    hashes: dict[int, dict[int, bytes]] = field(default_factory=dict)
-    """By capture, by number of block."""
-    tails: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By capture: position and length of a record that is not whole."""
-    evidence: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Messages by destination and template."""
-    memory: int = 0
-    """The most bytes that the process of the task ever had in memory."""
-
-
-@dataclass(frozen=True, slots=True)
-class Staged:
-    """A small table, kept aside until it is merged with those of other tasks."""
-
-    table: str
-    day: int
-    path: str
-    rows: int
 
 
 def run_task(task: Task) -> Manifest:
@@ -132,16 +106,17 @@ class _Run:
 
     def __init__(self, task: Task) -> None:
         self.task = task
-        self.manifest = Manifest(task.number)
+        self.manifest = Manifest(task.number, task.protocol)
+        self.protocol = PROTOCOLS[task.protocol]
         self.roles = list(task.roles)
         self.lines = {role.destination: number for number, role in enumerate(self.roles)}
-        registry = Registry.bundled()
-        if task.schema_files:
-            registry = Registry.from_environment(task.schema_files)
         channels = None if task.channels is None else frozenset(task.channels)
-        self.decoder = WindowDecoder(self.roles, list(task.capture_ids), registry, channels)
+        self.decoder = WindowDecoder(
+            self.protocol, self.roles, list(task.capture_ids), task.schema_files, channels
+        )
         self.covered: Coverage = {key: list(runs) for key, runs in task.covered}
         self.rows: dict[tuple[str, int], list[Any]] = {}
+        self.rejects: dict[int, list[dict[str, Any]]] = {}
 
     def run(self) -> Manifest:
         pieces = self.task.pieces
@@ -153,8 +128,9 @@ class _Run:
                 self.window(chunks, bounds)
                 self.flush()
         self.flush()
-        if self.task.starts is None:  # a range is known by its file and place
-            for piece in pieces:
+        for piece in pieces:
+            # A range of a file that grows is known by its file and place.
+            if self.task.starts is None and piece.capture in self.task.counted:
                 self.hash(piece)
         self.manifest.memory = peak_memory()
         return self.manifest
@@ -163,6 +139,14 @@ class _Run:
 
     def chunks(self, piece: Piece) -> Iterator[PacketChunk]:
         """The packets of a piece, with those around it as context."""
+        try:
+            yield from self.stretches(piece)
+        except CaptureError as error:
+            if not self.task.skip_damaged:
+                raise
+            self.manifest.damaged[piece.capture] = str(error)
+
+    def stretches(self, piece: Piece) -> Iterator[PacketChunk]:
         if piece.start is None:
             yield from self.blocks(piece.capture, None, None, owned=True)
             return
@@ -179,46 +163,78 @@ class _Run:
     def blocks(
         self, capture: int, start: int | None, end: int | None, *, owned: bool
     ) -> Iterator[PacketChunk]:
-        source = self.task.captures[capture].source
-        with read_blocks(source, start, end, BLOCK_BYTES) as reader:
+        counted = owned and capture in self.task.counted
+        with ExitStack() as opened:
+            source: Any = self.task.captures[capture].source
+            plain = None
+            if start is None and counted:
+                inner = opened.enter_context(open_source(source))
+                if inner.compression is not None:
+                    source = plain = PlainContent(inner)
+            reader = opened.enter_context(self.protocol.read(source, start, end, BLOCK_BYTES))
             numbers = np.empty(0, np.int32)
-            for block in reader:
+            names: list[str] = []
+            for whole in reader:
                 if len(numbers) < len(reader.flows):
-                    found = [self.role(flow) for flow in reader.flows]
-                    numbers = np.array(found, np.int32)
+                    names = [self.protocol.flow_name(flow) for flow in reader.flows]
+                    numbers = np.array([self.role(name, capture) for name in names], np.int32)
+                times = self.note(capture, whole, counted=counted)
+                block, times = _without(whole, times, numbers[whole.flow] < 0)
                 if owned:
-                    self.note(capture, block)
+                    self.manifest.sums.read += len(block)
                 mask = np.full(len(block), owned, np.bool_)
-                chunk = chunk_of(block, capture, numbers[block.flow], mask)
+                keys = self.protocol.keys(block, names)
+                chunk = PacketChunk(block, capture, mask, numbers[block.flow], keys, times)
                 if not owned and self.task.starts is not None:
                     low, high = self.task.starts[capture], self.task.sizes[capture]
                     chunk.outside = (block.position < low) | (block.position >= high)
                 yield chunk
-            if owned:
+            if counted:
                 kept = self.manifest.statistics.setdefault(capture, CaptureStatistics())
                 kept.add(reader.statistics)
                 tail = reader.truncated_tail
                 if tail is not None:
                     self.manifest.tails[capture] = (tail.position, tail.length)
+            if plain is not None:
+                plain.finish()
+                self.manifest.plain[capture] = (plain.content_hash, plain.fingerprint)
 
-    def role(self, flow: Flow) -> int:
-        """The number of a destination's role; one that the plan did not see is unknown."""
-        destination = str(Destination(flow.dst, flow.dst_port))
-        number = self.lines.get(destination)
+    def role(self, flow: str, capture: int) -> int:
+        """The number of a flow's role; -1 if it is another protocol's.
+
+        A flow that the plan did not see is unknown, and is taken by who counts the capture.
+        """
+        own, counted = self.protocol.name, capture in self.task.counted
+        number = self.lines.get(flow)
         if number is None:
-            number = self.lines[destination] = len(self.roles)
-            self.roles.append(Role(destination, Stream.UNKNOWN, ""))
-            self.decoder.roles = self.roles
-        return number
+            if not counted:
+                return -1
+            number = self.lines[flow] = len(self.roles)
+            self.roles.append(Role(flow, UNKNOWN_STREAM, "", own))
+        owner = self.roles[number].protocol
+        if owner == own:
+            return number
+        if counted and owner not in self.task.readers[capture]:
+            self.manifest.missed.add((capture, flow))
+        return -1
 
-    def note(self, capture: int, block: PacketBlock) -> None:
-        if len(block):
-            first, last = int(block.time_ns.min()), int(block.time_ns.max())
+    def note(self, capture: int, block: PacketBlock, *, counted: bool) -> Numbers:
+        """The times of a block that make sense; they are the capture's, if it is counted here."""
+        times, strange = sensible_times(block.time_ns)
+        if counted and len(block):
+            first, last = int(times.min()), int(times.max())
             known = self.manifest.spans.get(capture, (first, last))
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))
+        if counted and len(strange):
+            place, time = int(block.position[strange[0]]), int(block.time_ns[strange[0]])
+            before = self.manifest.strange.get(capture, (0, place, time))
+            self.manifest.strange[capture] = (before[0] + len(strange), *before[1:])
+        return times
 
     def hash(self, piece: Piece) -> None:
-        """Hash the blocks of the file that begin in the piece."""
+        """Hash the blocks of the file that begin in the piece, unless that was done in reading."""
+        if piece.capture in self.manifest.plain or piece.capture in self.manifest.damaged:
+            return
         location = self.task.captures[piece.capture]
         found = self.manifest.hashes.setdefault(piece.capture, {})
         end = self.task.sizes[piece.capture] if piece.end is None else piece.end
@@ -239,10 +255,12 @@ class _Run:
                 total[key] = joined_runs(total.get(key, []), runs)
         for key, times in decoded.starts.items():
             first_seen(self.manifest.starts, key, times.items())
-        for (role, template), count in decoded.evidence.items():
-            self.manifest.evidence[self.roles[role].destination, template] += count
+        for (role, kind), count in decoded.evidence.items():
+            self.manifest.evidence[self.roles[role].destination, kind] += count
         for place, rows in decoded.tables.items():
             self.rows.setdefault(place, []).extend(rows)
+        for day, rejects in decoded.rejects.items():
+            self.rejects.setdefault(day, []).extend(rejects)
 
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
         """Windows over captures that cannot be cut, read side by side in the order of time.
@@ -265,7 +283,7 @@ class _Run:
                     pending.append(chunk)
                 continue
             for chunk in pending:
-                times = chunk.block.time_ns
+                times = chunk.time_ns
                 chunk.owned = (times > ended) & (times <= cut)
             high = self.first_keys(pending, cut, low)
             yield (
@@ -277,24 +295,25 @@ class _Run:
             low |= high
             ended = cut
             keep = cut - self.task.skew_ns
-            pending = [c for c in pending if len(c.block) and c.block.time_ns.max() > keep]
+            pending = [c for c in pending if len(c.block) and c.time_ns.max() > keep]
 
     def first_keys(
         self, chunks: list[PacketChunk], cut: int, low: dict[int, Place]
     ) -> dict[int, Place]:
-        """The first key of each incremental channel that came after a time."""
+        """The first key of each arbitrated channel that came after a time."""
         found: dict[int, Place] = {}
-        incremental = np.array([role.stream is Stream.INCREMENTAL for role in self.roles])
+        of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
-            late = (chunk.block.time_ns > cut) & incremental[chunk.role]
-            late &= (chunk.channel >= 0) & (chunk.number > 0)
-            for channel in distinct(chunk.channel[late]):
-                rows = np.flatnonzero(late & (chunk.channel == channel))
+            channels, versions, numbers, _ = chunk.keys
+            late = (chunk.time_ns > cut) & of_feeds[chunk.role]
+            late &= (channels >= 0) & (numbers > 0)
+            for channel in distinct(channels[late]):
+                rows = np.flatnonzero(late & (channels == channel))
                 known = found.get(channel) or low.get(channel)
-                base = known.sequence_version if known else int(chunk.version[rows[0]])
-                keys = serial_of(chunk.version[rows], chunk.number[rows], base)
-                best = rows[int(keys.argmin())]
-                key = Place(int(chunk.version[best]), int(chunk.number[best]))
+                base = known.sequence_version if known else int(versions[rows[0]])
+                serials = serial_of(versions[rows], numbers[rows], base)
+                best = rows[int(serials.argmin())]
+                key = Place(int(versions[best]), int(numbers[best]))
                 if channel not in found or precedes(key, found[channel]):
                     found[channel] = key
         return found
@@ -304,47 +323,39 @@ class _Run:
     def flush(self) -> None:
         """Write the rows: large tables as files, small ones to be merged with others'."""
         for (table, day), parts in sorted(self.rows.items()):
-            if table == "rejects":
-                schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
-                data = pa.Table.from_pylist(parts, schema=schema)
-            else:
-                data = pa.concat_tables(parts)
-            if table == "instruments":
-                data = latest(data)
-            large = data.num_rows >= SMALL and table != "instruments"
-            if self.task.staging is None or large:
-                self.manifest.files.append(write_rows(self.task.lake, table, data, day))
-            else:
-                self.stage(table, day, data)
+            self.keep(table, day, pa.concat_tables(parts))
+        schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
+        for day, rejects in sorted(self.rejects.items()):
+            table = self.protocol.account_table("rejects")
+            self.keep(table, day, pa.Table.from_pylist(rejects, schema=schema))
         self.rows.clear()
+        self.rejects.clear()
 
-    def stage(self, table: str, day: int, data: Any) -> None:
-        folder = f"{self.task.lake.path}/{self.task.staging}/{table}"
-        path = f"{folder}/{day}-{self.task.number}-{len(self.manifest.staged)}.arrow"
-        filesystem = self.task.lake.filesystem
-        filesystem.create_dir(folder, recursive=True)
-        with (
-            filesystem.open_output_stream(path) as sink,
-            pa.ipc.new_file(sink, data.schema) as writer,
-        ):
-            writer.write_table(data.unify_dictionaries().combine_chunks())
-        self.manifest.staged.append(Staged(table, day, path, data.num_rows))
+    def keep(self, table: str, day: int, data: Any) -> None:
+        rule = self.protocol.latest.get(table)
+        if rule is not None:
+            data = rule(data)
+        large = data.num_rows >= SMALL and rule is None
+        if self.task.staging is None or large:
+            self.manifest.files.append(write_rows(self.task.lake, table, data, day))
+        else:
+            name = f"{self.task.number}-{len(self.manifest.staged)}"
+            staged = stage(self.task.lake, self.task.staging, name, table, day, data)
+            self.manifest.staged.append(staged)
 
 
-def block_hashes(
-    location: Location, size: int, start: int, end: int
-) -> Iterator[tuple[int, bytes]]:
-    """The hashes of a file's blocks that begin in a range, by their numbers."""
-    buffer = memoryview(bytearray(min(_HASH_PIECE, size)))
-    with location.filesystem.open_input_file(location.path) as file:
-        for number in range(-(-start // HASH_BLOCK), -(-end // HASH_BLOCK)):
-            digest = xxhash.xxh3_128()
-            left = min(HASH_BLOCK, size - number * HASH_BLOCK)
-            file.seek(number * HASH_BLOCK)
-            while left and (got := file.readinto(buffer[:left])):
-                digest.update(buffer[:got])
-                left -= got
-            yield number, digest.digest()
+def _without(
+    block: PacketBlock, times: Numbers, foreign: npt.NDArray[np.bool_]
+) -> tuple[PacketBlock, Numbers]:
+    """A block and its times without the packets of other protocols."""
+    if not foreign.any():
+        return block, times
+    own = ~foreign
+    rest = PacketBlock(
+        block.buffer, block.time_ns[own], block.offset[own], block.length[own], block.number[own],
+        block.position[own], block.flow[own],
+    )  # fmt: skip
+    return rest, times[own]
 
 
 def peak_memory() -> int:
@@ -370,20 +381,5 @@ class _Reader:
         if chunk is None:
             self.open = False
         elif len(chunk.block):
-            self.last_time = max(self.last_time, int(chunk.block.time_ns.max()))
+            self.last_time = max(self.last_time, int(chunk.time_ns.max()))
         return chunk
-
-
-def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Written:
-    """One file of the small tables that several tasks kept aside."""
-    filesystem = lake.filesystem
-    parts = []
-    for path in paths:
-        with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
-            parts.append(reader.read_all())
-    data = pa.concat_tables(parts).unify_dictionaries()
-    if table == "instruments":
-        return write_rows(lake, table, latest(data), day)
-    if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
-        data = data.sort_by([(name, "ascending") for name in by])
-    return write_rows(lake, table, data, day)

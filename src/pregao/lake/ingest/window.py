@@ -1,9 +1,9 @@
 """A window of packets: which came first, in which order, and what their messages are.
 
-A window holds packets of one or more captures. For each incremental channel it owns the keys
-(sequence version and number) from ``low`` up to, not including, ``high``; packets outside those
-bounds are there as context: another window owns them. Packets of the other streams, heartbeats
-and noise have no key that could stand in two feeds: they belong to whoever read them.
+A window holds packets of one or more captures. For each channel of an arbitrated stream it owns
+the keys (sequence version and number) from ``low`` up to, not including, ``high``; packets outside
+those bounds are there as context: another window owns them. Packets of the other streams,
+heartbeats and noise have no key that could stand in two feeds: they belong to whoever read them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ import numpy.typing as npt
 from pregao.capture import PacketBlock
 from pregao.clock import DAY
 from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.protocol import Keys
 from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import Place, serial_of
-from pregao.umdf.streams import Stream
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-STREAMS = tuple(Stream)
-INCREMENTAL = STREAMS.index(Stream.INCREMENTAL)
 _FEW = 16
 
 
@@ -41,11 +39,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What a UDP destination carries: the stream, and which feed of it."""
+    """What a flow carries: the stream, which feed of it, and of which protocol."""
 
     destination: str
-    stream: Stream
+    stream: str
     feed: str
+    protocol: str
 
 
 @dataclass(slots=True)
@@ -57,34 +56,11 @@ class PacketChunk:
     owned: Flags
     """Which of them are the window's own, not context."""
     role: npt.NDArray[np.int32]
-    channel: npt.NDArray[np.int16]
-    version: npt.NDArray[np.int32]
-    number: Numbers
-    sending_time_ns: Numbers
+    keys: Keys
+    time_ns: Numbers
+    """When they were captured, as far as that makes sense: what windows are cut by."""
     outside: Flags | None = None
     """Which of them are not the whole unit's either, but those of one before or after it."""
-
-
-def chunk_of(
-    block: PacketBlock, capture: int, role: npt.NDArray[np.int32], owned: Flags
-) -> PacketChunk:
-    """Read the packet headers of a block."""
-    count = len(block)
-    chunk = PacketChunk(
-        block,
-        capture,
-        owned,
-        role,
-        np.empty(count, np.int16),
-        np.empty(count, np.int32),
-        np.empty(count, np.int64),
-        np.empty(count, np.int64),
-    )
-    _kernels.read_headers(
-        block.buffer, block.offset, block.length, chunk.channel, chunk.version, chunk.number,
-        chunk.sending_time_ns,
-    )  # fmt: skip
-    return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +91,7 @@ class Packets:
     number: Numbers
     sending_time_ns: Numbers
     first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """Of a sequenced incremental packet: it was the first of its key. Else: always."""
+    """Of a packet with a key: it was the first of its key. Else: always."""
     mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     """The window owns its key (or the packet itself, where it has no key)."""
     covered: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
@@ -124,7 +100,7 @@ class Packets:
     leader: Numbers = field(default_factory=lambda: np.empty(0, np.int64))
     """The packet that was the first of its key."""
     keyed: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
-    """It is an incremental packet with a key."""
+    """It is a packet of an arbitrated stream, with a key."""
     outside: Flags | None = None
     """It belongs to another unit, before or after this one; None if none does."""
     days: Numbers | None = None
@@ -160,10 +136,10 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
         time_ns=joined([c.block.time_ns for c in chunks], np.int64),
         position=joined([c.block.position for c in chunks], np.int64),
         length=joined([c.block.length for c in chunks], np.int32),
-        channel=joined([c.channel for c in chunks], np.int16),
-        version=joined([c.version for c in chunks], np.int32),
-        number=joined([c.number for c in chunks], np.int64),
-        sending_time_ns=joined([c.sending_time_ns for c in chunks], np.int64),
+        channel=joined([c.keys.channel for c in chunks], np.int16),
+        version=joined([c.keys.version for c in chunks], np.int32),
+        number=joined([c.keys.number for c in chunks], np.int64),
+        sending_time_ns=joined([c.keys.sending_time_ns for c in chunks], np.int64),
     )
     if any(c.outside is not None for c in chunks):
         parts = [
@@ -197,12 +173,13 @@ def days_of(packets: Packets) -> Numbers:
 def settle(
     packets: Packets,
     roles: list[Role],
+    arbitrated: frozenset[str],
     bounds: dict[int, Bounds],
     covered: Coverage,
 ) -> tuple[list[Numbers], Numbers]:
     """Decide about every packet; return those to be walked, in the order of their messages.
 
-    These are, for each incremental channel in sequence order, the first packets of its keys
+    These are, for each arbitrated channel in sequence order, the first packets of its keys
     (those the window does not own too: they tell where an event began); and the owned packets
     of everything else as they came.
     """
@@ -212,10 +189,10 @@ def settle(
     packets.covered = np.zeros(count, np.bool_)
     packets.difference_ns = np.full(count, NO_OTHER, np.int64)
     packets.leader = np.arange(count)
-    incremental = np.array([role.stream is Stream.INCREMENTAL for role in roles], np.bool_)
+    of_feeds = np.array([role.stream in arbitrated for role in roles], np.bool_)
     feeds = _feed_numbers(roles)
     keyed = (
-        incremental[packets.role] & (packets.channel >= 0) & (packets.number > 0)
+        of_feeds[packets.role] & (packets.channel >= 0) & (packets.number > 0)
         if count
         else np.zeros(0, np.bool_)
     )
@@ -268,6 +245,20 @@ def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -
         inside = (place >= 0) & (packets.number[rows] <= ordered[np.maximum(place, 0), 1])
         result |= same & inside
     return result
+
+
+def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
+    """Rows by their days."""
+    if not len(days):
+        return []
+    if days[0] == days[-1] and all_same(days):
+        return [(int(days[0]), rows)]
+    return [(day, rows[days == day]) for day in distinct(days)]
+
+
+def all_same(values: npt.NDArray[Any]) -> bool:
+    """Are there values, all of them equal?"""
+    return len(values) > 0 and bool((values == values[0]).all())
 
 
 def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
-from pregao.lake.ingest import chunk_of
 from pregao.lake.source import _kernels
 from pregao.lake.source.filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
 from pregao.lake.source.request import PACKETS, ReadRequest
@@ -29,7 +28,17 @@ from pregao.lake.store import Location
 from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked, Walker
+from pregao.umdf.bulk import (
+    Batch,
+    BulkDecoder,
+    Headers,
+    Kind,
+    Reject,
+    Unknown,
+    Walked,
+    Walker,
+    read_headers,
+)
 from pregao.umdf.keys import key_type
 from pregao.umdf.layout import SMALLEST_MESSAGE
 from pregao.umdf.streams import Stream
@@ -66,6 +75,11 @@ class _Packets:
     def __len__(self) -> int:
         return len(self.offset)
 
+    @property
+    def headers(self) -> Headers:
+        """What their headers say, which the walk need not read again."""
+        return Headers(self.channel, self.version, self.number, self.sending_time_ns)
+
     def only(self, rows: npt.NDArray[np.bool_]) -> _Packets:
         """Some of the packets."""
         return _Packets(
@@ -76,10 +90,10 @@ class _Packets:
 
 
 def _packets_of(block: PacketBlock) -> _Packets:
-    read = chunk_of(block, 0, block.flow, np.ones(len(block), np.bool_))
+    headers = read_headers(block.buffer, block.offset, block.length)
     return _Packets(
         block.buffer, block.offset, block.length, block.flow, block.time_ns, block.position,
-        read.channel, read.version, read.number, read.sending_time_ns,
+        *headers,
     )  # fmt: skip
 
 
@@ -135,7 +149,9 @@ class _Reading:
                 packets = self._chosen(_packets_of(block))
                 if not len(packets):
                     continue
-                walked = self.walker.walk(packets.buffer, packets.offset, packets.length)
+                walked = self.walker.walk(
+                    packets.buffer, packets.offset, packets.length, packets.headers
+                )
                 if self.shape.table is not None:
                     yield from self._template_rows(packets, walked)
                 elif self.shape.name == PACKETS:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pregao.errors import CaptureError
 from pregao.lake.ingest import (
+    UNKNOWN_STREAM,
     CaptureSurvey,
     GrowingFile,
     Known,
@@ -30,14 +30,14 @@ from pregao.lake.ingest import (
     Runner,
     TaskProgress,
     check_options,
-    content_hash,
     fingerprint,
+    first_protocol,
     ingest,
     merge_here,
     range_identity,
     read_known,
     run_here,
-    settle_instruments,
+    settle_latest,
     survey,
     survey_range,
     table_specs,
@@ -45,7 +45,6 @@ from pregao.lake.ingest import (
 )
 from pregao.lake.source import Range, RollingFiles
 from pregao.lake.store import Lake, Location, until_committed
-from pregao.umdf.streams import Stream
 
 
 class StreamIngest:
@@ -76,7 +75,7 @@ class StreamIngest:
             self._progress.step("finishing what an earlier run left")
             self.lake.roll_forward()
         self.lake.ensure_tables(table_specs())
-        settle_instruments(self.lake)
+        settle_latest(self.lake)
 
     def take(self, ranges: Sequence[Range]) -> list[Report]:
         """Take ranges in; those that were are left alone. Gives a report of each unit."""
@@ -90,6 +89,7 @@ class StreamIngest:
                 run=self._run,
                 merge=self._merge,
                 progress=self._progress,
+                may_be_nothing=True,
             )
             reports += [report] if report.captures else []
             self._known = None  # others may have come in between
@@ -131,13 +131,14 @@ class StreamIngest:
         surveys = self._surveys(ranges, known)
         streams = {r.destination: r.stream for r in known.roles.values()}
         fixed = {
-            destination: stream
-            for destination, stream in {**streams, **dict(self.options.streams)}.items()
-            if stream is not Stream.UNKNOWN
+            flow: stream
+            for flow, stream in {**streams, **dict(self.options.streams)}.items()
+            if stream != UNKNOWN_STREAM
         }
-        for destination in fixed:
+        for flow in fixed:
             # A flow may be there without having been met by a sample.
-            surveys[0].channels.setdefault(destination, Counter())
+            role = known.roles.get(flow)
+            surveys[0].sighting(first_protocol().name if role is None else role.protocol, flow)
         take_in(
             self.lake,
             surveys,
@@ -174,14 +175,15 @@ class StreamIngest:
     def _learn_new_flows(found: CaptureSurvey, known: Known) -> None:
         """A few packets may not show what a new flow carries: look into the rest of the file."""
         new = {
-            destination
-            for destination in found.channels
-            if destination not in known.roles or known.roles[destination].stream is Stream.UNKNOWN
+            flow
+            for flow in found.flows()
+            if flow not in known.roles or known.roles[flow].stream == UNKNOWN_STREAM
         }
         if new:
-            for destination, evidence in survey(found.location).evidence.items():
-                if destination in new:
-                    found.evidence[destination] = evidence
+            for protocol, by_flow in survey(found.location).seen.items():
+                for flow, seen in by_flow.items():
+                    if flow in new:
+                        found.sighting(protocol, flow).kinds = seen.kinds
 
 
 def _span(each: Range, seen: GrowingFile | None) -> tuple[int, int]:
@@ -205,8 +207,8 @@ def _note_whole(each: Range, known: Known) -> None:
         return
     entry = each.location.info()
     size = 0 if entry is None else entry.size
-    identity = known.fingerprints.get(fingerprint(each.location, size)) if size else None
-    same = identity is not None and identity == content_hash(each.location, size)
+    mark = fingerprint(each.location, size) if size else ""
+    same = known.identity_of(mark, each.location, size) is not None
     known.taken[each.file] = [(0, size - 1)] if same else []
 
 

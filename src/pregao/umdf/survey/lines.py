@@ -146,7 +146,7 @@ def message_of(
 ) -> Message | None:
     """The template that reads messages of this kind, or None if they are refused or unknown."""
     schema = schema_of(registry, schema_id, version)
-    return None if schema is None else schema.by_id.get(template_id)
+    return None if schema is None or not template_id else schema.by_id.get(template_id)
 
 
 def words(walked: Walked, rows: Numbers, reading: Reading) -> tuple[npt.NDArray[np.bool_], Numbers]:

@@ -1,14 +1,13 @@
-"""The instruments of a day: one row each, the latest definition that was seen."""
+"""Tables that keep the latest of their rows: one file a day, made again where ingests add some."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-
 from pregao.lake.ingest.files import write_rows
+from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.store import (
     DATE,
     Lake,
@@ -23,24 +22,21 @@ from pregao.lake.store import (
     visible_files,
 )
 
-INSTRUMENTS = "instruments"
-_ORDER = ("index_in_packet", "sequence_number", "capture_time_ns", "security_id", "channel")
+Latest = Callable[[Any], Any]
 
 
-def latest(rows: Any) -> Any:
-    """Of each channel's instruments the row that was captured last, by instrument."""
-    if not rows.num_rows:
-        return rows
-    columns = [rows.column(name).fill_null(0).to_numpy() for name in _ORDER]
-    order = np.lexsort(tuple(columns))
-    channel, security = columns[4][order], columns[3][order]
-    last = np.append((channel[1:] != channel[:-1]) | (security[1:] != security[:-1]), True)
-    return rows.take(pa.array(order[last]))
+def latest_rules() -> dict[str, Latest]:
+    """By table, what picks the rows that stay; a table without a rule keeps all."""
+    return {table: rule for each in PROTOCOLS.values() for table, rule in each.latest.items()}
 
 
-def settle_instruments(lake: Lake) -> None:
-    """Where several ingests brought definitions of a day, keep the latest of each instrument."""
+def settle_latest(lake: Lake) -> None:
+    """Where several ingests brought rows of a day to such a table, keep the latest of them."""
+    for table, rule in latest_rules().items():
+        _settle(lake, table, rule)
 
+
+def _settle(lake: Lake, name: str, rule: Latest) -> None:
     def settle_a_day(table: LakeTable) -> bool:
         """Give the first day with several files one; False if there is none."""
         by_day: dict[date, list[dict[str, Any]]] = {}
@@ -50,10 +46,10 @@ def settle_instruments(lake: Lake) -> None:
         if day is None:
             return False
         rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
-        written = write_rows(lake.location, INSTRUMENTS, latest(rows), number_of(day))
+        written = write_rows(lake.location, name, rule(rows), number_of(day))
         gone = [remove_action(old["path"], old["size_bytes"], day) for old in by_day[day]]
         commit_changes(table, [*gone, add_action(new_file(written, arrow_schema(table)))])
         return True
 
-    while change_table(lake.table_location(INSTRUMENTS), settle_a_day):
+    while change_table(lake.table_location(name), settle_a_day):
         pass

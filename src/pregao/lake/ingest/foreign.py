@@ -1,0 +1,70 @@
+"""Captures without anything to take in: said so, before a lake is made of empty tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pregao.errors import NothingFoundError
+from pregao.lake.ingest.lookalikes import like_entrypoint
+from pregao.lake.ingest.options import Options
+from pregao.lake.ingest.report import Report
+from pregao.lake.ingest.surveys import CaptureSurvey
+
+
+def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
+    """Will there be something to take in, as far as a look tells?"""
+    wanted = options.channels
+    return any(
+        each.sound and (wanted is None or not set(each.channels).isdisjoint(wanted))
+        for found in surveys
+        for by_flow in found.seen.values()
+        for each in by_flow.values()
+    )
+
+
+def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
+    """Refuse captures of which all are FIX/FAST, which would be nothing but rejects."""
+    names = [found.location.name for found in surveys]
+    if all(found.like_fast and not found.sound for found in surveys):
+        raise NothingFoundError(
+            f"{_listed(names)}: looks like UMDF FIX/FAST, which is not decoded; Binary UMDF is."
+        )
+
+
+def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Options) -> None:
+    """Refuse to commit an ingest in which there is no packet, or none that was wanted."""
+    sums = report.sums
+    if not sums.read:
+        told = " ".join(_of_other_kinds(found, report) for found in surveys)
+        raise NothingFoundError(f"There are no UDP packets to take in. {told}".rstrip())
+    if sums.packets.get("filtered", 0) == sums.read and options.channels is not None:
+        there = sorted(
+            {
+                channel
+                for found in surveys
+                for by_flow in found.seen.values()
+                for each in by_flow.values()
+                for channel in each.channels
+            }
+        )
+        raise NothingFoundError(
+            f"No packet is of {_channels(options.channels)}; the captures have {_channels(there)}."
+        )
+
+
+def _of_other_kinds(found: CaptureSurvey, report: Report) -> str:
+    name = found.location.name
+    own = next((each for each in report.captures if each.name == name), None)
+    if own is None or not own.statistics.tcp:
+        return f"{name} has {0 if own is None else own.statistics.packets:,} packets."
+    like = ", looks like EntryPoint" if like_entrypoint(found.location.source) else ""
+    return f"{name} has {own.statistics.tcp:,} TCP packets{like}."
+
+
+def _channels(numbers: Sequence[int]) -> str:
+    word = "channel" if len(numbers) == 1 else "channels"
+    return f"{word} {', '.join(map(str, numbers))}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

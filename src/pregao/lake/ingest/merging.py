@@ -1,0 +1,51 @@
+"""Small tables of several tasks, kept aside and merged into one file per table and day."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pregao.lake.ingest.files import BY_INSTRUMENT, write_rows
+from pregao.lake.ingest.latest import latest_rules
+from pregao.lake.store import Location, Written
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A small table, kept aside until it is merged with those of other tasks."""
+
+    table: str
+    day: int
+    path: str
+    rows: int
+
+
+def stage(lake: Location, folder: str, name: str, table: str, day: int, data: Any) -> Staged:
+    """Keep a small table aside, in a folder of the lake."""
+    filesystem = lake.filesystem
+    own = f"{lake.path}/{folder}/{table}"
+    path = f"{own}/{day}-{name}.arrow"
+    filesystem.create_dir(own, recursive=True)
+    with (
+        filesystem.open_output_stream(path) as sink,
+        pa.ipc.new_file(sink, data.schema) as writer,
+    ):
+        writer.write_table(data.unify_dictionaries().combine_chunks())
+    return Staged(table, day, path, data.num_rows)
+
+
+def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Written:
+    """One file of the small tables that several tasks kept aside."""
+    filesystem = lake.filesystem
+    parts = []
+    for path in paths:
+        with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
+            parts.append(reader.read_all())
+    data = pa.concat_tables(parts).unify_dictionaries()
+    if rule := latest_rules().get(table):
+        return write_rows(lake, table, rule(data), day)
+    if by := [name for name in BY_INSTRUMENT if name in data.column_names]:
+        data = data.sort_by([(name, "ascending") for name in by])
+    return write_rows(lake, table, data, day)

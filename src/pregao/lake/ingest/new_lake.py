@@ -1,0 +1,48 @@
+"""A lake that is not there yet: made while its first captures are read, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from pregao.errors import NothingFoundError
+from pregao.lake.ingest.tables import table_specs
+from pregao.lake.store import Lake
+
+
+class Making:
+    """The tables of a new lake, made while its first captures are read."""
+
+    def __init__(self, lake: Lake, pool: ThreadPoolExecutor) -> None:
+        self._lake = lake
+        self._pool = pool
+        self._work: Future[None] | None = None
+
+    def start(self) -> None:
+        """Begin, if that was not done."""
+        if self._work is None:
+            self._lake.begin()
+            self._work = self._pool.submit(self._lake.ensure_tables, table_specs())
+
+    def finish(self) -> None:
+        """Wait for it."""
+        self.start()
+        if self._work is not None:
+            self._work.result()
+
+
+@contextmanager
+def nothing_left_behind(lake: Lake) -> Iterator[None]:
+    """Where nothing was found to take in, leave no part of a lake that was not there before."""
+    there = lake.location.exists()
+    empty = not there or not lake.location.entries()
+    try:
+        yield
+    except NothingFoundError:
+        if empty and lake.location.exists() and not lake.exists():
+            if there:
+                lake.location.filesystem.delete_dir_contents(lake.location.path)
+            else:
+                lake.location.filesystem.delete_dir(lake.location.path)
+        raise

@@ -1,0 +1,13 @@
+"""The protocols that the ingest knows, by name. The first takes what no other recognises."""
+
+from __future__ import annotations
+
+from pregao.lake.ingest.protocol import Protocol
+from pregao.lake.ingest.umdf import UMDF
+
+PROTOCOLS: dict[str, Protocol] = {UMDF.name: UMDF}
+
+
+def first_protocol() -> Protocol:
+    """The protocol of what no other recognises; that of lakes in which none is named."""
+    return next(iter(PROTOCOLS.values()))

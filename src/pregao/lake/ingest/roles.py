@@ -1,0 +1,111 @@
+"""What each flow of the captures carries: of which protocol, which stream, which feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from pregao.lake.ingest.options import Options
+from pregao.lake.ingest.protocol import Protocol, Sighting
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
+from pregao.lake.ingest.surveys import CaptureSurvey
+from pregao.lake.ingest.window import Role
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRole:
+    """What an earlier ingest found a flow to carry."""
+
+    destination: str
+    stream: str
+    feed: str
+    channels: tuple[int, ...]
+    protocol: str
+
+
+def decide_roles(
+    surveys: Sequence[CaptureSurvey],
+    known: Iterable[KnownRole] = (),
+    options: Options | None = None,
+) -> list[Role]:
+    """The role of every flow; those of earlier ingests keep theirs."""
+    options = options or Options()
+    seen: dict[str, dict[str, Sighting]] = {}
+    for found in surveys:
+        for name, by_flow in found.seen.items():
+            for flow, sighting in by_flow.items():
+                seen.setdefault(flow, {}).setdefault(name, Sighting()).add(sighting)
+    streams, feeds = dict(options.streams), dict(options.feeds)
+    roles: list[Role] = []
+    fixed: dict[str, KnownRole] = {}
+    letters: dict[tuple[str, int], set[str]] = {}
+    for role in known:
+        if role.protocol not in PROTOCOLS:
+            continue
+        fixed[role.destination] = role
+        if role.stream in PROTOCOLS[role.protocol].arbitrated:
+            for channel in role.channels:
+                letters.setdefault((role.protocol, channel), set()).add(role.feed)
+    for flow in sorted(seen, key=_by_address):
+        earlier = fixed.get(flow)
+        protocol = _protocol_of(seen[flow], earlier)
+        sighting = seen[flow].get(protocol.name, Sighting())
+        stream = streams.get(flow) or protocol.stream_of(sighting.kinds)
+        feed = "A"
+        if stream in protocol.arbitrated:
+            places = [(protocol.name, channel) for channel in sighting.channels]
+            taken = {letter for place in places for letter in letters.get(place, ())}
+            feed = next((letter for letter in ascii_uppercase if letter not in taken), "Z")
+            if earlier is not None and earlier.stream == stream:
+                feed = earlier.feed
+            feed = feeds.get(flow, feed)
+            for place in places:
+                letters.setdefault(place, set()).add(feed)
+        roles.append(Role(flow, stream, feed, protocol.name))
+    return roles
+
+
+def _protocol_of(seen: Mapping[str, Sighting], earlier: KnownRole | None) -> Protocol:
+    """The protocol that recognised most of a flow; an earlier ingest's, if none did."""
+    best = max(PROTOCOLS, key=lambda name: seen[name].sound if name in seen else 0)
+    if best in seen and seen[best].sound:
+        return PROTOCOLS[best]
+    return first_protocol() if earlier is None else PROTOCOLS[earlier.protocol]
+
+
+def _by_address(flow: str) -> tuple[Any, ...]:
+    """Addresses in the order of their numbers."""
+    host, _, port = flow.rpartition(":")
+    parts = tuple(int(part) if part.isdigit() else 0 for part in host.split("."))
+    return (parts, host, int(port))
+
+
+def arbitrated_channels(
+    found: CaptureSurvey, roles: Iterable[Role], protocol: Protocol
+) -> frozenset[int]:
+    """The channels of which a capture has a stream that several feeds may bring."""
+    stream = {role.destination: role.stream for role in roles if role.protocol == protocol.name}
+    return frozenset(
+        channel
+        for flow, sighting in found.seen.get(protocol.name, {}).items()
+        if stream.get(flow) in protocol.arbitrated
+        for channel in sighting.channels
+    )
+
+
+def counting_protocol(found: CaptureSurvey, roles: Iterable[Role]) -> str:
+    """The protocol whose tasks count and hash a capture: the first of its UDP flows'."""
+    flows = found.flows()
+    there = {role.protocol for role in roles if role.destination in flows}
+    known = (name for name, each in PROTOCOLS.items() if each.transport == "udp" and name in there)
+    return next(known, first_protocol().name)
+
+
+def readers_of(found: CaptureSurvey, roles: Iterable[Role]) -> frozenset[str]:
+    """The protocols whose tasks read a capture."""
+    roles = list(roles)
+    flows = found.flows()
+    there = {role.protocol for role in roles if role.destination in flows}
+    return frozenset({*there, counting_protocol(found, roles)})

@@ -1,0 +1,74 @@
+"""Captures that are there already, or twice in one ingest: they are told by their content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pregao.lake.ingest.growing_file import look_into
+from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
+from pregao.lake.ingest.known import Known
+from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.report import CaptureReport, Report
+from pregao.lake.ingest.surveys import CaptureSurvey
+from pregao.lake.ingest.window import joined_runs
+from pregao.lake.store import Location
+
+
+def was_streamed(location: Location, known: Known) -> bool:
+    """Did streams take in all packets of a capture?"""
+    entry = location.info()
+    found = None if entry is None else look_into(location.name, entry)
+    if found is None:
+        return False
+    # A stream knows a file by its name below the folder that it followed.
+    names = [name for name in known.taken if name == found.file or name.endswith(f"/{found.file}")]
+    runs = joined_runs(*(known.taken[name] for name in names))
+    if not any(first <= found.begin and last >= found.end - 1 for first, last in runs):
+        return False
+    # Another file may have the same name and the same first packet; lakes of 0.1 do not tell.
+    return all(
+        range_hash(location, begin, end) == digest
+        for name in names
+        for begin, end, digest in known.hashed_ranges(name)
+    )
+
+
+def keep_first_of_each(surveys: list[CaptureSurvey], report: Report) -> None:
+    """Of captures that look the same, take one: a capture is its content, not its name."""
+    seen: dict[tuple[str, str], str] = {}
+    for found in list(surveys):
+        twins = [s for s in surveys if s.fingerprint == found.fingerprint]
+        if len(twins) < 2:
+            continue
+        identity = (found.fingerprint, content_hash(found.location, found.size))
+        if identity in seen:
+            surveys.remove(found)
+            report.skipped[found.location.name] = f"the same as {seen[identity]}"
+        else:
+            seen[identity] = found.location.name
+
+
+def identify(capture: CaptureReport, manifests: list[Manifest], index: int) -> None:
+    """The identity of a capture, from what the tasks hashed of it."""
+    digests: dict[int, bytes] = {}
+    for manifest in manifests:
+        if index in manifest.plain:
+            capture.content_hash, capture.plain_fingerprint = manifest.plain[index]
+            return
+        digests.update(manifest.hashes.get(index, {}))
+    capture.content_hash = hash_of_blocks(digests, capture.size)
+
+
+def find_twins(report: Report, taken: Mapping[str, str]) -> set[int]:
+    """The captures whose content is there already, or is that of another one."""
+    seen: dict[str, str] = {}
+    twins = set()
+    for index, capture in enumerate(report.captures):
+        if capture.content_hash in taken:
+            report.skipped[capture.name] = taken[capture.content_hash]
+            twins.add(index)
+        elif capture.content_hash in seen:
+            report.skipped[capture.name] = f"the same as {seen[capture.content_hash]}"
+            twins.add(index)
+        seen.setdefault(capture.content_hash, capture.name)
+    return twins

@@ -1,0 +1,103 @@
+"""Packets that make little sense are taken, counted and told; they never break an ingest."""
+
+import gzip
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
+from pregao.clock import SECOND
+from pregao.lake.ingest import ingest, plan, tasks
+from pregao.lake.ingest.options import Options
+from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.umdf.packets import PacketDecoder
+from tests.lake.days import day, rows
+
+
+def test_a_message_of_template_0_is_of_an_unknown_template(tmp_path):
+    """The schema states the packet header as a message of that number; none is ever sent."""
+    source = next(Path(day()).glob("*Incremental_A.pcap"))
+    with read_packets(source) as reader:
+        first = next(iter(datagrams(reader)))
+    payload = bytearray(first.payload)
+    # Of the first message's header: block length, then the template.
+    struct.pack_into("<H", payload, PACKET_HEADER_SIZE + SMALLEST_MESSAGE - 6, 0)
+    outcome = PacketDecoder().decode(bytes(payload)).outcomes[0]
+    assert outcome.frame.template_id == 0
+    assert outcome.decoded is None
+    capture = tmp_path / "odd.pcap"
+    with PcapWriter(capture) as writer:
+        frame = udp_frame("10.0.0.1", 1, "233.1.1.1", 5000, bytes(payload))
+        writer.write(first.time_ns, frame)
+    report = ingest([str(capture)], str(tmp_path / "lake"))
+    assert report.committed
+    assert list(report.json()["messages"]["unknown_by_template"]) == ["0 (version 16)"]
+
+
+ODD_TIMES = {"2106": (2**32 - 1) * SECOND, "1970": 1}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    lake = tmp_path_factory.mktemp("whole")
+    ingest([str(day())], str(lake))
+    return lake
+
+
+def with_odd_time(folder, time_ns, share):
+    """The day, with one packet of feed A captured at another time; and that packet's number."""
+    folder.mkdir()
+    for capture in Path(day()).glob("*.pcap"):
+        if "Incremental_A" not in capture.name:
+            shutil.copy(capture, folder)
+            continue
+        with read_packets(capture) as reader:
+            packets = [(packet.time_ns, packet.data) for packet in reader]
+        place = min(int(len(packets) * share), len(packets) - 1)
+        packets[place] = (time_ns, packets[place][1])
+        with PcapWriter(folder / capture.name) as writer:
+            for time, data in packets:
+                writer.write(time, data)
+    return folder
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 0.5, 1])
+@pytest.mark.parametrize("when", ODD_TIMES)
+def test_one_time_that_makes_no_sense_moves_no_cut(whole, tmp_path, when, share):
+    folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], share)
+    report = ingest([str(folder)], str(tmp_path / "lake"), Options(target_bytes=60_000))
+    assert report.committed
+    assert report.tasks > 3
+    (note,) = (note for note in report.notes if "no sense" in note)
+    assert when in note
+    assert "1 packet has" in note
+    same_messages(whole, tmp_path / "lake")
+    spans = [(c.first_time_ns, c.last_time_ns) for c in report.captures]
+    assert max(last for _, last in spans) - min(first for first, _ in spans) < 3600 * SECOND
+
+
+@pytest.mark.parametrize("when", ODD_TIMES)
+def test_nor_a_window_of_a_compressed_capture(whole, tmp_path, monkeypatch, when):
+    monkeypatch.setattr(tasks, "BLOCK_BYTES", 16 * 1024)
+    real = plan.Task
+    monkeypatch.setattr(plan, "Task", lambda **fields: real(**fields, window_bytes=100_000))
+    folder = with_odd_time(tmp_path / "day", ODD_TIMES[when], 0.4)
+    for capture in folder.glob("*.pcap"):
+        (folder / f"{capture.name}.gz").write_bytes(gzip.compress(capture.read_bytes()))
+        capture.unlink()
+    report = ingest([str(folder)], str(tmp_path / "lake"), Options(skew_ns=200_000_000))
+    assert report.committed
+    assert any("no sense" in note for note in report.notes)
+    same_messages(whole, tmp_path / "lake")
+
+
+def same_messages(one, other):
+    def keys(lake, table):
+        names = ("channel", "stream", "sequence_version", "sequence_number", "index_in_packet")
+        return sorted([row[name] for name in names] for row in rows(lake, table))
+
+    for table in ("umdf_order_mbo_50", "umdf_trade_53", "umdf_delete_order_mbo_51"):
+        assert keys(one, table) == keys(other, table)
+    assert len(rows(one, "packets")) == len(rows(other, "packets"))
