@@ -1,8 +1,13 @@
 """Auctions: their prices on the way, and the trades that end them."""
 
+from decimal import Decimal
+
 import pytest
 
-from tests.lake.analytics_support import analysed, messages, rows
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.store import Lake
+from tests.lake.analytics_support import DATE, analysed, few_partitions, messages, rows
+from tests.lake.test_lake_analytics_examples import CHANNEL, Tape
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
 
@@ -93,3 +98,125 @@ def test_000_14_1_an_auction_ends_with_trades_at_the_theoretical_price(lake, auc
         not row["original_trade_condition"] & by_hand and row["aggressor_side"] is None
         for row in rows(lake, "trades", forward=False)
     )
+
+
+DEFINED = 77
+"""An instrument whose auctions are written by hand."""
+
+
+@pytest.fixture(scope="module")
+def by_hand(spark, tmp_path_factory):
+    """Auctions that end as the exchange ends them: what was told is withdrawn first."""
+    tape = Tape()
+
+    def state(code):
+        tape.send(
+            "umdf_security_status_3",
+            DEFINED,
+            security_trading_status=code,
+            security_trading_event="SECURITY_STATUS_CHANGE",
+        )
+
+    def theoretical(price, size, action="NEW"):
+        tape.send(
+            "umdf_theoretical_opening_price_16",
+            DEFINED,
+            md_update_action=action,
+            md_entry_px=price and Decimal(price),
+            md_entry_size=size,
+        )
+
+    def imbalance(bits, size, action="NEW"):
+        tape.send(
+            "umdf_auction_imbalance_19",
+            DEFINED,
+            md_update_action=action,
+            imbalance_condition=bits,
+            md_entry_size=size,
+        )
+
+    def begin(*told):
+        tape.event()
+        state("RESERVED")
+        for price, size, left in told:
+            tape.event()
+            theoretical(price, size)
+            imbalance(1 << 8, left)
+
+    def withdraw():
+        theoretical(None, None, "DELETE")
+        imbalance(0, None, "DELETE")
+
+    # Withdrawn in the event of the uncrossing.
+    begin(("5.00", 100, 30), ("5.10", 200, 50))
+    tape.event()
+    withdraw()
+    tape.trade(DEFINED, 10, "5.10", 200)
+    state("OPEN")
+    # Withdrawn in an event before it.
+    begin(("6.00", 300, 70))
+    tape.event()
+    withdraw()
+    tape.event()
+    tape.trade(DEFINED, 20, "6.00", 300)
+    state("OPEN")
+    # Withdrawn with the end, without a trade.
+    begin(("7.00", 400, 90))
+    tape.event()
+    withdraw()
+    state("OPEN")
+    # Withdrawn for good while the auction goes on.
+    begin(("8.00", 500, 20))
+    tape.event()
+    withdraw()
+    tape.event()
+    state("OPEN")
+    # The imbalance is withdrawn while prices go on.
+    begin(("9.00", 600, 10))
+    tape.event()
+    imbalance(0, None, "DELETE")
+    theoretical("9.10", 700)
+    tape.event()
+    theoretical(None, None, "DELETE")
+    tape.event()
+    tape.trade(DEFINED, 30, "9.10", 700)
+    state("OPEN")
+    tape.rows["instruments"] = [
+        {"channel": CHANNEL, "security_id": DEFINED, "symbol": "HAND", "date": DATE}
+    ]
+    tape.rows["packets"] = [{"channel": CHANNEL, "date": DATE}]
+    lake = Lake(tmp_path_factory.mktemp("auctions") / "lake")
+    tape.write(lake)
+    with few_partitions(spark):
+        analyse(spark, lake, tables=["auctions"])
+    return sorted(rows(lake, "auctions"), key=lambda row: row["auction"])
+
+
+def test_what_is_withdrawn_for_the_uncrossing_was_told_before(by_hand):
+    told = [
+        (
+            row["uncross_price"],
+            row["theoretical_price"],
+            row["theoretical_size"],
+            row["imbalance_side"],
+            row["imbalance_size"],
+        )
+        for row in by_hand
+    ]
+    assert told == [
+        (Decimal("5.10"), Decimal("5.10"), 200, "BUY", 50),
+        (Decimal("6.00"), Decimal("6.00"), 300, "BUY", 70),
+        (None, Decimal("7.00"), 400, "BUY", 90),
+        (None, None, None, None, None),
+        (Decimal("9.10"), Decimal("9.10"), 700, None, None),
+    ]
+
+
+def test_withdrawals_are_in_the_lists_of_their_auction(by_hand):
+    assert [one["price"] for one in by_hand[0]["theoretical"]] == [
+        Decimal("5.00"),
+        Decimal("5.10"),
+        None,
+    ]
+    assert [one["side"] for one in by_hand[1]["imbalances"]] == ["BUY", None]
+    assert len(by_hand) == 5

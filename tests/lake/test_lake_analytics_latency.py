@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pregao.clock import MINUTE
-from pregao.lake.analytics.latency import templates
 from pregao.lake.analytics.latency_minutes import latency_minutes
+from pregao.lake.analytics.reading import incremental_templates
 from tests.lake.analytics_support import analysed, few_partitions, messages, rows
 from tests.lake.test_lake_analytics_orders import OLD, OLD_TABLES
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -28,7 +28,7 @@ def happened(row):
 
 def expected_events(lake):
     events = {}
-    for row in messages(lake, *templates()):
+    for row in messages(lake, *incremental_templates()):
         if row["event"] is not None:
             events.setdefault((row["channel"], row["event"]), []).append(row)
 
@@ -55,6 +55,8 @@ def expected_events(lake):
             "last_capture_time_ns": last["capture_time_ns"],
             "feed": first["feed"],
             "feed_difference_ns": first["feed_difference_ns"],
+            "capture_id": first["capture_id"],
+            "network_raw_ns": first["capture_time_ns"] - first["sending_time_ns"],
         }
 
 
@@ -88,7 +90,8 @@ def test_percentiles_of_a_minute_are_those_of_its_events(spark):
         minute = row["t11_ns"] // MINUTE * MINUTE
         for measure, span in (
             ("engine", None if row["t5_ns"] is None else row["t11_ns"] - row["t5_ns"]),
-            ("network", row["capture_time_ns"] - row["t11_ns"]),
+            ("network", row["network_ns"]),
+            ("network_raw", row["capture_time_ns"] - row["t11_ns"]),
             ("feeds", row["feed_difference_ns"]),
         ):
             if span is not None:
@@ -98,28 +101,31 @@ def test_percentiles_of_a_minute_are_those_of_its_events(spark):
     for row in found:
         own = spans[row["channel"], row["minute_ns"], row["measure"]]
         assert row["events"] == len(own)
-        assert row["max"] == max(own)
-        shares = [row["p50"], row["p90"], row["p99"], row["p999"]]
+        assert row["max_ns"] == max(own)
+        shares = [row["p50_ns"], row["p90_ns"], row["p99_ns"], row["p999_ns"]]
         assert shares == pytest.approx(np.percentile(own, [50, 90, 99, 99.9]), rel=1e-12)
 
 
 def test_an_event_counts_in_the_minute_in_which_it_was_sent(spark):
     """Also one that was captured in the next minute, or that lacks some measures."""
-    names = ("t5_ns", "t11_ns", "capture_time_ns", "feed_difference_ns")
+    names = ("t5_ns", "t11_ns", "network_raw_ns", "network_ns", "feed_difference_ns")
     columns = ", ".join(["channel smallint", *[f"{name} bigint" for name in names]])
     events = [
-        (1, MINUTE - 30, MINUTE - 10, MINUTE + 5, None),
-        (1, None, MINUTE, MINUTE + 3, 7),
-        (1, None, MINUTE + 1, MINUTE + 5, 9),
+        (1, MINUTE - 30, MINUTE - 10, -5, 15, None),
+        (1, None, MINUTE, -17, 3, 7),
+        (1, None, MINUTE + 1, -16, 4, 9),
     ]
     with few_partitions(spark):
         found = latency_minutes(spark.createDataFrame(events, columns)).collect()
     told = {
-        (row["minute_ns"], row["measure"]): (row["events"], row["p50"], row["max"]) for row in found
+        (row["minute_ns"], row["measure"]): (row["events"], row["p50_ns"], row["max_ns"])
+        for row in found
     }
     assert told == {
         (0, "engine"): (1, 20.0, 20),
         (0, "network"): (1, 15.0, 15),
+        (0, "network_raw"): (1, -5.0, -5),
         (MINUTE, "network"): (2, 3.5, 4),
+        (MINUTE, "network_raw"): (2, -16.5, -16),
         (MINUTE, "feeds"): (2, 8.0, 9),
     }

@@ -3,7 +3,9 @@
 import pytest
 
 from pregao.lake.analytics.session_stats import session_stats
+from pregao.lake.analytics.sessions import session_starts
 from pregao.lake.analytics.trades import made_trades
+from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics_support import analysed, few_partitions, messages, rows, the_day
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
@@ -27,6 +29,26 @@ def test_000_13_8_and_14_3_published_figures_equal_ours_on_a_clean_day(lake):
         assert row["published_vwap"] == last["vwap_px"] == round(row["vwap"], 4)
         assert row["session"] >= 1
         assert row["session_start_ns"] is not None
+
+
+def test_000_14_3_sessions_begin_where_the_rules_reset_the_statistics(spark, lake):
+    phases, expected = Phases(), set()
+    for row in rows(lake, "instruments"):
+        phases.define(row["security_id"], GroupKey(row["security_group"]))
+    for row in messages(lake, 3, 10):
+        event = row["security_trading_event"]
+        if row["template"] == 3:
+            told = phases.security_status(row["security_id"], row["security_trading_status"], event)
+        else:
+            key = GroupKey(row["security_group"])
+            told = phases.group_phase(key, row["trading_session_sub_id"], event)
+        at = 10**14 * row["sequence_version"] + 10**4 * row["sequence_number"]
+        for change in told:
+            if isinstance(change, StatisticsReset):
+                expected |= {(one, at + row["index_in_packet"]) for one in change.security_ids}
+    found = session_starts(the_day(spark, lake)).collect()
+    assert {(row["security_id"], row["place"]) for row in found} == expected
+    assert len(found) == len(expected) > 0
 
 
 def test_what_was_lost_shows_as_a_difference(spark, lake):

@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from pregao.umdf.trades import sets_last_price
 from tests.lake.analytics_support import (
     analysed,
     messages,
@@ -81,6 +82,9 @@ def test_flags_say_what_conditions_and_sub_type_say(trades):
             assert row[name] == bool(row["trade_condition"] >> bit & 1)
         for name, kind in kinds.items():
             assert row[name] == (row["trd_sub_type"] == kind)
+        assert row["sets_last_price"] == sets_last_price(
+            row["trade_condition"], row["trd_sub_type"]
+        )
         assert row["sets_last_price"] == (not row["out_of_sequence"] and not row["leg"])
         assert row["implied"] is False
         seen |= {name for name in (*bits, *kinds) if row[name]}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import date as Date  # noqa: N812 - a parameter is called date
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,7 @@ from pregao.cli import options
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
+    from pregao.lake.store import Lake
 
 EPILOG = "\n\n".join(
     (
@@ -34,8 +35,8 @@ def analytics(
         list[str] | None,
         typer.Option(
             metavar="NAMES",
-            help="Only these tables: trades, bars, session_stats, status, auctions, latency, "
-            "latency_minutes, orders.",
+            help="Only these tables: trades, bars, session_stats, status, auctions, "
+            "clock_offsets, latency, latency_minutes, orders.",
         ),
     ] = None,
     interval: Annotated[
@@ -90,6 +91,8 @@ def analytics(
     )
     if not quiet:
         _show(made)
+        for line in _clocks(place, {one.date for one in made if one.table == "clock_offsets"}):
+            typer.echo(line)
 
 
 def _show(made: Iterable[Made]) -> None:
@@ -104,3 +107,32 @@ def _show(made: Iterable[Made]) -> None:
         rows = "up to date" if one.rows is None else f"{one.rows:,}"
         shown.add_row(one.date.isoformat(), one.table, rows)
     Console().print(shown)
+
+
+_MOST_CLOCKS = 10
+
+
+def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:
+    """Sentences about the clocks of the captures, those furthest from the exchange's first."""
+    if not dates:
+        return
+    found = lake.delta("clock_offsets").to_pyarrow_table(
+        filters=[("date", "in", sorted(dates)), ("stream", "=", "incremental")]
+    )
+    rows = sorted(found.to_pylist(), key=lambda row: -abs(row["offset_ns"]))
+    for row in rows[:_MOST_CLOCKS]:
+        yield _clock(row)
+    if len(rows) > _MOST_CLOCKS:
+        yield f"{len(rows) - _MOST_CLOCKS} more captures and feeds are in the table clock_offsets."
+    if rows:
+        yield "Network times in latency and latency_minutes are less these offsets (network_ns)."
+
+
+def _clock(row: dict[str, Any]) -> str:
+    offset = row["offset_ns"]
+    name = row["name"] or row["capture_id"]
+    what = "ahead of" if offset >= 0 else "behind"
+    return (
+        f"{row['date']} {name}, channel {row['channel']}, feed {row['feed']}: the capture's clock "
+        f"is {abs(offset):,} ns {what} the exchange's, the shortest network time included."
+    )

@@ -31,12 +31,11 @@ QUESTIONS = [
     Question(
         "What was traded?",
         """
-        SELECT i.symbol, count(*) AS trades, sum(t.md_entry_size) AS volume,
-               min(t.md_entry_px) AS low, max(t.md_entry_px) AS high,
-               CAST(sum(t.md_entry_px * t.md_entry_size) / sum(t.md_entry_size) AS DECIMAL(18, 4))
-                 AS vwap
-        FROM umdf_trade_53 t JOIN instruments i USING (date, channel, security_id)
-        GROUP BY i.symbol ORDER BY trades DESC LIMIT 5
+        SELECT symbol, count(*) AS trades, sum(size) AS volume, min(price) AS low,
+               max(price) AS high,
+               CAST(sum(price * size) / sum(size) AS DECIMAL(18, 4)) AS vwap
+        FROM trades WHERE NOT busted
+        GROUP BY symbol ORDER BY trades DESC LIMIT 5
         """,
     ),
     Question(
@@ -82,8 +81,10 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.cli.query_output import show as show_rows
     from pregao.cli.terminal import console
     from pregao.exchange.simulation import Settings, Simulation
+    from pregao.lake.analytics.analyse import analyse
     from pregao.lake.ingest import ingest
     from pregao.lake.spark import connect, merge_on_spark, on_spark, spark_session
+    from pregao.lake.store import Lake
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"
@@ -95,6 +96,8 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     spark = spark_session()
     report = ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
     show_ingest(report, str(lake))
+    out.print("Making a table of trades, with busts and corrections applied …")
+    analyse(spark, Lake(str(lake)), tables=["trades"])
     session = connect(lake, spark)
     for question in QUESTIONS:
         out.print(f"\n[bold]{question.words}[/bold]")
@@ -102,7 +105,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     where = escape(str(lake))
     out.print(f"\nThe lake is in {where}. Go on with")
     out.print(f"  pregao lake tables --lake {where}", highlight=False)
-    example = "SELECT * FROM umdf_trade_53 LIMIT 5"
+    example = "SELECT * FROM trades WHERE NOT busted LIMIT 5"
     out.print(f'  pregao query "{example}" --lake {where}', highlight=False)
     first = escape(str(captures / "051_Incremental_A.pcap"))
     out.print(f"  pregao decode {first} --limit 5", highlight=False)

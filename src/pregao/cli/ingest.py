@@ -20,7 +20,7 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao ingest captures/ --lake lake",
         "pregao ingest captures/ --lake lake --books",
-        'pregao query "SELECT count(*) FROM umdf_trade_53" --lake lake',
+        'pregao query "SELECT count(*) FROM packets" --lake lake',
     )
 )
 

@@ -12,7 +12,7 @@ from pregao.cli import options
 EPILOG = "\n\n".join(
     (
         "Examples:",
-        'pregao query "SELECT count(*) FROM umdf_trade_53" --lake lake',
+        'pregao query "SELECT count(*) FROM trades WHERE NOT busted" --lake lake',
         'pregao query "SELECT * FROM packets WHERE channel = 72" --lake lake -o packets.parquet',
     )
 )

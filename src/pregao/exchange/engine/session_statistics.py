@@ -1,6 +1,6 @@
 """Trades and the session's statistics: opening, high, low, last, volume, VWAP, count, net change.
 
-A trade out of sequence, and a leg's trade, count in the volume but are not the last price.
+Every trade counts in the volume; which of them set the last price is said in `pregao.umdf.trades`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BUY, Order
-from pregao.exchange.engine.terms import TradeCondition, TrdSubType
+from pregao.exchange.engine.terms import TradeCondition
+from pregao.umdf import trades
 
 TRADE_ID_STEP = 10
 """Trade numbers of an instrument rise by ten, as in the specification's examples."""
@@ -26,14 +27,12 @@ TRADE_ID_STEP = 10
 _REGULAR = int(TradeCondition.REGULAR_TRADE)
 _OPENING = int(TradeCondition.OPENING_PRICE)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
-_OUT_OF_SEQUENCE = int(TradeCondition.OUT_OF_SEQUENCE)
 
 
 def sets_last_price(trade: TradeItem) -> bool:
     """May this trade be taken for the last price?"""
-    return not (
-        trade.trade_condition & _OUT_OF_SEQUENCE or trade.trd_sub_type == TrdSubType.LEG_TRADE
-    )
+    sub_type = trade.trd_sub_type
+    return trades.sets_last_price(trade.trade_condition, sub_type and sub_type.name)
 
 
 def count_trade(statistics: Statistics, price: int, quantity: int) -> None:

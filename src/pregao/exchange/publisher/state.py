@@ -14,10 +14,7 @@ from pregao.exchange.engine.events import (
     ClosingPrice,
     ExecutionStatistics,
     ForwardTrade,
-    HighPrice,
     LastTradePrice,
-    LowPrice,
-    OpeningPrice,
     PriceBand,
     SecurityDefinition,
     SecurityGroupPhase,
@@ -37,18 +34,22 @@ from pregao.exchange.engine.terms import (
     TradingStatus,
 )
 from pregao.exchange.engine.views import last_trade_price
+from pregao.exchange.publisher.encoding.layouts import LAYOUTS
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.positions import RankedSide, rank
-from pregao.umdf.phases import TradingEvent
+from pregao.umdf.phases import RESET_WITH_THE_SESSION, TradingEvent
+from pregao.umdf.templates import template_id
 
 _OF_THE_SESSION = (
-    OpeningPrice,
-    HighPrice,
-    LowPrice,
-    ExecutionStatistics,
-    TheoreticalOpeningPrice,
+    *(
+        kind
+        for kind, layout in LAYOUTS.items()
+        if template_id(layout.messages[0]) in RESET_WITH_THE_SESSION
+    ),
+    # It goes with the theoretical price that it is of.
     AuctionImbalance,
 )
+"""The events whose messages begin anew with a trading session."""
 _REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
 _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 

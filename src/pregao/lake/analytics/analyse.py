@@ -12,6 +12,7 @@ from pregao._version import __version__
 from pregao.errors import UsageError
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals
+from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
 from pregao.lake.analytics.intervals import known_intervals
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
@@ -32,6 +33,7 @@ ANALYTICS = {
         SESSION_STATS,
         STATUS,
         AUCTIONS,
+        CLOCK_OFFSETS,
         LATENCY,
         LATENCY_MINUTES,
         ORDERS,
@@ -110,7 +112,9 @@ def _make(
     if table is BARS:
         intervals = known_intervals([*wanted.intervals, *kept_intervals(day)])
         wanted = replace(wanted, intervals=intervals)
-    made_of = day.fingerprint(_inputs(table), __version__, wanted if table is BARS else None)
+    columns = [field.name for field in table.columns]
+    chosen = wanted if table is BARS else None
+    made_of = day.fingerprint(_inputs(table), __version__, columns, chosen)
     lake = day.tables.lake
     if not again and is_made_of(lake, table, day.date, made_of):
         return Made(table.name, day.date, None)

@@ -2,7 +2,8 @@
 
 An instrument is in an auction while it is reserved or in the final closing call. The trades that
 end an auction come ahead of the message that tells its end, in the same event, and without an
-execution summary.
+execution summary. Just before them the exchange may withdraw the theoretical price and the
+imbalance, in that event or in one before: what an auction came to is what was told last before.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ COLUMNS = (
     column("uncross_price", PRICE, "Price of the trades that ended it; null if none did."),
     column("uncross_volume", pa.int64(), "Quantity of these trades."),
     column("uncross_trades", pa.int64(), "Number of these trades."),
-    column("theoretical_price", PRICE, "Theoretical price that was told last."),
-    column("theoretical_size", pa.int64(), "Theoretical quantity that was told last."),
-    column("imbalance_side", pa.string(), "Side with more quantity, as told last; or BALANCED."),
-    column("imbalance_size", pa.int64(), "Quantity left over, as told last."),
+    column("theoretical_price", PRICE, "Theoretical price told last before the uncrossing."),
+    column("theoretical_size", pa.int64(), "Theoretical quantity told last before it."),
+    column("imbalance_side", pa.string(), "Side with more quantity then; or BALANCED."),
+    column("imbalance_size", pa.int64(), "Quantity left over then."),
     column(
         "theoretical",
         _path(("time_ns", pa.int64()), ("price", PRICE), ("size", pa.int64())),
@@ -54,7 +55,7 @@ COLUMNS = (
     column(
         "imbalances",
         _path(("time_ns", pa.int64()), ("side", pa.string()), ("size", pa.int64())),
-        "Imbalances in order.",
+        "Imbalances in order; a side of null withdraws the one before.",
     ),
     column("start_event", pa.int64(), "Event of the channel that began it."),
     column("end_event", pa.int64(), "Event of the channel that ended it."),
@@ -62,7 +63,8 @@ COLUMNS = (
 
 _MORE_BUYERS = flag("ImbalanceCondition", "ImbalanceMoreBuyers")
 _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
-# Within an event: an auction's trades, then the change of state, then what comes of it.
+# Within an event: what ends an auction (withdrawals, trades), then the change of state, then what
+# comes of it.
 _BEFORE, _CHANGE, _AFTER = 0, 1, 2
 
 
@@ -78,21 +80,34 @@ def auctions(day: Day, trades: DataFrame) -> DataFrame:
     running = F.last(F.when(F.col("order") == _CHANGE, F.struct("number")), ignorenulls=True)
     placed = rows.withColumn("auction", running.over(so_far)["number"])
     found = (
-        placed.where(F.col("auction").isNotNull()).groupBy(*INSTRUMENT, "auction").agg(*_figures())
+        placed.where(F.col("auction").isNotNull())
+        .groupBy(*INSTRUMENT, "auction")
+        .agg(*_told_together())
     )
-    last = found.select(
+    uncrossed = F.col("uncross_trades") > 0
+    # An imbalance that was withdrawn while prices went on was not there at the end.
+    price_at = F.coalesce("standing_price.place", F.lit(0))
+    whole = found.select(
         "*",
-        F.try_element_at("theoretical", F.lit(-1)).alias("last_theoretical"),
-        F.try_element_at("imbalances", F.lit(-1)).alias("last_imbalance"),
-    )
-    whole = last.select(
-        "*",
-        F.col("last_theoretical.price").alias("theoretical_price"),
-        F.col("last_theoretical.size").alias("theoretical_size"),
-        F.col("last_imbalance.side").alias("imbalance_side"),
-        F.col("last_imbalance.size").alias("imbalance_size"),
+        *_before_the_end("price", ("price", "size"), "theoretical", uncrossed),
+        *_before_the_end(
+            "imbalance",
+            ("side", "size"),
+            "imbalance",
+            uncrossed & (F.col("last_imbalance.place") > price_at),
+        ),
     )
     return conform(day.with_symbols(whole), COLUMNS)
+
+
+def _before_the_end(
+    told: str, members: tuple[str, ...], name: str, uncrossed: Column
+) -> list[Column]:
+    """What was told last; if it was withdrawn only for the uncrossing, what was told before."""
+    last, standing = F.col(f"last_{told}"), F.col(f"standing_{told}")
+    for_the_end = uncrossed | last["event"].eqNullSafe(F.col("end_event"))
+    chosen = F.when(for_the_end, standing).otherwise(last)
+    return [chosen[member].alias(f"{name}_{member}") for member in members]
 
 
 def _states(day: Day) -> DataFrame:
@@ -146,15 +161,22 @@ def _uncrossing(trades: DataFrame) -> DataFrame:
     )
 
 
+def _order() -> Column:
+    """A withdrawal in the event of a change of state is of the state before."""
+    return F.when(F.col("md_update_action") == "DELETE", _BEFORE).otherwise(_AFTER)
+
+
 def _theoretical(day: Day) -> DataFrame:
     stands = F.col("md_update_action") != "DELETE"
     return day.messages(THEORETICAL_OPENING_PRICE).select(
         *INSTRUMENT,
         "event",
-        F.lit(_AFTER).alias("order"),
+        _order().alias("order"),
         F.col("place").alias("at"),
         F.struct(
             "place",
+            "event",
+            stands.alias("stands"),
             F.col("md_entry_timestamp_ns").alias("time_ns"),
             F.when(stands, F.col("md_entry_px")).alias("price"),
             F.when(stands, F.col("md_entry_size")).alias("size"),
@@ -172,10 +194,12 @@ def _imbalances(day: Day) -> DataFrame:
     return day.messages(AUCTION_IMBALANCE).select(
         *INSTRUMENT,
         "event",
-        F.lit(_AFTER).alias("order"),
+        _order().alias("order"),
         F.col("place").alias("at"),
         F.struct(
             "place",
+            "event",
+            stands.alias("stands"),
             F.col("md_entry_timestamp_ns").alias("time_ns"),
             F.when(stands, side).alias("side"),
             F.when(stands, F.col("md_entry_size")).alias("size"),
@@ -183,7 +207,7 @@ def _imbalances(day: Day) -> DataFrame:
     )
 
 
-def _figures() -> list[Column]:
+def _told_together() -> list[Column]:
     """What the rows of an auction tell together."""
     change = F.when(F.col("order") == _CHANGE, F.col("line"))
     return [
@@ -203,6 +227,14 @@ def _figures() -> list[Column]:
         F.count("trade").alias("uncross_trades"),
         _in_order("price_told", "theoretical"),
         _in_order("imbalance_told", "imbalances"),
+        *[
+            F.max_by(f"{told}_told", F.when(counts, F.col("at"))).alias(f"{name}_{told}")
+            for told in ("price", "imbalance")
+            for name, counts in (
+                ("last", F.col(f"{told}_told").isNotNull()),
+                ("standing", F.col(f"{told}_told.stands")),
+            )
+        ],
         F.min_by("told_event", change).alias("start_event"),
         F.max_by("next_event", change).alias("end_event"),
     ]

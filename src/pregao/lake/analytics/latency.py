@@ -4,6 +4,10 @@ The points of time are those of the PUMA model: T1 the client sends, T2 the gate
 the matching engine receives, T5 it happens, T6 the gateway answers, T10 the message is written,
 T11 the packet is sent. The public feed has T5, T10, T11 and, for an aggressor, T4; the others come
 from EntryPoint captures, joined by secondaryOrderID and T5.
+
+Capture times are of another clock than all others. What lies between T11 and the capture is given
+as it is (``network_raw_ns``), and less the offset of the clocks that ``clock_offsets`` estimates
+(``network_ns``): how much longer it took than the fastest packet of that capture and feed.
 """
 
 from __future__ import annotations
@@ -15,17 +19,21 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.clock import MINUTE
-from pregao.lake.analytics.reading import Day, bit, is_recovery, message_table
+from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
+from pregao.lake.analytics.reading import (
+    Day,
+    bit,
+    incremental_templates,
+    is_recovery,
+    message_table,
+)
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 from pregao.lake.analytics.trades import CONDITIONS
-from pregao.lake.ingest import bundled_message_tables
-from pregao.umdf.streams import ONLY_SNAPSHOT
+from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
     DELETE_ORDER,
     FORWARD_TRADE,
     ORDER,
-    SEQUENCE,
-    SEQUENCE_RESET,
     TRADE,
 )
 
@@ -45,7 +53,16 @@ COLUMNS = (
     column("last_t11_ns", pa.int64(), "T11 of its last packet."),
     column("capture_time_ns", pa.int64(), "When its first packet was captured first."),
     column("last_capture_time_ns", pa.int64(), "When its last packet was captured first."),
+    column("network_raw_ns", pa.int64(), "From T11 to the capture of its first packet, by clocks."),
+    column("clock_offset_ns", pa.int64(), "Estimated offset of these clocks; see clock_offsets."),
+    column(
+        "network_ns",
+        pa.int64(),
+        "The time on the network above that of the fastest packet: raw less offset; null if the "
+        "capture time makes no sense.",
+    ),
     column("feed", pa.string(), "Feed that brought its first packet first."),
+    column("capture_id", pa.string(), "Capture that has that packet."),
     column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
 )
 
@@ -59,19 +76,13 @@ _REQUESTS = (
     "ep_order_cancel_request",
 )
 _ENTRYPOINT = tuple(f"ep_execution_report_{kind}" for kind in _REPORTS)
-_PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns")
+_PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "capture_id")
 _FROM_ENTRYPOINT = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 
 
-def templates() -> tuple[int, ...]:
-    """The messages that the incremental stream may have with a number."""
-    outside = {SEQUENCE, SEQUENCE_RESET, *ONLY_SNAPSHOT}
-    return tuple(sorted(set(bundled_message_tables().templates) - outside))
-
-
-def latency(day: Day) -> DataFrame:
-    """The day's events with their times."""
-    there = [template for template in templates() if day.has(message_table(template))]
+def latency(day: Day, offsets: DataFrame) -> DataFrame:
+    """The day's events with their times; ``offsets`` are those of the captures' clocks."""
+    there = [one for one in incremental_templates() if day.has(message_table(one))]
     rows = reduce(DataFrame.unionByName, [_times(day, template) for template in there or [ORDER]])
     events = rows.groupBy("channel", "event").agg(
         F.min_by("security_id", "place").alias("security_id"),
@@ -90,8 +101,22 @@ def latency(day: Day) -> DataFrame:
         F.col("last.capture_time_ns").alias("last_capture_time_ns"),
         F.col("first.feed").alias("feed"),
         F.col("first.feed_difference_ns").alias("feed_difference_ns"),
+        F.col("first.capture_id").alias("capture_id"),
     )
-    return conform(_with_entrypoint(day, whole), COLUMNS)
+    return conform(_with_entrypoint(day, _with_network_times(whole, offsets)), COLUMNS)
+
+
+def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
+    """The same with the time from T11 to the capture, raw and less the offset of the clocks."""
+    known = offsets.where(F.col("stream") == Stream.INCREMENTAL.value).select(
+        "channel", "feed", "capture_id", F.col("offset_ns").alias("clock_offset_ns")
+    )
+    joined = events.join(F.broadcast(known), ["channel", "feed", "capture_id"], "left")
+    raw = F.col("capture_time_ns") - F.col("t11_ns")
+    above = raw - F.col("clock_offset_ns")
+    return joined.select(
+        "*", raw.alias("network_raw_ns"), F.when(above >= 0, above).alias("network_ns")
+    )
 
 
 def _times(day: Day, template: int) -> DataFrame:
@@ -186,7 +211,7 @@ def _orders(day: Day, template: int) -> DataFrame:
 
 
 def _build(day: Day, _wanted: Wanted) -> DataFrame:
-    return latency(day)
+    return latency(day, day.table(CLOCK_OFFSETS.name))
 
 
 LATENCY = AnalyticsTable(
@@ -194,8 +219,9 @@ LATENCY = AnalyticsTable(
     "The times of an event, from the client's request to the capture of its packets.",
     COLUMNS,
     _build,
-    templates(),
+    incremental_templates(),
     (*_ENTRYPOINT, *_REQUESTS),
+    (CLOCK_OFFSETS.name,),
     spread_by=("channel", f"t11_ns div {MINUTE}"),
     sort_by=("channel", "event"),
 )

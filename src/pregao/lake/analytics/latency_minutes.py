@@ -11,24 +11,32 @@ from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
+PERCENTILES = {"p50_ns": 0.5, "p90_ns": 0.9, "p99_ns": 0.99, "p999_ns": 0.999}
 MEASURES = {
     "engine": "t11_ns - t5_ns",
-    "network": "capture_time_ns - t11_ns",
+    "network": "network_ns",
+    "network_raw": "network_raw_ns",
     "feeds": "feed_difference_ns",
 }
-"""From T5 to T11, from T11 to the capture, and from one feed to the other."""
+"""From T5 to T11; from T11 to the capture, less the offset of the clocks and as it is; and from
+one feed to the other.
+"""
 
 COLUMNS = (
     column("channel", pa.int16(), "Channel."),
     column("minute_ns", pa.int64(), "When the minute began, by T11."),
-    column("measure", pa.string(), "engine: T5 to T11; network: T11 to capture; feeds: A to B."),
+    column(
+        "measure",
+        pa.string(),
+        "engine: T5 to T11; network: T11 to capture, above the fastest packet; network_raw: the "
+        "same by the clocks as they are; feeds: A to B.",
+    ),
     column("events", pa.int64(), "Events that have this measure."),
     *[
         column(name, pa.float64(), f"Nanoseconds not exceeded by {100 * share:g} % of them.")
         for name, share in PERCENTILES.items()
     ],
-    column("max", pa.int64(), "The most nanoseconds of all."),
+    column("max_ns", pa.int64(), "The most nanoseconds of all."),
 )
 
 
@@ -46,7 +54,7 @@ def latency_minutes(events: DataFrame) -> DataFrame:
     grouped = spans.groupBy("channel", "minute_ns", "measure").agg(
         F.count("span").alias("events"),
         F.percentile("span", list(PERCENTILES.values())).alias("percentiles"),
-        F.max("span").alias("max"),
+        F.max("span").alias("max_ns"),
     )
     named = [F.get("percentiles", F.lit(n)).alias(name) for n, name in enumerate(PERCENTILES)]
     return conform(grouped.select("*", *named), COLUMNS)

@@ -16,8 +16,15 @@ from pregao.lake.ingest import bundled_message_tables, message_table_name
 from pregao.lake.spark import table_frame
 from pregao.lake.store import DATE, Lake
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
-from pregao.umdf.streams import Stream
-from pregao.umdf.templates import IMPLIED, IMPLIED_SINCE, RECOVERY
+from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
+from pregao.umdf.templates import (
+    IMPLIED,
+    IMPLIED_SINCE,
+    RECOVERY,
+    SEQUENCE,
+    SEQUENCE_RESET,
+    SNAPSHOT_HEADER,
+)
 
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
@@ -27,6 +34,12 @@ INSTRUMENT = ("channel", "security_id")
 def message_table(template: int) -> str:
     """The name of a template's table."""
     return message_table_name(bundled_message_tables().templates[template].name)
+
+
+def incremental_templates() -> tuple[int, ...]:
+    """The messages that the incremental stream may have with a number."""
+    outside = {SEQUENCE, SEQUENCE_RESET, *ONLY_SNAPSHOT}
+    return tuple(sorted(set(bundled_message_tables().templates) - outside))
 
 
 def place() -> Column:
@@ -167,6 +180,47 @@ class Day:
     def snapshots(self, template: int) -> DataFrame:
         """A template's messages of the snapshot stream."""
         return self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
+
+    def in_first_snapshots(self, template: int) -> DataFrame:
+        """A template's messages in the first snapshot of each instrument.
+
+        ``place`` is what the snapshot holds as of: behind the last packet that its header names.
+        """
+        told = ("sequence_version", "last_sequence_version", "last_msg_seq_num_processed")
+        headers = (
+            self.snapshots(SNAPSHOT_HEADER)
+            .groupBy(*INSTRUMENT)
+            .agg(F.min_by(F.struct("sending_time_ns", *told), "sending_time_ns").alias("header"))
+            .join(F.broadcast(self._versions()), "channel", "left")
+        )
+        begun = F.filter("versions", lambda one: one["first_ns"] <= F.col("header.sending_time_ns"))
+        version = F.coalesce(
+            "header.last_sequence_version", F.try_element_at(begun, F.lit(-1))["version"]
+        )
+        packet = version.cast("bigint") * EVENT_VERSION
+        packet = packet + F.col("header.last_msg_seq_num_processed") * EVENT_NUMBER
+        placed = headers.select(
+            *INSTRUMENT,
+            F.col("header.sequence_version").alias("sequence_version"),
+            (packet + EVENT_NUMBER - 1).alias("place"),
+        )
+        # The messages of a snapshot are in the loop of its header.
+        return self.snapshots(template).join(placed, [*INSTRUMENT, "sequence_version"])
+
+    def _versions(self) -> DataFrame:
+        """The sequence versions of each channel's incremental stream, and when each began.
+
+        Below schema version 15 snapshots do not say of which they are: of the latest then.
+        """
+        first = (
+            self.table("packets")
+            .where(F.col("stream") == Stream.INCREMENTAL.value)
+            .groupBy("channel", F.col("sequence_version").alias("version"))
+            .agg(F.min("sending_time_ns").alias("first_ns"))
+        )
+        return first.groupBy("channel").agg(
+            F.sort_array(F.collect_list(F.struct("first_ns", "version"))).alias("versions")
+        )
 
     def with_symbols(self, frame: DataFrame) -> DataFrame:
         """The same rows with the symbol of their instrument, where it is known."""

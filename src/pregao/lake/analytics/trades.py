@@ -18,6 +18,7 @@ from pregao.umdf.templates import (
     TRADE_BUST,
     flag,
 )
+from pregao.umdf.trades import NOT_LAST_CONDITIONS, NOT_LAST_SUB_TYPES
 
 CONDITIONS = {
     "opening": flag("TradeCondition", "OpeningPrice"),
@@ -143,8 +144,13 @@ def _without_quotes(day: Day) -> DataFrame:
             for name, sub_type in KINDS.items()
         ],
     )
-    last = kinds.withColumn("sets_last_price", ~F.col("out_of_sequence") & ~F.col("leg"))
-    return _with_aggressor(day, last)
+    return _with_aggressor(day, kinds.withColumn("sets_last_price", _sets_last_price()))
+
+
+def _sets_last_price() -> Column:
+    """The rule of `pregao.umdf.trades`."""
+    excluded = F.coalesce(F.col("trd_sub_type").isin(*sorted(NOT_LAST_SUB_TYPES)), F.lit(False))
+    return ~bit("trade_condition", NOT_LAST_CONDITIONS) & ~excluded
 
 
 def made_trades(day: Day) -> DataFrame:
