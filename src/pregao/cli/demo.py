@@ -84,6 +84,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     from pregao.exchange.simulation import Settings, Simulation
     from pregao.lake.ingest import ingest
     from pregao.lake.spark import connect, merge_on_spark, on_spark, spark_session
+    from pregao.lake.sql.spark_engine import SparkEngine
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"
@@ -95,10 +96,10 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     spark = spark_session()
     report = ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
     show_ingest(report, str(lake))
-    session = connect(lake, spark)
+    engine = SparkEngine(connect(lake, spark))
     for question in QUESTIONS:
         out.print(f"\n[bold]{question.words}[/bold]")
-        show_rows(session, session.sql(question.sql), 20)
+        show_rows(engine.ask(question.sql), 20)
     where = escape(str(lake))
     out.print(f"\nThe lake is in {where}. Go on with")
     out.print(f"  pregao lake tables --lake {where}", highlight=False)
