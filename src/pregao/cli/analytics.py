@@ -93,14 +93,11 @@ def analytics(
 
 
 def _show(made: Iterable[Made]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from pregao.cli.terminal import console, print_table
 
-    shown = Table()
-    shown.add_column("date")
-    shown.add_column("table")
-    shown.add_column("rows", justify="right")
-    for one in made:
-        rows = "up to date" if one.rows is None else f"{one.rows:,}"
-        shown.add_row(one.date.isoformat(), one.table, rows)
-    Console().print(shown)
+    rows = [
+        (one.date.isoformat(), one.table, "up to date" if one.rows is None else one.rows)
+        for one in made
+    ]
+    columns = ("date", "table", "rows")
+    print_table(console(), "", columns, rows, numbers="rows", framed=True)

@@ -160,40 +160,39 @@ class _Bar:
 
 def show(report: Report, lake: str) -> None:
     """Print what an ingest did."""
-    from rich.console import Console
-    from rich.table import Table
+    from pregao.cli.terminal import console, print_table, say
 
-    console = Console()
+    out = console()
     for name, unit in report.skipped.items():
-        console.print(f"{name}: there already ({unit})", highlight=False)
+        say(out, f"{name}: there already ({unit})")
     if not report.captures:
-        console.print(f"Nothing new for {lake}.", highlight=False)
+        say(out, f"Nothing new for {lake}.")
         return
     told = report.json()
-    table = Table(title=f"taken into {lake}", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, count in told["packets"].items():
-        table.add_row(f"packets {name}", f"{count:,}")
-    table.add_row("messages decoded", f"{report.messages:,}")
+    rows = [(f"packets {name}", f"{count:,}") for name, count in told["packets"].items()]
+    rows.append(("messages decoded", f"{report.messages:,}"))
     for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
-        table.add_row(f"messages {label}", f"{told['messages'][key]:,}")
+        rows.append((f"messages {label}", f"{told['messages'][key]:,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
-    table.add_row("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})")
-    table.add_row("bytes read", f"{report.bytes_read:,}")
-    table.add_row("files written", f"{report.files:,} ({report.bytes_written:,} bytes)")
-    table.add_row("largest worker", f"{report.worker_memory / 1e6:,.0f} MB")
-    table.add_row("seconds", f"{report.seconds:.1f}")
-    table.add_row("messages per second", f"{told['messages_per_second'] or 0:,}")
-    console.print(table)
+    rows += [
+        ("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})"),
+        ("bytes read", f"{report.bytes_read:,}"),
+        ("files written", f"{report.files:,} ({report.bytes_written:,} bytes)"),
+        ("largest worker", f"{report.worker_memory / 1e6:,.0f} MB"),
+        ("seconds", f"{report.seconds:.1f}"),
+        ("messages per second", f"{told['messages_per_second'] or 0:,}"),
+    ]
+    columns = ("what", "count")
+    title = f"taken into {lake}"
+    print_table(out, title, columns, rows, numbers="count", framed=True, heading=False)
     for capture in report.captures:
         if capture.truncated_tail is not None:
             position, length = capture.truncated_tail
-            console.print(
+            say(
+                out,
                 f"{capture.name}: the last {length} bytes, at {position}, are not a whole packet.",
-                highlight=False,
             )
     for note in report.notes:
-        console.print(note, highlight=False)
+        say(out, note)
     for reason, count in report.sums.reasons.most_common(5):
-        console.print(f"rejected {count:,}: {reason}", highlight=False)
+        say(out, f"rejected {count:,}: {reason}")

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from pregao.cli.terminal import console, print_table
+from pregao.cli.terminal import console, print_table, say
 from pregao.errors import UsageError
 from pregao.lake.sql import Answer
 
@@ -30,7 +30,7 @@ def show(answer: Answer, limit: int) -> None:
     title = f"{total:,} {'row' if total == 1 else 'rows'}"
     print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
     if more:
-        out.print(f"{more:,} more; show them with --limit, or write all to a file with -o.")
+        say(out, f"{more:,} more; show them with --limit, or write all to a file with -o.")
 
 
 def writer(path: Path) -> Writer:
