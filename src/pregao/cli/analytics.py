@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date as Date  # noqa: N812 - a parameter is called date
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pregao.cli import options
+from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
@@ -78,21 +79,38 @@ def analytics(
     settings = parse_conf(conf)
     place = Lake(lake)
     place.require()
+    if master == "here":
+        raise UsageError(
+            "Analytics are made with Spark, which needs Java; leave out --master here to run it "
+            "on this machine (local[*])."
+        )
     spark = spark_session(master, settings)
+    made = analyse(
+        spark,
+        place,
+        dates=dates,
+        tables=names,
+        wanted=wanted,
+        again=again,
+        progress=progress(quiet),
+    )
+    if not quiet:
+        show(made)
+
+
+def progress(quiet: bool) -> Callable[[str, Date], None]:
+    """What tells which table is being made, where somebody looks."""
     shown = not quiet and sys.stderr.isatty()
 
     def tell(name: str, day: Date) -> None:
         if shown:
             typer.echo(f"{day}: making {name}", err=True)
 
-    made = analyse(
-        spark, place, dates=dates, tables=names, wanted=wanted, again=again, progress=tell
-    )
-    if not quiet:
-        _show(made)
+    return tell
 
 
-def _show(made: Iterable[Made]) -> None:
+def show(made: Iterable[Made]) -> None:
+    """Print what was made."""
     from pregao.cli.terminal import console, print_table
 
     rows = [

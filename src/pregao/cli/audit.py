@@ -28,7 +28,10 @@ def audit(
     channel: options.Channels = None,
     symbol: options.Symbols = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="How many differences are shown.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=0, max=1_000_000_000, help="How many differences are shown."
+        ),
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:

@@ -39,7 +39,9 @@ def query(
             help="Write all rows to a .csv, .parquet, .json or .jsonl file.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Show at most so many rows.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=0, max=1_000_000_000, help="Show at most so many rows.")
+    ] = 50,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
     engine: Annotated[
         EngineName | None,

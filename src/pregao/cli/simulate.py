@@ -42,6 +42,9 @@ EPILOG = "\n\n".join(
 )
 
 
+_FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2106, 2, 5)
+
+
 def simulate(
     out: Annotated[Path, typer.Option(help="Folder for the captures and their truth.")],
     profile: Annotated[
@@ -183,9 +186,15 @@ def _bar(console: Console, shown: ExitStack) -> Progress:
 
 def _date(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"--date: {text!r} is not a date, such as 2026-05-21") from error
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        raise UsageError(
+            f"--date: captures hold days from {_FIRST_DAY} to {_LAST_DAY}, not {day}: their "
+            "seconds have 32 bits"
+        )
+    return day
 
 
 def _show(out: Console, summary: Summary, folder: Path, seconds: float) -> None:
