@@ -18,6 +18,8 @@ MICROSECOND = 1_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
+LONGEST_SPAN = 36_500 * DAY
+"""Added to any time of a market, it still is a number of 64 bits."""
 
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(ns|us|ms|s|m|h|d)")
 _SPANS = {
@@ -86,4 +88,7 @@ def parse_span(text: str, option: str) -> int:
     matched = _SPAN.fullmatch(text.strip().lower())
     if matched is None:
         raise UsageError(f"{option} takes a span such as 500ms, 10s, 5m, 24h or 7d, not {text!r}.")
-    return round(float(matched.group(1)) * _SPANS[matched.group(2)])
+    span = float(matched.group(1)) * _SPANS[matched.group(2)]
+    if not span <= LONGEST_SPAN:
+        raise UsageError(f"{option} takes a span of at most {LONGEST_SPAN // DAY}d, not {text!r}.")
+    return round(span)

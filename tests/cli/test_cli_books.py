@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -192,6 +196,76 @@ def test_export_writes_books_at_the_end_and_at_a_time(tmp_path):
     assert [int(row["secondaryOrderID"]) for row in rows] == [
         order[2] for order in (*middle["bids"], *middle["asks"])
     ]
+
+
+ENDINGS = ["csv", "csv.gz", "csv.zst", "parquet", "arrow", "feather"]
+
+
+def contents(path):
+    """A table of texts from whatever format; what is not there is empty."""
+    if path.suffix == ".parquet":
+        rows = pq.read_table(path)
+    elif path.suffix in (".arrow", ".feather"):
+        rows = feather.read_table(path)
+    else:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+        if path.suffix == ".zst":
+            data = pa.input_stream(pa.BufferReader(data), compression="zstd").read()
+        return list(csv.DictReader(data.decode().splitlines()))
+    return [
+        {name: "" if value is None else str(value) for name, value in row.items()}
+        for row in rows.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("what", ["ticks", "book"])
+def test_the_name_of_a_file_says_its_format(tmp_path, what):
+    found = []
+    for ending in ENDINGS:
+        out = tmp_path / f"x.{ending}"
+        result = run("export", what, "--lake", lake(), "--symbol", "PETR4", "-o", out)
+        assert result.exit_code == 0, result.output
+        found.append(contents(out))
+        with pytest.raises(UsageError, match="--force"):
+            run("export", what, "--lake", lake(), "-o", out)
+    assert len(found[0]) > 20
+    assert all(rows == found[0] for rows in found)
+    typed = pq.read_schema(tmp_path / "x.parquet")
+    assert typed.field("lastPrice").type == pa.decimal128(18, 4)
+    assert typed.field("updateTime").type == pa.int64()
+
+
+@pytest.mark.parametrize("name", ["x", "x.xlsx", "x.gz", "x.parquet.gz", "csv"])
+def test_a_file_of_an_unknown_kind_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match=r"must end in \.csv, \.csv\.gz"):
+        run("export", "ticks", "--lake", lake(), "-o", tmp_path / name)
+    assert not list(tmp_path.iterdir())
+
+
+def test_levels_that_no_tick_has_are_empty_in_every_format(tmp_path):
+    for ending in ("csv", "parquet"):
+        out = tmp_path / f"x.{ending}"
+        run("export", "ticks", "--lake", lake(), "--symbol", "PETR4", "--depth", "12", "-o", out)
+        assert {row["bid_px12"] for row in contents(out)} == {""}
+
+
+def test_book_tells_a_day_that_was_built_from_one_that_was_not(tmp_path):
+    place = tmp_path / "lake"
+    ingest([str(path) for path in sorted(folder().glob("*.pcap"))], str(place))
+    with pytest.raises(UsageError, match="were not built: run"):
+        run("book", "PETR4", "--lake", place)
+    run("books", "--lake", place, "--master", "here", "--symbol", "VALE3")
+    with pytest.raises(UsageError) as told:
+        run("book", "PETR4", "--lake", place)
+    assert "built without PETR4" in str(told.value) or "again" in str(told.value)
+    run("books", "--lake", place, "--master", "here")
+    symbols = [line["symbol"] for line in truth() if line["final"]]
+    for symbol in symbols:
+        assert run("book", symbol, "--lake", place).exit_code == 0
+    with pytest.raises(UsageError, match="knows no instrument ²"):
+        run("book", "²", "--lake", place)
 
 
 def test_export_to_standard_output():

@@ -17,12 +17,12 @@ from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.books.export import (
-    BOOK_COLUMNS,
+    BOOK_SCHEMA,
     Selection,
     export_checkpoints,
     export_moments,
     export_ticks,
-    tick_columns,
+    tick_schema,
 )
 from pregao.lake.books.lookup import book_at
 from pregao.lake.ingest import ingest
@@ -189,7 +189,7 @@ def test_ticks_have_the_articles_columns_and_the_tables_values():
         "bid_px1", "bid_sz1",
     ]  # fmt: skip
     assert heading[-2:] == ["ask_px10", "ask_sz10"]
-    assert heading == list(tick_columns(10))
+    assert heading == tick_schema(10).names
     assert len(heading) == 46
     ticks = clean.rows("ticks", symbol="PETR4")
     assert len(rows) == len(ticks) > 50
@@ -209,7 +209,7 @@ def test_books_have_the_articles_columns_then_side_position_price_and_size():
     heading, rows = read_csv(
         lambda sink: export_checkpoints(clean.lake, Selection(), sink, all_of_them=False)
     )
-    assert heading == list(BOOK_COLUMNS)
+    assert heading == BOOK_SCHEMA.names
     assert heading[:3] == ["updateTime", "updateNano", "secondaryOrderID"]
     assert heading[-4:] == ["side", "position", "price", "size"]
     finals = {line["symbol"]: line for line in clean.truth() if line["final"]}

@@ -1,6 +1,7 @@
 """Tables of a lake: made once, widened, listed, read by others."""
 
 import json
+import re
 from decimal import Decimal
 
 import polars as pl
@@ -10,6 +11,7 @@ import pytest
 
 from pregao.errors import UsageError
 from pregao.lake.store import Lake, TableSpec
+from pregao.lake.store.owners import is_gone, own_name, shown_name
 from pregao.lake.store.unit import Unit
 from tests.lake.lake_support import (
     DAY,
@@ -154,6 +156,38 @@ def test_a_creator_that_died_is_not_waited_for_for_ever(tmp_path, monkeypatch):
     monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 1)
     lake.ensure_tables([ORDERS, TRADES])
     assert lake.table_names() == ["ingests", "orders", "trades"]
+
+
+def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 10**12)
+    assert python(DIE_BEFORE_CREATING, tmp_path) == 3
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    assert lake.table_names() == ["ingests", "orders", "trades"]
+    assert caplog.messages == []
+
+
+def test_a_creator_of_which_nothing_is_known_is_waited_for_and_that_is_told(
+    tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("pregao.lake.store.delta_tables.is_gone", lambda name: False)
+    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 4_000)
+    monkeypatch.setattr("pregao.lake.store.delta_tables._SILENT_WAITS", 1)
+    assert python(DIE_BEFORE_CREATING, tmp_path) == 3
+    Lake(tmp_path).ensure_tables([ORDERS, TRADES])
+    (told,) = caplog.messages
+    assert re.match(r"waiting for process \d+ on .+, which is making the tables", told)
+
+
+def test_a_process_is_known_by_more_than_its_number():
+    own = own_name()
+    table, number, began = own.split(" ")
+    assert not is_gone(own)
+    assert not is_gone(f"elsewhere {number} {began}")
+    assert is_gone(f"{table} {number} {int(began) + 1}")
+    assert is_gone(f"{table} {2**22 + 1} {began}")
+    assert not is_gone("what is this")
+    assert number in shown_name(own)
 
 
 ADD = """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import date as Date  # noqa: N812 - a parameter is called date
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pregao.cli import options
+from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
@@ -79,37 +80,56 @@ def analytics(
     settings = parse_conf(conf)
     place = Lake(lake)
     place.require()
+    if master == "here":
+        raise UsageError(
+            "Analytics are made with Spark, which needs Java; leave out --master here to run it "
+            "on this machine (local[*])."
+        )
     spark = spark_session(master, settings)
+    made = analyse(
+        spark,
+        place,
+        dates=dates,
+        tables=names,
+        wanted=wanted,
+        again=again,
+        progress=progress(quiet),
+    )
+    if not quiet:
+        show(made)
+        tell_clocks(place, made)
+
+
+def progress(quiet: bool) -> Callable[[str, Date], None]:
+    """What tells which table is being made, where somebody looks."""
     shown = not quiet and sys.stderr.isatty()
 
     def tell(name: str, day: Date) -> None:
         if shown:
             typer.echo(f"{day}: making {name}", err=True)
 
-    made = analyse(
-        spark, place, dates=dates, tables=names, wanted=wanted, again=again, progress=tell
-    )
-    if not quiet:
-        _show(made)
-        for line in _clocks(place, {one.date for one in made if one.table == "clock_offsets"}):
-            typer.echo(line)
+    return tell
 
 
-def _show(made: Iterable[Made]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def show(made: Iterable[Made]) -> None:
+    """Print what was made."""
+    from pregao.cli.terminal import console, print_table
 
-    shown = Table()
-    shown.add_column("date")
-    shown.add_column("table")
-    shown.add_column("rows", justify="right")
-    for one in made:
-        rows = "up to date" if one.rows is None else f"{one.rows:,}"
-        shown.add_row(one.date.isoformat(), one.table, rows)
-    Console().print(shown)
+    rows = [
+        (one.date.isoformat(), one.table, "up to date" if one.rows is None else one.rows)
+        for one in made
+    ]
+    columns = ("date", "table", "rows")
+    print_table(console(), "", columns, rows, numbers="rows", framed=True)
 
 
 _MOST_CLOCKS = 10
+
+
+def tell_clocks(lake: Lake, made: Iterable[Made]) -> None:
+    """Print how far the clocks of the captures are from the exchange's."""
+    for line in _clocks(lake, {one.date for one in made if one.table == "clock_offsets"}):
+        typer.echo(line)
 
 
 def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:

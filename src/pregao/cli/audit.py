@@ -28,7 +28,10 @@ def audit(
     channel: options.Channels = None,
     symbol: options.Symbols = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", min=0, help="How many differences are shown.")
+        int,
+        typer.Option(
+            "--limit", "-n", min=0, max=1_000_000_000, help="How many differences are shown."
+        ),
     ] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
 ) -> None:
@@ -83,26 +86,20 @@ _MEANINGS = {
 
 
 def _show(results: Counter[str], instruments: int, different: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from pregao.cli.terminal import console, print_table, say
 
-    console = Console()
-    table = Table(title=f"{results.total():,} snapshots of {instruments:,} instruments")
-    table.add_column("result")
-    table.add_column("snapshots", justify="right")
-    table.add_column("meaning")
-    for name, meaning in _MEANINGS.items():
-        if results[name]:
-            table.add_row(name, f"{results[name]:,}", meaning)
-    console.print(table)
+    out = console()
+    title = f"{results.total():,} snapshots of {instruments:,} instruments"
+    rows = [(name, results[name], words) for name, words in _MEANINGS.items() if results[name]]
+    columns = ("result", "snapshots", "meaning")
+    print_table(out, title, columns, rows, numbers="snapshots", framed=True)
     for row in different:
         name = row["symbol"] or row["security_id"]
-        console.print(
+        say(
+            out,
             f"{name}, channel {row['channel']}, as of packet {row['sequence_number']} of sequence "
             f"version {row['sequence_version']}: {row['detail']}",
-            highlight=False,
-            markup=False,
         )
     more = results["different"] - len(different)
     if more > 0 and different:
-        console.print(f"… and {more:,} more", highlight=False)
+        say(out, f"… and {more:,} more")

@@ -153,34 +153,36 @@ def _order(order: Order) -> dict[str, Any]:
 
 def show(moment: Moment, depth: int, with_orders: bool) -> None:
     """Print a book."""
-    from rich.console import Console
+    from pregao.cli.terminal import console, print_table, say
 
-    console = Console()
+    out = console()
     of = moment.instrument
     name = of.symbol or str(of.security_id)
     when = "at the end" if moment.at_ns is None else f"at {format_ns(moment.at_ns)}"
-    console.print(
+    say(
+        out,
         f"{name} ({of.security_id}), channel {of.channel}, {of.date}, {when}: "
         f"{moment.book.state.name.lower()}",
-        highlight=False,
     )
     if moment.sending_time_ns is not None:
-        console.print(
+        say(
+            out,
             f"after packet {moment.sequence_number} of sequence version "
             f"{moment.sequence_version}, sent {format_ns(moment.sending_time_ns)}; "
             f"last price {price_text(moment.last_price) or '-'}, "
             f"volume {'-' if moment.trade_volume is None else f'{moment.trade_volume:,}'}",
-            highlight=False,
         )
-    console.print(_orders_table(moment, depth) if with_orders else _levels_table(moment, depth))
+    columns, rows = _orders_table(moment, depth) if with_orders else _levels_table(moment, depth)
+    right = " ".join(name for name in columns if name not in ("side", "in the queue since"))
+    print_table(out, "", columns, rows, numbers=right, framed=True)
 
 
-def _levels_table(moment: Moment, depth: int) -> Any:
-    from rich.table import Table
+_Shown = tuple[list[str], list[list[str]]]
 
-    table = Table()
-    for heading in ("orders", "bid size", "bid", "ask", "ask size", "orders"):
-        table.add_column(heading, justify="right")
+
+def _levels_table(moment: Moment, depth: int) -> _Shown:
+    columns = ["bid orders", "bid size", "bid", "ask", "ask size", "ask orders"]
+    table = []
     bids, asks = levels_of(moment)
     for at in range(min(depth, max(len(bids), len(asks)))):
         row: list[str] = ["", "", "", "", "", ""]
@@ -190,28 +192,27 @@ def _levels_table(moment: Moment, depth: int) -> Any:
         if at < len(asks):
             price = price_text(asks[at].price) or "none"
             row[3:] = [price, f"{asks[at].size:,}", f"{asks[at].orders:,}"]
-        table.add_row(*row)
-    return table
+        table.append(row)
+    return columns, table
 
 
-def _orders_table(moment: Moment, depth: int) -> Any:
-    from rich.table import Table
-
+def _orders_table(moment: Moment, depth: int) -> _Shown:
     from pregao.book.updates import Side
 
-    table = Table()
-    for heading in ("side", "place", "price", "size", "order", "firm", "in the queue since"):
-        table.add_column(heading, justify="left" if heading == "side" else "right")
+    columns = ["side", "place", "price", "size", "order", "firm", "in the queue since"]
+    table = []
     for side in Side:
         for place, order in enumerate(moment.book.orders(side)[:depth], 1):
             since = "" if order.insert_time_ns is None else format_ns(order.insert_time_ns)
-            table.add_row(
-                side.name.lower(),
-                str(place),
-                price_text(order.price) or "none",
-                f"{order.size:,}",
-                "" if order.order_id is None else str(order.order_id),
-                "" if order.firm is None else str(order.firm),
-                since,
+            table.append(
+                [
+                    side.name.lower(),
+                    str(place),
+                    price_text(order.price) or "none",
+                    f"{order.size:,}",
+                    "" if order.order_id is None else str(order.order_id),
+                    "" if order.firm is None else str(order.firm),
+                    since,
+                ]
             )
-    return table
+    return columns, table

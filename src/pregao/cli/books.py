@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -60,6 +59,7 @@ def books(
     ingested since, or other settings are given, and then replaces what was there as a whole.
     """
     from pregao.cli import option_values
+    from pregao.cli.reports import check_report, write_report
     from pregao.lake.books.build import BookOptions
 
     channels = option_values.numbers(channel, "--channel", 255)
@@ -71,9 +71,9 @@ def books(
         interval_ns=parse_span(checkpoint_every, "--checkpoint-every"),
     )
     options.check()
+    check_report(report)
     done = build(lake, options, master, conf, quiet=quiet)
-    if report is not None:
-        report.write_text(json.dumps([one.json() for one in done], indent=1) + "\n")
+    write_report(report, [one.json() for one in done])
     if not quiet:
         show(done)
 

@@ -75,37 +75,36 @@ def demo(
 
 def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
     """Simulate, take in, ask; what is there from an earlier run is used again."""
-    from rich.markup import escape
-
     from pregao.cli.ingest import show as show_ingest
     from pregao.cli.query_output import show as show_rows
-    from pregao.cli.terminal import console
+    from pregao.cli.terminal import console, say
     from pregao.exchange.simulation import Settings, Simulation
     from pregao.lake.analytics.analyse import analyse
     from pregao.lake.ingest import ingest
     from pregao.lake.spark import connect, merge_on_spark, on_spark, spark_session
+    from pregao.lake.sql.spark_engine import SparkEngine
     from pregao.lake.store import Lake
 
     out = console()
     captures, lake = folder / "captures", folder / "lake"
-    out.print(f"Simulating a session of {INSTRUMENTS} instruments …")
+    say(out, f"Simulating a session of {INSTRUMENTS} instruments …")
     settings: dict[str, Any] = {"instruments": INSTRUMENTS, "duration_ns": duration_ns}
     summary = Simulation(Settings("equities", captures, force=True, **settings)).run()
-    out.print(f"{summary.data['messages']:,} messages written to {escape(str(captures))}")
-    out.print("Taking the captures into a lake, on Spark …")
+    say(out, f"{summary.data['messages']:,} messages written to {captures}")
+    say(out, "Taking the captures into a lake, on Spark …")
     spark = spark_session()
     report = ingest([str(captures)], str(lake), run=on_spark(spark), merge=merge_on_spark(spark))
     show_ingest(report, str(lake))
-    out.print("Making a table of trades, with busts and corrections applied …")
+    say(out, "Making a table of trades, with busts and corrections applied …")
     analyse(spark, Lake(str(lake)), tables=["trades"])
-    session = connect(lake, spark)
+    engine = SparkEngine(connect(lake, spark))
     for question in QUESTIONS:
-        out.print(f"\n[bold]{question.words}[/bold]")
-        show_rows(session, session.sql(question.sql), 20)
-    where = escape(str(lake))
-    out.print(f"\nThe lake is in {where}. Go on with")
-    out.print(f"  pregao lake tables --lake {where}", highlight=False)
+        say(out, f"\n{question.words}", "bold")
+        show_rows(engine.ask(question.sql), 20)
+    where = lake
+    say(out, f"\nThe lake is in {where}. Go on with")
+    say(out, f"  pregao lake tables --lake {where}")
     example = "SELECT * FROM trades WHERE NOT busted LIMIT 5"
-    out.print(f'  pregao query "{example}" --lake {where}', highlight=False)
-    first = escape(str(captures / "051_Incremental_A.pcap"))
-    out.print(f"  pregao decode {first} --limit 5", highlight=False)
+    say(out, f'  pregao query "{example}" --lake {where}')
+    first = captures / "051_Incremental_A.pcap"
+    say(out, f"  pregao decode {first} --limit 5")

@@ -1,11 +1,11 @@
-"""``pregao export``: ticks and books of a lake as CSV."""
+"""``pregao export``: ticks and books of a lake as files."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NamedTuple
 
 import typer
 
@@ -20,7 +20,8 @@ EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao export ticks --lake lake --symbol PETR4 -o ticks.csv",
-        "pregao export book --lake lake --date 2026-05-21 -o books.csv",
+        "pregao export ticks --lake lake -o ticks.parquet",
+        "pregao export book --lake lake --date 2026-05-21 -o books.csv.zst",
         "pregao export book --lake lake --symbol PETR4 --at 2026-05-21T13:00:00 -o book.csv",
         "updateTime is the second of the event since 1970 (UTC), updateNano the nanoseconds "
         "within it. Ticks come instrument by instrument. A book has a row for each order: bids "
@@ -41,7 +42,13 @@ def export(
     lake: options.Lake,
     output: Annotated[
         str,
-        typer.Option("--output", "-o", metavar="FILE", help="The CSV file; - for standard output."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A .csv, .csv.gz, .csv.zst, .parquet, .arrow or .feather file; - for CSV on "
+            "standard output.",
+        ),
     ],
     day: options.Days = None,
     channel: options.Channels = None,
@@ -56,9 +63,11 @@ def export(
     ] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write ticks, or full books, of a lake as CSV."""
+    """Write ticks, or full books, of a lake to a file; its name says in which format."""
     from pregao.cli import option_values
-    from pregao.lake.books.export import Selection, export_checkpoints, export_ticks
+    from pregao.cli.new_files import NewFiles
+    from pregao.lake.books.export import Selection
+    from pregao.lake.books.table_files import ending_of
     from pregao.lake.store import Lake
 
     channels = option_values.numbers(channel, "--channel", 255)
@@ -70,51 +79,44 @@ def export(
     when = option_values.moment(at, "--at")
     if when is not None and (what is What.TICKS or checkpoints or not selection.symbols):
         raise UsageError("--at goes with `export book` and --symbol: it looks up single books.")
+    ending = ".csv" if output == "-" else ending_of(output)
+    files = NewFiles(force=force)
+    if output != "-":
+        files.check(Path(output))
     place = Lake(lake)
     place.require()
-    with _opened(output, force) as sink:
-        if what is What.TICKS:
-            rows = export_ticks(place, selection, depth, sink)
-        elif when is not None:
-            rows = _moments(place, selection, when, sink)
-        else:
-            rows = export_checkpoints(place, selection, sink, all_of_them=checkpoints)
-    if output != "-":
-        typer.echo(f"pregao: {rows:,} rows in {output}", err=True)
+    wanted = _Wanted(what, place, selection, depth, when, checkpoints, ending)
+    if output == "-":
+        _write(wanted, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    with files:
+        rows = _write(wanted, files.create(Path(output)))
+    typer.echo(f"pregao: {rows:,} rows in {output}", err=True)
 
 
-def _moments(lake: Lake, selection: Selection, when: int, sink: BinaryIO) -> int:
-    from pregao.lake.books.export import export_moments
+class _Wanted(NamedTuple):
+    """What is to be written."""
+
+    what: What
+    lake: Lake
+    selection: Selection
+    depth: int
+    when: int | None
+    checkpoints: bool
+    ending: str
+
+
+def _write(wanted: _Wanted, sink: BinaryIO) -> int:
+    from pregao.lake.books.export import export_checkpoints, export_moments, export_ticks
     from pregao.lake.books.lookup import book_at
 
+    lake, selection, ending = wanted.lake, wanted.selection, wanted.ending
+    if wanted.what is What.TICKS:
+        return export_ticks(lake, selection, wanted.depth, sink, ending)
+    if wanted.when is None:
+        return export_checkpoints(lake, selection, sink, ending, all_of_them=wanted.checkpoints)
     day = selection.dates[0] if selection.dates else None
     channel = selection.channels[0] if selection.channels else None
-    moments = (book_at(lake, name, when, day, channel) for name in selection.symbols)
-    return export_moments(moments, sink)
-
-
-class _opened:  # noqa: N801 - reads like the function it is used as
-    """A file to write, or standard output; nothing is left of a file if the work fails."""
-
-    def __init__(self, output: str, force: bool) -> None:
-        self._output = output
-        self._path = Path(output)
-        if output != "-" and self._path.exists() and not force:
-            raise UsageError(f"{output} exists already: give --force to replace it.")
-
-    def __enter__(self) -> BinaryIO:
-        if self._output == "-":
-            return sys.stdout.buffer
-        try:
-            self._file = self._path.open("wb")
-        except OSError as error:
-            raise UsageError(f"{self._output} cannot be written: {error.strerror}") from error
-        return self._file
-
-    def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        if self._output == "-":
-            sys.stdout.buffer.flush()
-            return
-        self._file.close()
-        if kind is not None:
-            self._path.unlink()
+    moments = (book_at(lake, name, wanted.when, day, channel) for name in selection.symbols)
+    return export_moments(moments, sink, ending)

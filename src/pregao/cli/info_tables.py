@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 
-from pregao.cli.terminal import console, print_table
+from pregao.cli.terminal import console, print_table, say
 
 _MOST_SEQUENCES = 8
 
@@ -16,7 +15,7 @@ def show(found: dict[str, Any]) -> None:
     """Print the account."""
     out = console()
     for line in _summary(found):
-        out.print(escape(line))
+        say(out, line)
     if found["flows"]:
         _flows(out, found)
     if found["gaps"]:
@@ -24,7 +23,7 @@ def show(found: dict[str, Any]) -> None:
     if found["templates"]:
         _templates(out, found)
     for line in _troubles(found):
-        out.print(escape(line))
+        say(out, line)
 
 
 def _summary(found: dict[str, Any]) -> list[str]:

@@ -1,28 +1,51 @@
-"""`pregao ingest`: captures into the tables of a lake."""
+"""`pregao ingest`: captures into the tables of a lake, and on to its books and analytics."""
 
 from __future__ import annotations
 
-import json
-import sys
+import os
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from pregao.cli import options
 from pregao.clock import parse_span
+from pregao.errors import UsageError
 
 if TYPE_CHECKING:
-    from pregao.lake.ingest import Report
+    from pregao.lake.ingest import Options, Report
 
 EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao ingest captures/ --lake lake",
-        "pregao ingest captures/ --lake lake --books",
+        "pregao ingest captures/ --lake lake --only messages",
+        "pregao ingest captures/ --lake lake --master here",
         'pregao query "SELECT count(*) FROM packets" --lake lake',
+        "Without Java, captures of up to 1 GB are taken in by this process, as --master here does.",
     )
 )
+HERE = "here"
+MOST_WITHOUT_JAVA = 1 << 30
+"""Bytes of captures that are taken in without Spark when there is no Java and nobody asked."""
+
+
+class Stage(StrEnum):
+    """What an ingest does, one after the other."""
+
+    MESSAGES = "messages"
+    BOOKS = "books"
+    ANALYTICS = "analytics"
+
+
+class Session(NamedTuple):
+    """Where the stages run: on Spark, or in this process."""
+
+    master: str | None
+    spark: Any
+    """None in this process."""
 
 
 def ingest(
@@ -50,25 +73,34 @@ def ingest(
         bool,
         typer.Option("--skip-damaged", help="Leave captures out that cannot be read, and say so."),
     ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STAGES",
+            help="Only these stages: messages, books, analytics. All by default; analytics need "
+            "Spark.",
+        ),
+    ] = None,
     books: Annotated[
-        bool,
-        typer.Option("--books", help="Then rebuild the order books, as `pregao books` does."),
+        bool, typer.Option("--books", help="The same as --only messages,books.")
     ] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Take captures into a lake of Delta tables, exactly once.
+    """Take captures into a lake of Delta tables, exactly once; then make its books and analytics.
 
     Feeds A and B are merged: each message once, with which feed brought it first. A capture that
     is there already, under whatever name, is left alone. The run fails, committing nothing, if
-    not every packet and message is accounted for.
+    not every packet and message is accounted for. Books and analytics of days that did not change
+    are left alone.
     """
     from pregao.cli import option_values
-    from pregao.lake.ingest import Merger, Options, Runner, merge_here, run_here
-    from pregao.lake.ingest import ingest as take_in
+    from pregao.cli.reports import check_report, write_report
+    from pregao.lake.ingest import Options
     from pregao.lake.source import parse_size
 
+    stages = wanted_stages(only, books, master)
     channels = option_values.numbers(channel, "--channel", 255)
-    options = Options(
+    settings = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
         skew_ns=parse_span(skew, "--skew"),
         channels=None if channels is None else tuple(sorted(channels)),
@@ -77,132 +109,171 @@ def ingest(
         feeds=tuple(option_values.feeds(feed)),
         skip_damaged=skip_damaged,
     )
+    check_report(report)
+    session = open_session(master, conf, captures, quiet=quiet)
+    told: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    for stage in stages:
+        if stage is Stage.ANALYTICS and session.spark is None:
+            _say(f"left out: analytics, which need Spark (pregao analytics --lake {lake})", quiet)
+            continue
+        began = perf_counter()
+        told |= _run(stage, session, captures, lake, settings, quiet)
+        seconds[stage] = round(perf_counter() - began, 3)
+        # Written after every stage: what is done stays told if a later one fails.
+        write_report(report, {**told, "stages": seconds})
+        if not quiet and len(stages) > 1:
+            typer.echo(f"{stage}: done in {seconds[stage]:.1f} s")
+
+
+def wanted_stages(only: list[str] | None, books: bool, master: str | None) -> list[Stage]:
+    """The stages that are asked for, in their order."""
+    from pregao.cli import option_values
+
+    names = option_values.parts(only)
+    if unknown := [name for name in names if name not in list(Stage)]:
+        known = ", ".join(Stage)
+        raise UsageError(f"--only takes {known}, not {unknown[0]!r}.")
+    if books and names:
+        raise UsageError("--books is --only messages,books: give one of the two.")
+    if books:
+        return [Stage.MESSAGES, Stage.BOOKS]
+    if master == HERE and Stage.ANALYTICS in names:
+        raise UsageError("Analytics need Spark: leave out --master here, or analytics from --only.")
+    return [stage for stage in Stage if not names or stage in names]
+
+
+def open_session(
+    master: str | None, conf: list[str] | None, captures: list[str], *, quiet: bool = False
+) -> Session:
+    """Start Spark; or stay in this process, if that is asked for or there is no other way."""
+    from pregao.lake.spark import parse_conf
+
+    wishes = parse_conf(conf)
+    if master == HERE:
+        return Session(HERE, None)
+    if master is None and not wishes and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        from pregao.lake.ingest import find_captures
+        from pregao.lake.spark import find_java
+
+        try:
+            find_java()
+        except UsageError as error:
+            size = sum(entry.size for entry in find_captures(captures))
+            if size > MOST_WITHOUT_JAVA:
+                raise UsageError(
+                    f"{error} Or give --master here, which needs no Java and does the work in "
+                    "this process."
+                ) from error
+            _say("there is no Java: working in this process, as with --master here", quiet)
+            return Session(HERE, None)
+    from pregao.lake.spark import spark_session
+
+    return Session(master, spark_session(master, wishes))
+
+
+def _run(
+    stage: Stage, session: Session, captures: list[str], lake: str, options: Options, quiet: bool
+) -> dict[str, Any]:
+    """Do a stage and show what came of it; gives its part of the report."""
+    if stage is Stage.MESSAGES:
+        done = _messages(session, captures, lake, options, quiet)
+        if not quiet:
+            show(done, lake)
+        return done.json()
+    if stage is Stage.BOOKS:
+        return {"books": _books(session, lake, quiet)}
+    from pregao.cli import analytics
+    from pregao.lake.analytics.analyse import analyse
+    from pregao.lake.store import Lake
+
+    made = analyse(session.spark, Lake(lake), progress=analytics.progress(quiet))
+    if not quiet:
+        analytics.show(made)
+    return {
+        "analytics": [
+            {"date": one.date.isoformat(), "table": one.table, "rows": one.rows} for one in made
+        ]
+    }
+
+
+def _messages(
+    session: Session, captures: list[str], lake: str, options: Options, quiet: bool
+) -> Report:
+    from pregao.cli.ingest_progress import ingest_progress
+    from pregao.lake.ingest import Merger, Runner, merge_here, run_here
+    from pregao.lake.ingest import ingest as take_in
+
     run: Runner = run_here
     merge: Merger = merge_here
-    spark = None
-    if master != "here":
-        from pregao.lake.spark import merge_on_spark, on_spark, parse_conf, spark_session
+    if session.spark is not None:
+        from pregao.lake.spark import merge_on_spark, on_spark
 
-        spark = spark_session(master, parse_conf(conf))
-        run, merge = on_spark(spark), merge_on_spark(spark)
-    with _shown(quiet) as progress:
-        done = take_in(captures, lake, options, run=run, merge=merge, progress=progress)
-    if report is not None:
-        report.write_text(json.dumps(done.json(), indent=1) + "\n")
+        run, merge = on_spark(session.spark), merge_on_spark(session.spark)
+    with ingest_progress(quiet) as progress:
+        return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
+
+
+def _books(session: Session, lake: str, quiet: bool) -> list[dict[str, Any]]:
+    from pregao.cli import books as order_books
+    from pregao.lake.books.catalogue import Catalogue
+    from pregao.lake.store import Lake
+
+    place = Lake(lake)
+    place.require()
+    if not Catalogue(place).dates():
+        _say("there are no orders and no snapshots, so there are no books to build", quiet)
+        return []
+    built = order_books.build(lake, master=session.master, spark=session.spark, quiet=quiet)
     if not quiet:
-        show(done, lake)
-    if books:
-        from pregao.cli import books as order_books
-
-        built = order_books.build(lake, master=master, spark=spark, quiet=quiet)
-        if not quiet:
-            order_books.show(built)
+        order_books.show(built)
+    return [one.json() for one in built]
 
 
-def _shown(quiet: bool) -> Any:
-    """Progress on standard error, where that is a terminal."""
-    from pregao.lake.ingest import TaskProgress
-
-    class Silent(TaskProgress):
-        def __enter__(self) -> TaskProgress:
-            return self
-
-        def __exit__(self, *_error: object) -> None:
-            return None
-
-    if quiet or not sys.stderr.isatty():
-        return Silent()
-    return _Bar()
-
-
-class _Bar:
-    """A bar with bytes, messages per second and the time left."""
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._task = self._bar.add_task("starting", total=None, rate="")
-
-    def __enter__(self) -> _Bar:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._bar.stop()
-
-    def started(self, total_bytes: int, tasks: int) -> None:
-        """The tasks are about to run."""
-        self._bar.reset(
-            self._task, total=total_bytes, description=f"decoding in {tasks} tasks", rate=""
-        )
-
-    def advanced(self, done_bytes: int, messages: int) -> None:
-        """So much was done so far."""
-        seconds = self._bar.tasks[0].elapsed or 0
-        rate = f"{messages / seconds / 1e6:.2f} M messages/s" if seconds and messages else ""
-        self._bar.update(self._task, completed=done_bytes, rate=rate)
-
-    def step(self, words: str) -> None:
-        """Something else is being done."""
-        self._bar.update(self._task, description=words)
+def _say(words: str, quiet: bool = False) -> None:
+    if not quiet:
+        typer.echo(f"pregao: {words}", err=True)
 
 
 def show(report: Report, lake: str) -> None:
     """Print what an ingest did."""
-    from rich.console import Console
-    from rich.table import Table
+    from pregao.cli.terminal import console, print_table, say
 
-    console = Console()
+    out = console()
     for name, unit in report.skipped.items():
-        console.print(f"{name}: there already ({unit})", highlight=False)
+        say(out, f"{name}: there already ({unit})")
     for reason in report.damaged.values():
-        console.print(f"left out, {reason}", highlight=False, markup=False, soft_wrap=True)
+        say(out, f"left out, {reason}")
     if not report.captures:
-        console.print(f"Nothing new for {lake}.", highlight=False)
+        say(out, f"Nothing new for {lake}.")
         return
     told = report.json()
-    table = Table(title=f"taken into {lake}", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
-    for name, count in told["packets"].items():
-        table.add_row(f"packets {name}", f"{count:,}")
-    table.add_row("messages decoded", f"{report.messages:,}")
+    rows = [(f"packets {name}", f"{count:,}") for name, count in told["packets"].items()]
+    rows.append(("messages decoded", f"{report.messages:,}"))
     for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
-        table.add_row(f"messages {label}", f"{told['messages'][key]:,}")
+        rows.append((f"messages {label}", f"{told['messages'][key]:,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
-    table.add_row("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})")
+    rows.append(("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})"))
     if report.damaged:
-        table.add_row("damaged captures left out", f"{len(report.damaged):,}")
-    table.add_row("bytes read", f"{report.bytes_read:,}")
-    table.add_row("files written", f"{report.files:,} ({report.bytes_written:,} bytes)")
-    table.add_row("largest worker", f"{report.worker_memory / 1e6:,.0f} MB")
-    table.add_row("seconds", f"{report.seconds:.1f}")
-    table.add_row("messages per second", f"{told['messages_per_second'] or 0:,}")
-    console.print(table)
+        rows.append(("damaged captures left out", f"{len(report.damaged):,}"))
+    rows += [
+        ("bytes read", f"{report.bytes_read:,}"),
+        ("files written", f"{report.files:,} ({report.bytes_written:,} bytes)"),
+        ("largest worker", f"{report.worker_memory / 1e6:,.0f} MB"),
+        ("seconds", f"{report.seconds:.1f}"),
+        ("messages per second", f"{told['messages_per_second'] or 0:,}"),
+    ]
+    columns = ("what", "count")
+    title = f"taken into {lake}"
+    print_table(out, title, columns, rows, numbers="count", framed=True, heading=False)
     for capture in report.captures:
         if capture.truncated_tail is not None:
             position, length = capture.truncated_tail
-            console.print(
+            say(
+                out,
                 f"{capture.name}: the last {length} bytes, at {position}, are not a whole packet.",
-                highlight=False,
             )
     for note in report.notes:
-        console.print(note, highlight=False)
+        say(out, note)
     for reason, count in report.sums.reasons.most_common(5):
-        console.print(f"rejected {count:,}: {reason}", highlight=False)
+        say(out, f"rejected {count:,}: {reason}")

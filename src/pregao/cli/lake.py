@@ -68,6 +68,7 @@ def tables(
             for each in found
         ],
         numbers="rows files bytes columns dates",
+        optional="columns dates from to",
     )
 
 
@@ -153,4 +154,5 @@ def compact(
             for each in done
         ],
         numbers="files rows before after",
+        optional="before after",
     )

@@ -5,7 +5,7 @@ Commands import what they need when they run, so that ``pregao --help`` answers 
 
 from __future__ import annotations
 
-import sys
+import logging
 from typing import Annotated, NoReturn
 
 import typer
@@ -25,7 +25,7 @@ from pregao.cli import query as query_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
-from pregao.errors import NothingFoundError, PregaoError
+from pregao.cli.ending import ended
 
 app = typer.Typer(
     name="pregao",
@@ -79,19 +79,20 @@ app.add_typer(lake_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 
 
+def _speak() -> None:
+    """Show what the parts below have to say (that they wait, say) as lines of the command."""
+    log = logging.getLogger("pregao")
+    if not log.handlers:
+        shown = logging.StreamHandler()
+        shown.setFormatter(logging.Formatter("pregao: %(message)s"))
+        log.addHandler(shown)
+        log.propagate = False
+
+
 def run() -> NoReturn:
     """Run the command line; errors are sentences on standard error and the exit code 2.
 
     It is 1 where nothing of what was asked for is there.
     """
-    try:
-        app()
-    except PregaoError as error:
-        if _debug:
-            raise
-        sys.stderr.write(f"pregao: {error}\n")
-        if isinstance(error, NothingFoundError):
-            raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    raise SystemExit(2)
+    _speak()
+    raise SystemExit(ended(lambda: app(standalone_mode=False), lambda: _debug))

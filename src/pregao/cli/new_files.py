@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from pregao.errors import UsageError
+
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 
 
 class NewFiles:
@@ -60,13 +63,19 @@ class NewFiles:
         try:
             for stream in self._open:
                 stream.close()
+            if isinstance(error, OSError) and error.errno in _NO_ROOM:
+                raise error
             if kind is None:
                 for path, part in self._parts.items():
                     self.check(path)
                     part.replace(path)
         except OSError as failed:
-            raise UsageError(f"The output cannot be written: {failed.strerror}.") from None
+            raise self._unwritten(failed) from None
         finally:
             for part in self._parts.values():
                 with contextlib.suppress(OSError):
                     part.unlink(missing_ok=True)
+
+    def _unwritten(self, error: OSError) -> UsageError:
+        names = ", ".join(str(path) for path in list(self._parts)[:3])
+        return UsageError(f"{names or 'The output'} cannot be written: {error.strerror or error}.")

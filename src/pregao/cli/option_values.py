@@ -14,6 +14,9 @@ from pregao.sbe import Schema, template
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
 
+LATEST_NS = (1 << 63) - 1
+"""The last moment that a column of nanoseconds can hold."""
+
 if TYPE_CHECKING:
     from pregao.umdf.survey import Destination
 
@@ -28,8 +31,9 @@ def numbers(values: Iterable[str] | None, option: str, limit: int) -> frozenset[
     """Whole numbers from 0 to a limit; None if none were given."""
     found = []
     for part in parts(values):
-        if not part.isascii() or not part.isdigit() or int(part) > limit:
-            raise UsageError(f"{option} takes whole numbers from 0 to {limit}, not {part!r}.")
+        digits = part.isascii() and part.isdigit() and len(part) <= len(str(limit))
+        if not digits or int(part) > limit:
+            raise UsageError(f"{option} takes whole numbers from 0 to {limit}, not {_short(part)}.")
         found.append(int(part))
     return frozenset(found) or None
 
@@ -39,12 +43,23 @@ def moment(text: str | None, option: str) -> int | None:
     if text is None:
         return None
     try:
-        return parse_ns(text)
+        when = parse_ns(text)
     except (ValueError, OverflowError):
         raise UsageError(
             f"{option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it names a zone) "
-            f"or nanoseconds since 1970, not {text!r}."
+            f"or nanoseconds since 1970, not {_short(text)}."
         ) from None
+    if not 0 <= when <= LATEST_NS:
+        raise UsageError(
+            f"{option} takes a time from 1970 to 2262 (nanoseconds have 63 bits), "
+            f"not {_short(text)}."
+        )
+    return when
+
+
+def _short(text: str) -> str:
+    """What a user wrote, in quotes, and not more of it than one can read."""
+    return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
@@ -56,13 +71,17 @@ def streams(values: Iterable[str] | None) -> dict[Destination, Stream]:
         where, equals, what = part.partition("=")
         address, colon, port = where.rpartition(":")
         names = [stream.value for stream in Stream]
-        if not (equals and colon and address and port.isdigit() and what in names):
+        if not (equals and colon and address and _is_port(port) and what in names):
             raise UsageError(
                 "--stream takes ADDRESS:PORT=STREAM, such as 233.252.14.1:30001=incremental, "
                 f"where STREAM is one of {', '.join(names)}; not {part!r}."
             )
         found[Destination(address.strip("[]"), int(port))] = Stream(what)
     return found
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) < 1 << 16
 
 
 def days(values: Iterable[str] | None) -> list[date]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,12 +15,20 @@ EPILOG = "\n\n".join(
         "Examples:",
         'pregao query "SELECT count(*) FROM trades WHERE NOT busted" --lake lake',
         'pregao query "SELECT * FROM packets WHERE channel = 72" --lake lake -o packets.parquet',
+        'pregao query "SELECT * FROM bars" --lake hdfs://name/lake --master yarn',
     )
 )
 
 
+class EngineName(StrEnum):
+    """The engines, by the names of the command line; the lake's own list is imported later."""
+
+    DUCKDB = "duckdb"
+    SPARK = "spark"
+
+
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query in Spark's SQL.")],
+    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query.")],
     lake: options.Lake,
     output: Annotated[
         Path | None,
@@ -30,29 +39,59 @@ def query(
             help="Write all rows to a .csv, .parquet, .json or .jsonl file.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Show at most so many rows.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=0, max=1_000_000_000, help="Show at most so many rows.")
+    ] = 50,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(
+            help="Who answers: duckdb (in this process, for lakes on this machine or S3), or "
+            "spark. DuckDB by default, Spark where a master or setting for it is given.",
+        ),
+    ] = None,
     master: Annotated[
         str | None,
         typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
     ] = None,
     conf: options.Conf = None,
+    unsafe: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe",
+            help="Allow functions that read files or call into Java, for queries that you trust.",
+        ),
+    ] = False,
 ) -> None:
-    """Query the tables of a lake with SQL, and print or write the rows."""
+    """Query the tables of a lake with SQL, and print or write the rows.
+
+    Only queries are taken: what would write, drop or create is refused before it runs.
+    """
     from pregao.cli import query_output
     from pregao.cli.new_files import NewFiles
     from pregao.lake.spark import parse_conf
+    from pregao.lake.sql import EngineName as Named
+    from pregao.lake.sql import choose_engine, open_engine, require_query
+    from pregao.lake.store import Lake
 
+    # Mistakes show before an engine is started.
     settings = parse_conf(conf)
+    require_query(sql, unsafe=unsafe)
     if output is not None:
-        # Mistakes about the file show before Spark is started.
         write = query_output.writer(output)
         NewFiles(force=force).check(output)
-    session, frame = query_output.run(sql, lake, master, settings)
+    place = Lake(lake)
+    chosen = choose_engine(
+        place,
+        None if engine is None else Named(engine),
+        spark_wanted=master is not None or bool(settings),
+    )
+    opened = open_engine(place, chosen, master=master, settings=settings, unsafe=unsafe)
+    answer = opened.ask(sql)
     if output is None:
-        query_output.show(session, frame, limit)
+        query_output.show(answer, limit)
         return
-    rows = query_output.all_rows(session, frame)
+    rows = answer.rows()
     with NewFiles(force=force) as files:
         write(rows, files.create(output))
     typer.echo(f"{rows.num_rows:,} rows written to {output}", err=True)

@@ -1,10 +1,9 @@
-"""The rows of a query: fetched from Spark, shown on the terminal, written to files."""
+"""The rows of a query: shown on the terminal, written to files."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -14,41 +13,24 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
-from pregao.cli.terminal import console, print_table
-from pregao.errors import PregaoError, UsageError
-from pregao.lake.spark import LakeSession, connect, sentence
+from pregao.cli.terminal import console, print_table, say
+from pregao.errors import UsageError
+from pregao.lake.sql import Answer
 
 Writer = Callable[[Any, BinaryIO], None]
 
 
-def run(
-    sql: str, lake: str, master: str | None, settings: Mapping[str, str]
-) -> tuple[LakeSession, Any]:
-    """Open the lake in Spark and plan the query."""
-    session = connect(lake, None, master, **settings)
-    with _spoken(session):
-        return session, session.sql(sql)
-
-
-def show(session: LakeSession, frame: Any, limit: int) -> None:
+def show(answer: Answer, limit: int) -> None:
     """Print the first rows as a table, and tell how many more there are."""
-    with _spoken(session):
-        rows = frame.limit(limit + 1).toArrow()
-        more = frame.count() - limit if rows.num_rows > limit else 0
-    rows = rows.slice(0, limit)
+    rows, total = answer.first(limit)
+    more = total - rows.num_rows
     numbers = [field.name for field in rows.schema if _is_number(field.type)]
     out = console()
     cells = [[_cell(value) for value in row.values()] for row in _dictionaries(rows)]
-    title = f"{rows.num_rows + more:,} {'row' if rows.num_rows + more == 1 else 'rows'}"
+    title = f"{total:,} {'row' if total == 1 else 'rows'}"
     print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
     if more:
-        out.print(f"{more:,} more; show them with --limit, or write all to a file with -o.")
-
-
-def all_rows(session: LakeSession, frame: Any) -> Any:
-    """Every row of the query."""
-    with _spoken(session):
-        return frame.toArrow()
+        say(out, f"{more:,} more; show them with --limit, or write all to a file with -o.")
 
 
 def writer(path: Path) -> Writer:
@@ -57,21 +39,6 @@ def writer(path: Path) -> Writer:
     if found is None:
         raise UsageError(f"{path}: the name must end in {', '.join(_WRITERS)}.")
     return found
-
-
-@contextmanager
-def _spoken(session: LakeSession) -> Iterator[None]:
-    """Turn what Spark raises into one sentence."""
-    try:
-        yield
-    except PregaoError:
-        raise
-    except Exception as error:
-        words = sentence(error)
-        if "cannot be found" in words:
-            tables = ", ".join(session.lake.table_names())
-            words = f"{words.partition(' Verify')[0]} The lake has {tables}."
-        raise UsageError(f"The query failed: {words}") from error
 
 
 def _dictionaries(rows: Any) -> list[dict[str, Any]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.markup import escape
-
-from pregao.cli.terminal import console, print_table
+from pregao.cli.terminal import console, print_table, say
 
 _FIELD_COLUMNS = (
     "field", "tag", "offset", "size", "type", "null", "presence", "since", "description",
@@ -21,9 +19,9 @@ def show(described: dict[str, Any]) -> None:
     kind = described["kind"]
     if kind == "schema":
         print_table(out, f"{described['package']}, {version}", *_messages(described))
-        out.print(escape(f"versions: {', '.join(described['versions'])}"))
-        out.print(escape(f"types: {', '.join(described['types'])}"))
-        out.print("`pregao schema NAME` shows a message or a type.")
+        say(out, f"versions: {', '.join(described['versions'])}")
+        say(out, f"types: {', '.join(described['types'])}")
+        say(out, "`pregao schema NAME` shows a message or a type.")
     elif kind == "message":
         title = (
             f"{described['name']}: template {described['template']}, block of "
@@ -32,13 +30,13 @@ def show(described: dict[str, Any]) -> None:
         rows = list(_fields(described, ""))
         print_table(out, title, _FIELD_COLUMNS, rows, numbers="tag offset size since")
         if described["description"]:
-            out.print(escape(described["description"]))
+            say(out, described["description"])
     else:
         size = f"{described['size']} bytes" if described["size"] != 1 else "1 byte"
         title = f"{described['name']}: {kind} of {size} ({described['encoding']}), {version}"
         print_table(out, title, *_members(described))
         if described["description"]:
-            out.print(escape(described["description"]))
+            say(out, described["description"])
 
 
 def _messages(described: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[object, ...]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
@@ -39,6 +40,9 @@ EPILOG = "\n\n".join(
         "given more room. Faults spare heartbeats, and are counted in truth/faults.json.",
     )
 )
+
+
+_FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2106, 2, 5)
 
 
 def simulate(
@@ -147,9 +151,9 @@ def simulate(
         simulation.run()
         return
     # Imported here: it costs a tenth of a second, which --help need not pay.
-    from rich.console import Console
+    from pregao.cli.terminal import console as shown_on
 
-    console = Console(stderr=True)
+    console = shown_on(sys.stderr)
     began = monotonic()
     with ExitStack() as shown:
         summary = simulation.run(_bar(console, shown) if console.is_terminal else None)
@@ -182,27 +186,33 @@ def _bar(console: Console, shown: ExitStack) -> Progress:
 
 def _date(text: str) -> date:
     try:
-        return date.fromisoformat(text)
+        day = date.fromisoformat(text)
     except ValueError as error:
         raise UsageError(f"--date: {text!r} is not a date, such as 2026-05-21") from error
+    if not _FIRST_DAY <= day <= _LAST_DAY:
+        raise UsageError(
+            f"--date: captures hold days from {_FIRST_DAY} to {_LAST_DAY}, not {day}: their "
+            "seconds have 32 bits"
+        )
+    return day
 
 
-def _show(console: Console, summary: Summary, out: Path, seconds: float) -> None:
+def _show(out: Console, summary: Summary, folder: Path, seconds: float) -> None:
     """Say what came of it."""
-    from rich.table import Table
+    from pregao.cli.terminal import print_table, say
 
     data = summary.data
-    table = Table(title=f"{data['settings']['profile']}, seed {data['settings']['seed']}")
-    for heading in ("channel", "file", "packets", "payload bytes"):
-        table.add_column(heading, justify="right" if heading[0] == "p" else "left")
-    for number, channel in data["channels"].items():
-        for name, file in channel["files"].items():
-            table.add_row(number, name, f"{file['packets']:,}", f"{file['payload_bytes']:,}")
-    console.print(table)
-    console.print(
+    rows = [
+        (number, name, file["packets"], file["payload_bytes"])
+        for number, channel in data["channels"].items()
+        for name, file in channel["files"].items()
+    ]
+    title = f"{data['settings']['profile']}, seed {data['settings']['seed']}"
+    columns = ("channel", "file", "packets", "bytes")
+    print_table(out, title, columns, rows, numbers="packets bytes", framed=True)
+    say(
+        out,
         f"{summary.messages:,} messages from {summary.orders:,} requests, {summary.trades:,} "
         f"trades, in {seconds:.1f} s ({summary.messages / max(seconds, 1e-9):,.0f} messages/s): "
-        f"{out}",
-        soft_wrap=True,
-        highlight=False,
+        f"{folder}",
     )

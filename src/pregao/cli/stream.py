@@ -74,11 +74,13 @@ def stream(
     and commits it as one unit, exactly once: nothing is lost or doubled if the command is killed.
     """
     from pregao.cli import option_values
+    from pregao.cli.reports import check_report
     from pregao.clock import parse_span
     from pregao.lake.ingest import Options
     from pregao.lake.source import RollingFiles, parse_size
     from pregao.lake.streaming import StreamIngest, StreamPace, follow_here, follow_on_spark
 
+    check_report(report)
     channels = option_values.numbers(channel, "--channel", 255)
     skew_ns = parse_span(skew, "--skew")
     options = Options(

@@ -21,6 +21,7 @@ from pregao.errors import UsageError
 from pregao.lake.books.brought import Brought, brought
 from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
+from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
@@ -157,8 +158,9 @@ def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
 
 def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> tuple[int, ...]:
     """The numbers of instruments that are named by symbol or number."""
-    wanted = {symbol for symbol in symbols if not symbol.isdigit()}
-    found = {int(symbol) for symbol in symbols if symbol.isdigit()}
+    numbers = {symbol: security_number(symbol) for symbol in symbols}
+    wanted = {symbol for symbol, number in numbers.items() if number is None}
+    found = {number for number in numbers.values() if number is not None}
     if wanted:
         reader = Reader(lake, inputs)
         for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], Part()):

@@ -1,4 +1,4 @@
-"""Ticks and books as CSV, in the columns that others use for them."""
+"""Ticks and books as files of rows, in the columns that others use for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from pregao.book.rows import NULL
@@ -20,38 +19,54 @@ from pregao.feed.columns import Numbers
 from pregao.lake.books.catalogue import files_of
 from pregao.lake.books.columns import integers, nulled, prices
 from pregao.lake.books.lookup import Moment
+from pregao.lake.books.names import security_number
+from pregao.lake.books.table_files import row_file
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake
 
 SIDES = ("BID", "ASK")
-_BOOK_HEAD = (
-    "updateTime",
-    "updateNano",
-    "secondaryOrderID",
-    "enteringFirm",
-    "securityID",
-    "Symbol",
-    "lastMsgSeqNumProcessed",
-    "totNumBids",
-    "totNumOffers",
-    "lastPrice",
-    "tradeVolume",
-    "highLimitPrice",
-    "lowLimitPrice",
+_PRICE = pa.decimal128(18, 4)
+_NUMBER = pa.int64()
+BOOK_SCHEMA = pa.schema(
+    [
+        ("updateTime", _NUMBER),
+        ("updateNano", _NUMBER),
+        ("secondaryOrderID", _NUMBER),
+        ("enteringFirm", _NUMBER),
+        ("securityID", _NUMBER),
+        ("Symbol", pa.string()),
+        ("lastMsgSeqNumProcessed", _NUMBER),
+        ("totNumBids", _NUMBER),
+        ("totNumOffers", _NUMBER),
+        ("lastPrice", _PRICE),
+        ("tradeVolume", _NUMBER),
+        ("highLimitPrice", _PRICE),
+        ("lowLimitPrice", _PRICE),
+        ("side", pa.string()),
+        ("position", _NUMBER),
+        ("price", _PRICE),
+        ("size", _NUMBER),
+    ]
 )
-BOOK_COLUMNS = (*_BOOK_HEAD, "side", "position", "price", "size")
 
 
-def tick_columns(depth: int) -> tuple[str, ...]:
-    """The columns of ticks in CSV."""
+def tick_schema(depth: int) -> Any:
+    """The columns of ticks in files."""
     levels = [
-        f"{side}_{part}{level}"
+        (f"{side}_{part}{level}", kind)
         for side in ("bid", "ask")
         for level in range(1, depth + 1)
-        for part in ("px", "sz")
+        for part, kind in (("px", _PRICE), ("sz", _NUMBER))
     ]
-    head = ("updateTime", "updateNano", "securityID", "Symbol", "lastPrice", "tradeVolume")
-    return (*head, *levels)
+    head = [
+        ("updateTime", _NUMBER),
+        ("updateNano", _NUMBER),
+        ("securityID", _NUMBER),
+        ("Symbol", pa.string()),
+        ("lastPrice", _PRICE),
+        ("tradeVolume", _NUMBER),
+    ]
+    return pa.schema([*head, *levels])
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,9 @@ class Selection:
         if self.channels:
             wanted = pc.is_in(rows["channel"], pa.array(self.channels, pa.int16()))
         if self.symbols:
-            numbers = [int(name) for name in self.symbols if name.isdigit()]
+            numbers = [
+                number for name in self.symbols if (number := security_number(name)) is not None
+            ]
             own = pc.or_(
                 pc.fill_null(pc.is_in(rows["symbol"], pa.array(self.symbols, pa.string())), False),
                 pc.is_in(rows["security_id"], pa.array(numbers, pa.int64())),
@@ -117,9 +134,10 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
         raise UsageError(f"{lake.location}: {table} has nothing of {', '.join(unknown)}.")
 
 
-def export_ticks(lake: Lake, selection: Selection, depth: int, sink: BinaryIO) -> int:
+def export_ticks(
+    lake: Lake, selection: Selection, depth: int, sink: BinaryIO, ending: str = ".csv"
+) -> int:
     """Write ticks, instrument by instrument; gives how many there were."""
-    names = tick_columns(depth)
     levels = [
         f"{side}_{part}_{level}"
         for side in ("bid", "ask")
@@ -127,7 +145,7 @@ def export_ticks(lake: Lake, selection: Selection, depth: int, sink: BinaryIO) -
         for part in ("price", "size")
     ]
     plain = ["channel", "security_id", "symbol", "event_time_ns", "sending_time_ns"]
-    writer = _Writer(sink, names)
+    writer = row_file(sink, tick_schema(depth), ending)
     for rows in selected(lake, "ticks", [*plain, "last_price", "trade_volume", *levels], selection):
         when = pc.coalesce(rows["event_time_ns"], rows["sending_time_ns"])
         seconds, rest = np.divmod(integers(when), SECOND)
@@ -141,19 +159,21 @@ def export_ticks(lake: Lake, selection: Selection, depth: int, sink: BinaryIO) -
             *(rows[name] for name in levels),
         ]
         writer.write(columns)
+    writer.close()
     return writer.rows
 
 
 def export_checkpoints(
-    lake: Lake, selection: Selection, sink: BinaryIO, *, all_of_them: bool
+    lake: Lake, selection: Selection, sink: BinaryIO, ending: str = ".csv", *, all_of_them: bool
 ) -> int:
     """Write the last book of each instrument's day, or every checkpoint, an order in each row."""
     names = [field.name for field in CHECKPOINTS.schema if field.name != "date"]
-    writer = _Writer(sink, BOOK_COLUMNS)
+    writer = row_file(sink, BOOK_SCHEMA, ending)
     for rows in selected(lake, CHECKPOINTS.name, names, selection):
         chosen = rows if all_of_them else rows.filter(pc.equal(rows["reason"], "end"))
         if chosen.num_rows:
             writer.write(_checkpoint_columns(chosen))
+    writer.close()
     return writer.rows
 
 
@@ -189,9 +209,9 @@ def _checkpoint_columns(rows: Any) -> list[Any]:
     )  # fmt: skip
 
 
-def export_moments(moments: Iterable[Moment], sink: BinaryIO) -> int:
+def export_moments(moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv") -> int:
     """Write books at a moment, an order in each row."""
-    writer = _Writer(sink, BOOK_COLUMNS)
+    writer = row_file(sink, BOOK_SCHEMA, ending)
     for moment in moments:
         book, count = moment.book, len(moment.book)
         bids = int((book.side == 0).sum())
@@ -228,6 +248,7 @@ def export_moments(moments: Iterable[Moment], sink: BinaryIO) -> int:
                 nulled(book.size),
             )
         )
+    writer.close()
     return writer.rows
 
 
@@ -249,28 +270,3 @@ def _book_columns(
         pa.array(seconds), pa.array(rest), order_id, firm, *instrument, *totals, *statistics,
         names, pa.array(position + 1), price, size,
     ]  # fmt: skip
-
-
-class _Writer:
-    """Writes columns as CSV, under one heading."""
-
-    def __init__(self, sink: BinaryIO, names: Sequence[str]) -> None:
-        self._sink = sink
-        self._names = list(names)
-        self.rows = 0
-        sink.write((",".join(names) + "\n").encode())
-
-    def write(self, columns: list[Any]) -> None:
-        """Write some rows."""
-        plain = [_text(column) for column in columns]
-        table = pa.Table.from_arrays(plain, names=self._names)
-        options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
-        pyarrow.csv.write_csv(table, self._sink, options)
-        self.rows += table.num_rows
-
-
-def _text(column: Any) -> Any:
-    """A column that the writer of CSV can take: decimals and names as text."""
-    if pa.types.is_decimal(column.type) or pa.types.is_dictionary(column.type):
-        return column.cast(pa.string())
-    return column if not pa.types.is_null(column.type) else column.cast(pa.string())

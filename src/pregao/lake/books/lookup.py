@@ -37,10 +37,11 @@ from pregao.feed.statistics import (
     told_by_snapshots,
 )
 from pregao.lake.books.brought import is_current
-from pregao.lake.books.catalogue import Catalogue, files_of
+from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
@@ -136,7 +137,8 @@ def find_instrument(
 
 def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:
     reader = Reader(catalogue.lake.location, catalogue.inputs(day, channel))
-    part = Part(int(name), int(name)) if name.isdigit() else Part()
+    own = security_number(name)
+    part = Part() if own is None else Part(own, own)
     found: dict[int, Instrument] = {}
     for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], part):
         ids = integers(rows.column("security_id")).tolist()
@@ -144,8 +146,8 @@ def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Ins
         for security, symbol in zip(ids, symbols, strict=True):
             if name in (symbol, str(security)):
                 found[security] = Instrument(day, channel, security, symbol)
-    if not found and name.isdigit() and reader.knows(int(name)):
-        found[int(name)] = Instrument(day, channel, int(name), None)
+    if not found and own is not None and reader.knows(own):
+        found[own] = Instrument(day, channel, own, None)
     return list(found.values())
 
 
@@ -164,10 +166,7 @@ def book_at(
     instrument = find_instrument(catalogue, name, day, channel)
     checkpoints = _checkpoints(lake, instrument)
     if not checkpoints:
-        raise UsageError(
-            f"The books of {instrument.date.isoformat()}, channel {instrument.channel}, were not "
-            f"built: run `pregao books --lake {lake.location}` first."
-        )
+        raise _without_book(catalogue, instrument, name)
     before = [one for one in checkpoints if at_ns is None or one.values["sending_time_ns"] <= at_ns]
     # What is unconfirmed at a checkpoint depends on what came before it.
     known = [one for one in before if one.values["state"] != UNCONFIRMED]
@@ -188,6 +187,29 @@ def data_ends(lake: Lake, instrument: Instrument) -> int | None:
         and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
     ]
     return max(ends, default=None)
+
+
+def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> UsageError:
+    """Why there is no book of an instrument: its day was not built, or not with it."""
+    lake = catalogue.lake.location
+    day, channel = instrument.date, instrument.channel
+    whose = f"The books of {day.isoformat()}, channel {channel}, were"
+    if latest_build(catalogue.lake, day, channel)[1] is None:
+        return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
+    if not is_current(catalogue.lake, day, channel):
+        return UsageError(
+            f"{whose} built before all of {name} was ingested: run `pregao books --lake {lake}` "
+            "again."
+        )
+    reader = Reader(lake, catalogue.inputs(day, channel))
+    if not reader.knows(instrument.security_id):
+        return UsageError(
+            f"{name} is defined on {day.isoformat()}, channel {channel}, but no message is about "
+            "it: it has no book."
+        )
+    return UsageError(
+        f"{whose} built without {name}: run `pregao books --lake {lake} --symbol {name}`."
+    )
 
 
 def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:

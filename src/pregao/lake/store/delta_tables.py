@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,13 +18,20 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from pregao.errors import UsageError
 from pregao.lake.store.location import Location
+from pregao.lake.store.owners import is_gone, own_name, shown_name
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
 
 _ATTEMPTS = 60
 _LONGEST_WAIT_S = 0.5
 _AT_ONCE = 4
 LEASE_MS = 30_000
-"""For how long one who announced a table's creation is waited for."""
+"""For how long one who announced a table's creation is waited for, if it may have ended."""
+_ANNOUNCEMENTS = 200
+"""How far back in the register's history announcements are looked for."""
+_SILENT_WAITS = 20
+"""How often one looks again, 50 ms apart, before saying that one waits."""
+_CREATOR, _CREATES = "pregao.creator", "pregao.creates"
+_log = logging.getLogger("pregao.lake")
 
 
 class LakeTable(DeltaTable):
@@ -91,13 +99,17 @@ def change_table(location: Location, work: Callable[[LakeTable], Result]) -> Res
 
 
 def commit_changes(
-    table: LakeTable, changes: Sequence[Change], marks: Mapping[str, int] | None = None
+    table: LakeTable,
+    changes: Sequence[Change],
+    marks: Mapping[str, int] | None = None,
+    remarks: Mapping[str, str] | None = None,
 ) -> None:
     """Commit changes of files as one transaction that carries marks: names with a version each.
 
     The library refuses a mark that another process commits in between, if the table was loaded
     before; it does not always refuse to remove a file that another removes in the same moment. So
-    all transactions with removals carry one and the same mark besides.
+    all transactions with removals carry one and the same mark besides. Remarks are kept in the
+    table's history and mean nothing to the library.
     """
     names = [Transaction(name, version) for name, version in (marks or {}).items()]
     if any(isinstance(change, RemoveAction) for change in changes):
@@ -107,7 +119,9 @@ def commit_changes(
         "append",
         table.schema(),
         table.metadata().partition_columns,
-        commit_properties=CommitProperties(app_transactions=names),
+        commit_properties=CommitProperties(
+            app_transactions=names, custom_metadata=dict(remarks or {}) or None
+        ),
     )
 
 
@@ -223,8 +237,10 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
     """Create the tables that are not there, each by one process alone.
 
     Whoever is first to announce a table in the register (a table that exists) creates it; others
-    wait until it is there, or until the announcement is too old to be of a living process.
+    wait until it is there, until the process that announced it has ended, or, where that cannot be
+    known, until the announcement is too old to be of a living process.
     """
+    waits = 0
     missing = [(place, spec) for place, spec in specs if load(place) is None]
     while missing:
         mine = _announce(register, [spec.name for _, spec in missing])
@@ -238,6 +254,9 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
             if spec.name not in mine and load(place) is None
         ]
         if missing:
+            waits += 1
+            if waits == _SILENT_WAITS:
+                _log.warning(_waiting(register, [spec.name for _, spec in missing]))
             time.sleep(0.05)
 
 
@@ -272,17 +291,45 @@ def arrow_schema(table: DeltaTable) -> Any:
 
 
 def _announce(register: Location, names: Sequence[str]) -> set[str]:
-    """The tables that this process is to create: announced by nobody, or too long ago."""
+    """The tables that this process is to create.
+
+    They were announced by nobody, too long ago, or by a process that has ended since.
+    """
 
     def announce(table: LakeTable) -> set[str]:
         now = _now_ms()
         said = {name: table.transaction_version(f"create:{name}") for name in names}
-        mine = {name for name, when in said.items() if when is None or now - when > LEASE_MS}
+        fresh = {name for name, when in said.items() if when is not None and now - when <= LEASE_MS}
+        owners = _announcers(table, fresh) if fresh else {}
+        held = {name for name in fresh if name not in owners or not is_gone(owners[name])}
+        mine = set(names) - held
         if mine:
-            commit_changes(table, [], {f"create:{name}": now for name in sorted(mine)})
+            marks = {f"create:{name}": now for name in sorted(mine)}
+            remarks = {_CREATOR: own_name(), _CREATES: " ".join(sorted(mine))}
+            commit_changes(table, [], marks, remarks)
         return mine
 
     return change_table(register, announce)
+
+
+def _announcers(table: LakeTable, names: set[str]) -> dict[str, str]:
+    """Which process announced each of these tables last, as far as the history tells."""
+    found: dict[str, str] = {}
+    for entry in table.history(_ANNOUNCEMENTS):
+        for name in names.intersection(str(entry.get(_CREATES, "")).split()):
+            found.setdefault(name, str(entry[_CREATOR]))
+    return found
+
+
+def _waiting(register: Location, names: Sequence[str]) -> str:
+    """What is waited for, and for how long at most."""
+    owners = _announcers(load_existing(register), set(names))
+    who = ", ".join(sorted({shown_name(owner) for owner in owners.values()})) or "another process"
+    which = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return (
+        f"waiting for {who}, which is making the tables {which} of {register.parent}; "
+        f"at most {LEASE_MS // 1000} s if it has ended"
+    )
 
 
 def _now_ms() -> int:
