@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -28,6 +30,81 @@ def spark():
     session = spark_session("local[2]", {"spark.driver.memory": "1g"})
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory):
+    """The address of a Spark Connect server on loopback, in a process of its own."""
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed here")
+    folder = tmp_path_factory.mktemp("connect")
+    port = free_port()
+    home = Path(pyspark.__file__).parent
+    log = importlib.resources.files("pregao.lake") / "log4j2.properties"
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.pyspark.python": sys.executable,
+    }
+    command = [str(home / "bin" / "spark-submit"), "--class"]
+    command.append("org.apache.spark.sql.connect.service.SparkConnectServer")
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (folder / "server.log").open("wb") as output:
+        server = subprocess.Popen(
+            [*command, "spark-internal"],
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            if server.poll() is not None:
+                break
+            time.sleep(0.5)
+        if server.poll() is not None:
+            pytest.fail(f"the server did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        stop_processes([server])
+
+
+@pytest.fixture(scope="session")
+def connect_session(connect_server):
+    """A session of Spark Connect, beside the classic one of this process."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(connect_server).create()
+    yield session
+    session.stop()
+
+
+def stop_processes(started):
+    """Ask processes and all that they started to end, and end them."""
+    for process in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    for process in started:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(10)
 
 
 @pytest.fixture
@@ -129,15 +206,7 @@ def standalone_cluster(tmp_path_factory):
         wait_for_workers(f"http://127.0.0.1:{web}/json/", started, folder)
         yield url
     finally:
-        for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        for process in started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+        stop_processes(started)
 
 
 def wait_for_workers(address, started, folder):
