@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.resources
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +19,7 @@ import pytest
 from pregao.lake.spark.java import find_java
 from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake
+from tests.lake.cluster_support import LoopbackCluster, free_port, stop_processes
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 
 
@@ -94,19 +93,6 @@ def connect_session(connect_server):
     session.stop()
 
 
-def stop_processes(started):
-    """Ask processes and all that they started to end, and end them."""
-    for process in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-    for process in started:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-
-
 @pytest.fixture
 def small_lake(tmp_path):
     """Two units on two days, two rows each, in orders and trades; an empty table besides."""
@@ -115,12 +101,6 @@ def small_lake(tmp_path):
     lake.commit(unit_of(lake.location, "u1", ["c1"], day="2026-05-21"))
     lake.commit(unit_of(lake.location, "u2", ["c2"], day="2026-05-22", first_number=3))
     return lake
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
@@ -170,53 +150,19 @@ def s3_endpoint(s3_server, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def standalone_cluster(tmp_path_factory):
-    """The address of a Spark cluster on loopback: a master and two workers of one core each."""
-    home = Path(pyspark.__file__).parent
-    folder = tmp_path_factory.mktemp("cluster")
-    port, web = free_port(), free_port()
-    url = f"spark://127.0.0.1:{port}"
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    environment.pop("PYSPARK_PYTHON", None)
-
-    def start(name, kind, *arguments):
-        with (folder / f"{name}.log").open("wb") as log:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
-            return subprocess.Popen(
-                [*command, "--host", "127.0.0.1", *map(str, arguments)],
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=folder,
-                start_new_session=True,
-            )
-
-    started = [start("master", "master.Master", "--port", port, "--webui-port", web)]
-    for number in (1, 2):
-        work = folder / f"worker-{number}"
-        limits = ("--cores", 1, "--memory", "1g", "--webui-port", free_port(), "-d", work, url)
-        started.append(start(work.name, "worker.Worker", *limits))
+def cluster(tmp_path_factory):
+    """A Spark cluster on loopback: a master and two workers of one core each."""
+    found = LoopbackCluster(tmp_path_factory.mktemp("cluster"))
     try:
-        wait_for_workers(f"http://127.0.0.1:{web}/json/", started, folder)
-        yield url
+        found.start_worker()
+        found.start_worker()
+        found.wait_for_workers()
+        yield found
     finally:
-        stop_processes(started)
+        found.stop()
 
 
-def wait_for_workers(address, started, folder):
-    """Wait until the master knows both workers; at most a minute and a half."""
-    for _ in range(180):
-        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
-            if json.load(answer)["aliveworkers"] == 2:
-                return
-        if any(process.poll() is not None for process in started):
-            break
-        time.sleep(0.5)
-    logs = "\n".join(log.read_text()[-2000:] for log in folder.glob("*.log"))
-    pytest.fail(f"the cluster did not start:\n{logs}")
+@pytest.fixture(scope="session")
+def standalone_cluster(cluster):
+    """Its address."""
+    return cluster.url

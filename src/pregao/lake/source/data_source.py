@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -38,11 +39,17 @@ from pregao.lake.source.rows import CaptureRange, RangeReader
 from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import Shape, shape_of
 from pregao.lake.source.stream_reader import B3StreamReader
-from pregao.lake.spark import spare_the_collector, take_memory
+from pregao.lake.spark import missing_interpreter, spare_the_collector, take_memory
 
 
 def register(spark: Any) -> None:
     """Make the source ``b3`` known to a Spark session, classic or Spark Connect."""
+    if (python := missing_interpreter(spark)) is not None:
+        raise UsageError(
+            f"Spark plans reads of captures with the workers' Python, {python}, on this machine "
+            f"too, and there is none in {Path.cwd()}. Start from the folder in which `pregao pack` "
+            "has put it, or name a Python by a path that is the same everywhere."
+        )
     spark.dataSource.register(B3DataSource)
 
 
