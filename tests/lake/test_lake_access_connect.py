@@ -29,7 +29,7 @@ def pregao(*arguments, master=None):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr

@@ -75,7 +75,7 @@ def test_tables_are_read_and_travelled_through_with_the_connector(small_lake, ja
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -69,7 +69,7 @@ class Reader:
 
     def end(self, process):
         """What a block has printed, when it is done."""
-        out, err = process.communicate(timeout=280)
+        out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err[-3000:]
         return out
 
@@ -105,11 +105,10 @@ def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
     doomed = reader.cluster.start_worker()
     reader.cluster.wait_for_workers()
     running = reader.start(more)
-    for _ in range(1200):
-        # Its executor runs when it has written its first words.
-        if any(log.stat().st_size for log in doomed.glob("app-*/*/stderr")):
+    for _ in range(6000):
+        if any("Running task" in log.read_text() for log in doomed.glob("app-*/*/stderr")):
             break
-        time.sleep(0.1)
+        time.sleep(0.02)
     assert running.poll() is None
     reader.cluster.kill_worker(doomed)
     reader.end(running)

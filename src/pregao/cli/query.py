@@ -34,7 +34,10 @@ def query(
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
     master: Annotated[
         str | None,
-        typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
+        typer.Option(
+            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…, "
+            "sc://HOST:PORT."
+        ),
     ] = None,
     conf: options.Conf = None,
 ) -> None:
