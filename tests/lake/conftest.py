@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import importlib.resources
 import os
-import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
@@ -19,6 +19,7 @@ import pytest
 from pregao.lake.spark.java import find_java
 from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake
+from tests.lake.cluster_support import LoopbackCluster, free_port, stop_processes
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 
 
@@ -26,6 +27,68 @@ from tests.lake.lake_support import ORDERS, TRADES, unit_of
 def spark():
     """The one Spark session of the tests."""
     session = spark_session("local[2]", {"spark.driver.memory": "1g"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_server(tmp_path_factory):
+    """The address of a Spark Connect server on loopback, in a process of its own."""
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed here")
+    folder = tmp_path_factory.mktemp("connect")
+    port = free_port()
+    home = Path(pyspark.__file__).parent
+    log = importlib.resources.files("pregao.lake") / "log4j2.properties"
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": port,
+        "spark.pyspark.python": sys.executable,
+    }
+    command = [str(home / "bin" / "spark-submit"), "--class"]
+    command.append("org.apache.spark.sql.connect.service.SparkConnectServer")
+    for key, value in settings.items():
+        command += ["--conf", f"{key}={value}"]
+    environment = {
+        **os.environ,
+        "JAVA_HOME": str(find_java().home),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (folder / "server.log").open("wb") as output:
+        server = subprocess.Popen(
+            [*command, "spark-internal"],
+            stdout=output,
+            stderr=output,
+            env=environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+    try:
+        for _ in range(240):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                break
+            if server.poll() is not None:
+                break
+            time.sleep(0.5)
+        if server.poll() is not None:
+            pytest.fail(f"the server did not start:\n{(folder / 'server.log').read_text()[-2000:]}")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        stop_processes([server])
+
+
+@pytest.fixture(scope="session")
+def connect_session(connect_server):
+    """A session of Spark Connect, beside the classic one of this process."""
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(connect_server).create()
     yield session
     session.stop()
 
@@ -38,12 +101,6 @@ def small_lake(tmp_path):
     lake.commit(unit_of(lake.location, "u1", ["c1"], day="2026-05-21"))
     lake.commit(unit_of(lake.location, "u2", ["c2"], day="2026-05-22", first_number=3))
     return lake
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture(scope="session")
@@ -93,61 +150,19 @@ def s3_endpoint(s3_server, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def standalone_cluster(tmp_path_factory):
-    """The address of a Spark cluster on loopback: a master and two workers of one core each."""
-    home = Path(pyspark.__file__).parent
-    folder = tmp_path_factory.mktemp("cluster")
-    port, web = free_port(), free_port()
-    url = f"spark://127.0.0.1:{port}"
-    environment = {
-        **os.environ,
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-    }
-    environment.pop("PYSPARK_PYTHON", None)
-
-    def start(name, kind, *arguments):
-        with (folder / f"{name}.log").open("wb") as log:
-            command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
-            return subprocess.Popen(
-                [*command, "--host", "127.0.0.1", *map(str, arguments)],
-                stdout=log,
-                stderr=log,
-                env=environment,
-                cwd=folder,
-                start_new_session=True,
-            )
-
-    started = [start("master", "master.Master", "--port", port, "--webui-port", web)]
-    for number in (1, 2):
-        work = folder / f"worker-{number}"
-        limits = ("--cores", 1, "--memory", "1g", "--webui-port", free_port(), "-d", work, url)
-        started.append(start(work.name, "worker.Worker", *limits))
+def cluster(tmp_path_factory):
+    """A Spark cluster on loopback: a master and two workers of one core each."""
+    found = LoopbackCluster(tmp_path_factory.mktemp("cluster"))
     try:
-        wait_for_workers(f"http://127.0.0.1:{web}/json/", started, folder)
-        yield url
+        found.start_worker()
+        found.start_worker()
+        found.wait_for_workers()
+        yield found
     finally:
-        for process in started:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-        for process in started:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait(10)
+        found.stop()
 
 
-def wait_for_workers(address, started, folder):
-    """Wait until the master knows both workers; at most a minute and a half."""
-    for _ in range(180):
-        with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
-            if json.load(answer)["aliveworkers"] == 2:
-                return
-        if any(process.poll() is not None for process in started):
-            break
-        time.sleep(0.5)
-    logs = "\n".join(log.read_text()[-2000:] for log in folder.glob("*.log"))
-    pytest.fail(f"the cluster did not start:\n{logs}")
+@pytest.fixture(scope="session")
+def standalone_cluster(cluster):
+    """Its address."""
+    return cluster.url

@@ -5,14 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
+from pregao.lake.spark.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
 from pregao.lake.spark.java import find_java, java_version
 from pregao.lake.spark.session import (
-    DELTA_EXTENSION,
     driver_gigabytes,
-    has_delta_jars,
     machine_memory,
     our_settings,
     parse_conf,
@@ -130,13 +130,44 @@ def test_the_driver_takes_a_quarter_of_the_machine():
     assert machine_memory() >= gigabyte // 4
 
 
-def test_deltas_own_jars_are_used_when_they_are_there(tmp_path, monkeypatch):
-    assert not has_delta_jars({"spark.jars": "x.jar"})
-    assert has_delta_jars({"spark.jars.packages": "io.delta:delta-spark_2.13:4.0.0"})
-    (tmp_path / "jars").mkdir()
-    (tmp_path / "jars" / "delta-spark_2.13-4.0.0.jar").touch()
+@pytest.mark.parametrize(
+    ("name", "spark"),
+    [
+        ("io.delta:delta-spark_4.2_2.13:4.4.0", "4.2"),
+        ("io.delta:delta-spark_4.1_2.13:4.4.0", "4.1"),
+        ("delta-spark_4.2_2.13-4.4.0.jar", "4.2"),
+        ("io.delta:delta-spark_2.13:4.4.0", "4.2"),
+        ("io.delta:delta-spark_2.13:4.3.1", "4.1"),
+        ("delta-spark_2.13-4.0.1.jar", "4.0"),
+        ("io.delta:delta-spark_2.12:3.3.2", "3.5"),
+        ("io.delta:delta-spark_2.13:9.0.0", None),
+        ("delta-spark.jar", None),
+    ],
+)
+def test_the_spark_that_a_connector_is_built_for_is_told_by_its_name(name, spark):
+    assert connector_of(name).spark == spark
+    assert connector_of("delta-storage-4.4.0.jar") is None
+
+
+def test_deltas_own_connector_is_used_where_it_fits(tmp_path, monkeypatch):
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
-    assert has_delta_jars({})
+    assert not uses_connector({"spark.jars": "x.jar"}, "4.2.1")
+    fitting = {"spark.jars.packages": "a:b:1,io.delta:delta-spark_4.2_2.13:4.4.0"}
+    assert uses_connector(fitting, "4.2.1")
+    with pytest.raises(UsageError, match=r"is built for Spark 4\.2, and this is Spark 4\.3\. Name"):
+        uses_connector(fitting, "4.3.0")
+    with pytest.raises(UsageError, match=r"not known for which Spark delta-spark\.jar is built"):
+        uses_connector({"spark.jars": "/x/delta-spark.jar"}, "4.3.0")
+
+
+def test_a_connector_that_lies_there_is_used_only_if_it_fits(tmp_path, monkeypatch):
+    minor = ".".join(pyspark.__version__.split(".")[:2])
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    other = tmp_path / "jars" / "delta-spark_2.12-3.3.2.jar"
+    other.touch()
+    assert "spark.sql.extensions" not in our_settings("local", {})
+    other.rename(tmp_path / "jars" / f"delta-spark_{minor}_2.13-4.4.0.jar")
     assert our_settings("local", {})["spark.sql.extensions"] == DELTA_EXTENSION
 
 

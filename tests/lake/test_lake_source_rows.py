@@ -1,10 +1,9 @@
-"""Captures as rows: every message as captured, conditions decided before anything is decoded."""
+"""Captures as rows: every message as captured, options decided before anything is decoded."""
 
 import gzip
 import json
 from collections import Counter
 from functools import cache
-from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,27 +12,28 @@ from hypothesis import strategies as st
 
 from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.errors import SchemaError, UsageError
-from pregao.lake.source.filters import Condition, condition_of
 from pregao.lake.source.plan import ranges_of, streams_of
 from pregao.lake.source.request import parse_request
 from pregao.lake.source.rows import RangeReader
+from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import shape_of
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf.packets import PacketDecoder
 from tests.lake.days import day
 from tests.sbe.support import shown
+from tests.umdf.survey_support import CODEC, payload
 
 
 def small_day():
     return day(duration="20s")
 
 
-def read(path, conditions=(), **options):
+def read(path, **options):
     """The rows of captures as one table."""
     request = parse_request({"path": str(path), **options})
     parts = ranges_of(request)
     streams = streams_of([part.location for part in parts], request.registry())
-    reader = RangeReader(request, streams, conditions)
+    reader = RangeReader(request, streams)
     schema = shape_of(request).schema.remove_metadata()
     return pa.Table.from_batches([b for part in parts for b in reader.read(part)], schema)
 
@@ -131,76 +131,98 @@ def as_rows(table):
     )
 
 
-NUMBERS = [
-    "channel", "sequence_version", "sequence_number", "sending_time_ns", "capture_time_ns",
-    "position", "index_in_packet", "security_id",
-]  # fmt: skip
-COMPARISONS = {
-    "EqualTo": lambda a, b: a == b,
-    "GreaterThan": lambda a, b: a > b,
-    "GreaterThanOrEqual": lambda a, b: a >= b,
-    "LessThan": lambda a, b: a < b,
-    "LessThanOrEqual": lambda a, b: a <= b,
-}
+WITH_INSTRUMENTS = ["50", "51", "55", "12", "3"]
 
 
 @st.composite
-def conditions(draw, template):
-    """A condition on a column, its values mostly such as there are."""
+def selections(draw, template):
+    """Options that choose rows, their values mostly such as there are."""
     table = plain(template)
-    columns = [
-        name
-        for name in [*NUMBERS, "stream", "destination", "capture"]
-        if name in table.column_names and table.column(name).null_count < table.num_rows
-    ]
-    column = draw(st.sampled_from(columns))
-    there = [value for value in table.column(column).unique().to_pylist() if value is not None]
-    textual = isinstance(there[0], str)
-    value = st.sampled_from(there)
-    if not textual:
-        odd = st.sampled_from([0, -1, 1 << 63, -(1 << 63) - 1, 1 << 80])
-        value = st.one_of(value, value, value.map(lambda v: v + 1), odd)
-    kind = draw(st.sampled_from(["IsNotNull", "In", "EqualTo", *([] if textual else COMPARISONS)]))
-    if kind == "IsNotNull":
-        return Condition(column, kind)
-    if kind == "In":
-        return Condition(column, kind, tuple(draw(st.lists(value, max_size=4))))
-    return Condition(column, kind, (draw(value),))
+
+    def there(column):
+        return sorted(v for v in table.column(column).unique().to_pylist() if v is not None)
+
+    options = {}
+    if draw(st.booleans()):
+        chosen = st.sampled_from([*there("channel"), 200])
+        options["channel"] = draw(st.lists(chosen, min_size=1, max_size=2))
+    if draw(st.booleans()):
+        chosen = st.sampled_from(["incremental", "snapshot", "definition"])
+        options["stream"] = draw(st.lists(chosen, min_size=1, max_size=2))
+    if template in WITH_INSTRUMENTS and draw(st.booleans()):
+        chosen = st.sampled_from([*there("security_id"), 0, 5, (1 << 64) - 1])
+        options["securityId"] = draw(st.lists(chosen, min_size=1, max_size=3))
+    times = st.sampled_from(there("capture_time_ns"))
+    begin, end = sorted(draw(st.tuples(times, times)))
+    if draw(st.booleans()):
+        options["from"] = [begin]
+    if draw(st.booleans()):
+        options["to"] = [draw(st.sampled_from([end + 1, 1 << 62, 1 << 80]))]
+    return options
 
 
-def holds(condition, row):
-    """The condition as SQL has it."""
-    value = row[condition.column]
-    if value is None or condition.kind == "IsNotNull":
-        return value is not None
-    if condition.kind == "In":
-        return value in condition.values
-    return COMPARISONS[condition.kind](value, condition.values[0])
+COLUMNS = {"channel": "channel", "stream": "stream", "securityId": "security_id"}
+
+
+def chosen_by(options, row):
+    """What the options mean, said in Python."""
+    time = row["capture_time_ns"]
+    if "from" in options and time < options["from"][0]:
+        return False
+    if "to" in options and time >= options["to"][0]:
+        return False
+    return all(row[COLUMNS[name]] in options[name] for name in options.keys() & COLUMNS.keys())
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_conditions_choose_the_rows_that_sql_would(data):
-    template = data.draw(st.sampled_from(["50", "51", "55", "2", "12", "3", "packets"]))
-    wanted = data.draw(st.lists(conditions(template), min_size=1, max_size=3))
+def test_options_choose_the_rows_that_they_name(data):
+    template = data.draw(st.sampled_from([*WITH_INSTRUMENTS, "2", "packets"]))
+    wanted = data.draw(selections(template))
     columns = ",".join(plain(template).column_names)
-    found = read(small_day(), wanted, template=template, columns=columns)
-    expected = [row for row in as_rows(plain(template)) if all(holds(c, row) for c in wanted)]
+    texts = {name: ",".join(map(str, values)) for name, values in wanted.items()}
+    found = read(small_day(), template=template, columns=columns, **texts)
+    expected = [row for row in as_rows(plain(template)) if chosen_by(wanted, row)]
     assert as_rows(found) == expected
 
 
-def test_a_null_instrument_fulfils_no_condition(tmp_path):
-    """The status of a whole group has no instrument of its own: 0 on the wire is null."""
-    nulls = [row for row in plain("3").to_pylist() if row["security_id"] is None]
-    for condition in (
-        Condition("security_id", "EqualTo", (0,)),
-        Condition("security_id", "GreaterThanOrEqual", (0,)),
-        Condition("security_id", "IsNotNull"),
-    ):
-        found = read(small_day(), [condition], template="3", columns="security_id")
-        assert None not in found.column("security_id").to_pylist()
-        if condition.kind != "EqualTo":
-            assert found.num_rows == plain("3").num_rows - len(nulls)
+def test_a_null_instrument_is_never_chosen(tmp_path):
+    """News may be about no instrument: 0 on the wire is null."""
+    path = tmp_path / "news.pcap"
+    with PcapWriter(path) as writer:
+        for number, about in enumerate([None, 7, None], 1):
+            told = {
+                "securityID": about,
+                "newsSource": 20,
+                "partCount": 1,
+                "partNumber": 1,
+                "matchEventIndicator": 0,
+            }
+            texts = {"totalTextLength": 0, "headline": "", "text": "", "uRLLink": ""}
+            news = payload(number, [CODEC.encode("News_5", {**told, **texts})])
+            writer.write(number, udp_frame("10.0.0.1", 30000, "233.252.14.1", 30001, news))
+    everything = read(path, template="5", columns="security_id")
+    assert everything.column("security_id").to_pylist() == [None, 7, None]
+    assert read(path, template="5", securityId="0").num_rows == 0
+    assert read(path, template="5", securityId="0,7").num_rows == 1
+
+
+def test_an_instrument_is_chosen_among_messages_of_all_templates():
+    number = plain("50").column("security_id")[0].as_py()
+    found = as_rows(read(small_day(), securityId=str(number)))
+    everything = as_rows(read(small_day()))
+    assert found == [
+        row for row in everything if json.loads(row["body"]).get("security_id") == number
+    ]
+    assert len({row["template"] for row in found}) > 3
+    assert len(found) < len(everything)
+
+
+def test_times_are_read_as_people_write_them():
+    first = min(plain("50").column("capture_time_ns").to_pylist())
+    request = parse_request({"path": "day", "from": "2026-05-21T13:00:00.5-03:00"})
+    assert request.from_ns == 1779379200500000000
+    assert parse_request({"path": "day", "to": str(first)}).to_ns == first
 
 
 def test_all_messages_have_their_fields_as_json():
@@ -269,14 +291,14 @@ def test_what_cannot_be_decoded_has_an_error(tmp_path):
     unknown = [row for row in everything if row["template_id"] == 49]
     assert [(row["template"], row["body"], row["error"]) for row in unknown] == [(None, None, None)]
     assert sum(row["body"] is not None for row in everything) >= 2
-    only = read(path, [Condition("error", "IsNotNull")]).to_pylist()
-    assert only == errors
+    # What cannot be decoded names no instrument that could be chosen.
+    number = json.loads(everything[0]["body"])["security_id"]
+    whole = [row for row in everything if row["body"] is not None]
+    assert read(path, securityId=str(number)).to_pylist() == whole
     packets = read(path, template="packets").to_pylist()
     assert [row["error"] is not None for row in packets] == [False, False, False, True, True, False]
     assert packets[4]["channel"] is None
     assert packets[4]["sending_time_ns"] is None
-    broken = read(path, [Condition("error", "IsNotNull")], template="packets").to_pylist()
-    assert broken == [row for row in packets if row["error"] is not None]
 
 
 def test_the_name_of_a_template_may_be_short():
@@ -332,6 +354,12 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
         ({"stream": "trades"}, "incremental, snapshot"),
         ({"channel": "x"}, "from 0 to 255"),
         ({"channel": "256"}, "from 0 to 255"),
+        ({"securityId": "PETR4"}, "numbers such as 100000010014, not 'PETR4'"),
+        ({"securityId": str(1 << 64)}, "numbers such as"),
+        ({"securityId": "5", "template": "packets"}, "rows of packets have none"),
+        ({"securityId": "5", "template": "2"}, "messages of Sequence_2 name no instrument"),
+        ({"from": "noon"}, "option from takes a time such as"),
+        ({"from": "2026-05-21", "to": "2026-05-21"}, "a time behind that of the option from"),
         ({"columns": "channel,price"}, "no column 'price'"),
         ({"rangeSize": "0"}, "a size such as"),
         ({"maxFilesPerBatch": "0"}, "from 1 on"),
@@ -343,7 +371,13 @@ def test_the_rows_of_every_template_have_the_declared_types(template):
 )  # fmt: skip
 def test_mistakes_are_sentences(options, words):
     with pytest.raises(UsageError, match=words):
-        shape_of(parse_request({"path": "day", **options}))
+        asked_for(options)
+
+
+def asked_for(options):
+    request = parse_request({"path": "day", **options})
+    shape_of(request)
+    check_selection(request)
 
 
 def test_a_version_that_is_not_known_is_told():
@@ -355,30 +389,3 @@ def test_several_paths_come_as_spark_writes_them(tmp_path):
     files = sorted(small_day().glob("051_*.pcap"))
     request = parse_request({"paths": json.dumps([str(file) for file in files])})
     assert [part.location.name for part in ranges_of(request)] == [file.name for file in files]
-
-
-def named(kind, attribute, value):
-    return type(kind, (SimpleNamespace,), {})(attribute=attribute, value=value)
-
-
-def test_filters_that_cannot_be_decided_exactly_are_left_alone():
-    assert condition_of(named("EqualTo", ("channel",), 51)) == Condition(
-        "channel", "EqualTo", (51,)
-    )
-    assert condition_of(named("In", ("stream",), ("snapshot", None))) == Condition(
-        "stream", "In", ("snapshot",)
-    )
-    for other in (
-        named("EqualTo", ("md_entry_px",), 51),
-        named("EqualTo", ("channel", "deep"), 51),
-        named("EqualTo", ("channel",), True),
-        named("EqualTo", ("channel",), 51.0),
-        named("EqualTo", ("stream",), 51),
-        named("GreaterThan", ("stream",), "a"),
-        named("EqualNullSafe", ("channel",), 51),
-        named("In", ("channel",), ("51",)),
-        named("IsNull", ("channel",), None),
-        named("StringStartsWith", ("stream",), "snap"),
-        SimpleNamespace(child=named("EqualTo", ("channel",), 51)),
-    ):
-        assert condition_of(other) is None

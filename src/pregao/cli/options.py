@@ -11,8 +11,8 @@ NewLake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; m
 Master = Annotated[
     str | None,
     typer.Option(
-        help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…; "
-        "or 'here' to do without Spark."
+        help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…, "
+        "sc://HOST:PORT; or 'here' to do without Spark."
     ),
 ]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")]

@@ -26,20 +26,31 @@ def pack(
     ] = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
 ) -> None:
-    """Pack Pregão and all that it needs for the workers of a cluster."""
+    """Pack Pregão and all that it needs for the workers of a cluster.
+
+    A script for the driver is put beside the archive, by the path that workers find in it.
+    """
     from pregao.cli.new_files import NewFiles
     from pregao.errors import UsageError
+    from pregao.lake.spark import driver_launcher, folder_name
     from pregao.lake.spark import pack as write_archive
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out}: Spark unpacks archives by name; let it end in .tar.gz.")
     with NewFiles(force=force) as files:
         packed = write_archive(files.create(out), without=without or ())
+    python = out.parent / folder_name(out) / "bin" / "python"
+    try:
+        python.parent.mkdir(parents=True, exist_ok=True)
+        python.write_text(driver_launcher())
+        python.chmod(0o755)
+    except OSError as error:
+        raise UsageError(f"{python} cannot be written: {error.strerror}.") from None
     typer.echo(
         f"{out}: {len(packed.packages)} packages, {packed.files:,} files, "
         f"{out.stat().st_size:,} bytes"
     )
     typer.echo(
-        f"Use it with: --conf spark.archives={out}#environment "
-        "--conf spark.pyspark.python=./environment/bin/python"
+        f"Use it in this folder with: --conf spark.archives={out.name}#{folder_name(out)} "
+        f"--conf spark.pyspark.python=./{folder_name(out)}/bin/python"
     )

@@ -52,7 +52,10 @@ def query(
     ] = None,
     master: Annotated[
         str | None,
-        typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
+        typer.Option(
+            help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…, "
+            "sc://HOST:PORT."
+        ),
     ] = None,
     conf: options.Conf = None,
     unsafe: Annotated[

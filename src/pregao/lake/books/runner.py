@@ -8,15 +8,15 @@ from typing import Any
 from pregao.lake.books.build import BookRunner
 from pregao.lake.books.tasks import BookManifest, BookTask, run_book_task
 from pregao.lake.ingest import TaskProgress
-from pregao.lake.spark import map_on_spark
+from pregao.lake.spark import counter, map_on_spark
 
 
 def books_on_spark(spark: Any) -> BookRunner:
     """Do tasks with a Spark session, each in a task of its own."""
 
     def run(tasks: list[BookTask], progress: TaskProgress) -> list[BookManifest]:
-        done = spark.sparkContext.accumulator(0)
-        messages = spark.sparkContext.accumulator(0)
+        done = counter(spark)
+        messages = counter(spark)
 
         def work(blob: bytes) -> BookManifest:
             manifest = run_book_task(pickle.loads(blob))  # noqa: S301 - sent by our own driver

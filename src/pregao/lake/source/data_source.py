@@ -9,41 +9,47 @@ twice, told apart by ``destination``; snapshot loops repeat. Use ``pregao ingest
 which every message stands once. Messages that cannot be decoded are not among the rows of a
 template; among those of all messages they have an ``error``.
 
+Options choose what is decoded (``channel``, ``stream``, ``securityId``, ``from``, ``to``); the
+conditions of a query are Spark's, applied to the rows that come.
+
 Spark hands over no selection of columns, so all of a shape are made unless some are asked for by
 name: ``option("columns", "security_id,md_entry_px")`` or ``schema(…)`` makes reads faster.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pregao.errors import UsageError
-from pregao.lake.source.filters import Condition, condition_of
-from pregao.lake.source.plan import ranges_of, streams_of
+from pregao.lake.source.plan import planned_streams, ranges_of
 from pregao.lake.source.request import RANGES, ReadRequest, parse_request
-from pregao.lake.source.rows import CaptureRange, RangeReader, security_reading
+from pregao.lake.source.rows import CaptureRange, RangeReader
+from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import Shape, shape_of
 from pregao.lake.source.stream_reader import B3StreamReader
-from pregao.lake.spark import spare_the_collector, take_memory
-
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+from pregao.lake.spark import missing_interpreter, spare_the_collector, take_memory
 
 
 def register(spark: Any) -> None:
-    """Make the source ``b3`` known to a Spark session, and let it take over conditions."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Make the source ``b3`` known to a Spark session, classic or Spark Connect."""
+    if (python := missing_interpreter(spark)) is not None:
+        raise UsageError(
+            f"Spark plans reads of captures with the workers' Python, {python}, on this machine "
+            f"too, and there is none in {Path.cwd()}. Start from the folder in which `pregao pack` "
+            "has put it, or name a Python by a path that is the same everywhere."
+        )
     spark.dataSource.register(B3DataSource)
 
 
@@ -65,7 +71,9 @@ class B3DataSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns of the shape that was asked for."""
-        return spark_schema(shape_of(parse_request(self.options)))
+        request = parse_request(self.options)
+        check_selection(request)
+        return spark_schema(shape_of(request))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of files as they are now."""
@@ -80,53 +88,24 @@ class B3DataSource(DataSource):
 
 
 class B3Reader(DataSourceReader):
-    """Reads captures: plans ranges, takes over conditions, gives Arrow batches."""
+    """Reads captures: plans ranges, gives Arrow batches."""
 
     def __init__(self, request: ReadRequest) -> None:
+        check_selection(request)
         self.request = request
-        self.conditions: list[Condition] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take over what can be decided before decoding; give back the rest."""
-        shape = shape_of(self.request)
-        for each in filters:
-            condition = condition_of(each)
-            if condition is not None and _decidable(condition, shape):
-                self.conditions.append(condition)
-            else:
-                yield each
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ranges of the captures, each for a task."""
         ranges = ranges_of(self.request)
-        streams = planned_streams(self.request, self.conditions, ranges)
+        streams = planned_streams(self.request, [part.location for part in ranges])
         return [RangePartition(part, streams) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a range."""
         assert isinstance(partition, RangePartition)
         take_memory()
-        yield from RangeReader(self.request, partition.streams, self.conditions).read(
-            partition.part
-        )
+        yield from RangeReader(self.request, partition.streams).read(partition.part)
         spare_the_collector()
-
-
-def planned_streams(
-    request: ReadRequest, conditions: Iterable[Condition], ranges: Iterable[CaptureRange]
-) -> dict[str, str]:
-    """What destinations carry; nothing where no column and no condition asks for it."""
-    asked = "stream" in shape_of(request).schema.names or request.streams is not None
-    if not asked and all(condition.column != "stream" for condition in conditions):
-        return {}
-    return streams_of((part.location for part in ranges), request.registry())
-
-
-def _decidable(condition: Condition, shape: Shape) -> bool:
-    """Can a condition be decided before decoding, for rows of this shape?"""
-    if condition.column == "security_id":
-        return all(security_reading(message) is not None for message in shape.messages)
-    return True
 
 
 def with_columns(request: ReadRequest, schema: StructType) -> ReadRequest:

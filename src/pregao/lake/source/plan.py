@@ -10,6 +10,7 @@ from pregao.errors import CaptureError
 from pregao.lake.ingest import find_captures
 from pregao.lake.source.request import ReadRequest
 from pregao.lake.source.rows import CaptureRange
+from pregao.lake.source.shapes import shape_of
 from pregao.lake.store import Location
 from pregao.schemas import Registry
 from pregao.umdf.bulk import walk
@@ -35,6 +36,13 @@ def ranges_of(request: ReadRequest) -> list[CaptureRange]:
             for start, end in zip(points, ends, strict=True)
         ]
     return ranges
+
+
+def planned_streams(request: ReadRequest, locations: Iterable[Location]) -> dict[str, str]:
+    """What destinations carry; nothing where neither a column nor an option asks for it."""
+    if "stream" not in shape_of(request).schema.names and request.streams is None:
+        return {}
+    return streams_of(locations, request.registry())
 
 
 def streams_of(locations: Iterable[Location], registry: Registry) -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from pregao.clock import SECOND, parse_span
+from pregao.clock import SECOND, parse_ns, parse_span
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.ingest import TARGET_BYTES
 from pregao.sbe.model import Message, Schema
@@ -25,7 +25,8 @@ RANGES = "ranges"
 """The shape with a row for each range of a file, which a stream hands to an ingest."""
 
 OPTIONS = (
-    "path", "paths", "template", "schema", "version", "stream", "channel", "columns",
+    "path", "paths", "template", "schema", "version", "stream", "channel", "securityId",
+    "from", "to", "columns",
     "rangeSize", "maxBytesPerBatch", "maxFilesPerBatch", "holdback", "quietPeriod",
 )  # fmt: skip
 
@@ -46,6 +47,11 @@ class ReadRequest:
     version: str | None = None
     streams: tuple[str, ...] | None = None
     channels: tuple[int, ...] | None = None
+    security_ids: tuple[int, ...] | None = None
+    from_ns: int | None = None
+    """Only packets captured then or later."""
+    to_ns: int | None = None
+    """Only packets captured before."""
     columns: tuple[str, ...] | None = None
     range_bytes: int = TARGET_BYTES
     max_bytes: int | None = None
@@ -81,6 +87,9 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
         version=given.get("version"),
         streams=_streams(given.get("stream")),
         channels=_channels(given.get("channel")),
+        security_ids=_securities(given.get("securityid")),
+        from_ns=_moment(given.get("from"), "from"),
+        to_ns=_moment(given.get("to"), "to"),
         columns=tuple(_parts(given.get("columns"))) or None,
         range_bytes=parse_size(given.get("rangesize"), "rangeSize") or TARGET_BYTES,
         max_bytes=parse_size(given.get("maxbytesperbatch"), "maxBytesPerBatch"),
@@ -90,6 +99,9 @@ def parse_request(options: Mapping[str, str]) -> ReadRequest:
     )
     if request.schema_file is not None and request.version is not None:
         raise UsageError("Name a schema file or a version of the bundled schemas, not both.")
+    begin, end = request.from_ns, request.to_ns
+    if begin is not None and end is not None and end <= begin:
+        raise UsageError("The option to takes a time behind that of the option from.")
     return request
 
 
@@ -124,6 +136,28 @@ def _channels(text: str | None) -> tuple[int, ...] | None:
         if not (part.isascii() and part.isdigit() and int(part) < 256):
             raise UsageError(f"The option channel takes numbers from 0 to 255, not {part!r}.")
     return tuple(int(part) for part in found) or None
+
+
+def _securities(text: str | None) -> tuple[int, ...] | None:
+    found = _parts(text)
+    for part in found:
+        if not (part.isascii() and part.isdigit() and int(part) < 1 << 64):
+            raise UsageError(
+                f"The option securityId takes numbers such as 100000010014, not {part!r}."
+            )
+    return tuple(int(part) for part in found) or None
+
+
+def _moment(text: str | None, option: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return parse_ns(text)
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"The option {option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it names "
+            f"a zone) or nanoseconds since 1970, not {text!r}."
+        ) from None
 
 
 def _count(text: str | None, option: str) -> int | None:

@@ -1,13 +1,14 @@
 """A range of a capture to rows of the capture source, as Arrow batches; it knows nothing of Spark.
 
-Every packet stands as it was captured: copies of both feeds, repeated loops, heartbeats. Conditions
-are decided on packets before their messages are walked, and on messages before they are decoded.
+Every packet stands as it was captured: copies of both feeds, repeated loops, heartbeats. What the
+options choose is decided on packets before their messages are walked, and on messages before they
+are decoded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -20,19 +21,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.capture import Flow, PacketBlock, read_blocks
-from pregao.lake.source import _kernels
-from pregao.lake.source.filters import PACKET_NUMBERS, PACKET_TEXTS, Condition
 from pregao.lake.source.request import PACKETS, ReadRequest
+from pregao.lake.source.selection import Selection
 from pregao.lake.source.shapes import shape_of
 from pregao.lake.store import Location
-from pregao.sbe.model import Message
-from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
 from pregao.umdf.bulk import (
     Batch,
     BulkDecoder,
     Headers,
-    Kind,
     Reject,
     Unknown,
     Walked,
@@ -100,19 +97,9 @@ def _packets_of(block: PacketBlock) -> _Packets:
 class RangeReader:
     """Reads ranges into batches of a shape; it can be sent to other processes."""
 
-    def __init__(
-        self,
-        request: ReadRequest,
-        streams: dict[str, str],
-        conditions: Sequence[Condition] = (),
-    ) -> None:
+    def __init__(self, request: ReadRequest, streams: dict[str, str]) -> None:
         self.request = request
         self.streams = streams
-        self.conditions = tuple(conditions)
-        if request.channels is not None:
-            self.conditions += (Condition("channel", "In", request.channels),)
-        if request.streams is not None:
-            self.conditions += (Condition("stream", "In", request.streams),)
 
     def read(self, part: CaptureRange) -> Iterator[Any]:
         """The rows of a range."""
@@ -130,12 +117,7 @@ class _Reading:
         self.streams = reader.streams
         self.decoder = BulkDecoder(self.registry)
         self.walker = Walker()
-        wanted = reader.conditions
-        self.on_packets = [c for c in wanted if c.column in PACKET_NUMBERS]
-        self.on_texts = [c for c in wanted if c.column in PACKET_TEXTS]
-        self.on_index = [c for c in wanted if c.column == "index_in_packet"]
-        self.on_security = [c for c in wanted if c.column == "security_id"]
-        self.only_errors = any(c.column == "error" for c in wanted)
+        self.selection = Selection(reader.request)
         self.flow_wanted: npt.NDArray[np.bool_] = np.empty(0, np.bool_)
         self.stream_names: Any = pa.array([], pa.string())
         self.destinations: Any = pa.array([], pa.string())
@@ -162,38 +144,17 @@ class _Reading:
     def _learn_flows(self, flows: list[Flow]) -> None:
         places = [str(Destination(flow.dst, flow.dst_port)) for flow in flows]
         streams = [self.streams.get(place, Stream.UNKNOWN.value) for place in places]
-        texts = {
-            "stream": streams,
-            "destination": places,
-            "capture": [self.part.location.name] * len(flows),
-        }
-        self.flow_wanted = np.ones(len(flows), np.bool_)
-        for condition in self.on_texts:
-            self.flow_wanted &= condition.of_texts(texts[condition.column])
+        self.flow_wanted = self.selection.flows(streams)
         self.stream_names = pa.array(streams, pa.string())
         self.destinations = pa.array(places, pa.string())
 
     def _chosen(self, packets: _Packets) -> _Packets:
-        """The packets that fulfil the conditions."""
-        if not self.on_packets and self.flow_wanted.all():
-            return packets
-        wanted = self.flow_wanted[packets.flow]
-        headless = packets.channel < 0
-        for condition in self.on_packets:
-            match condition.column:
-                case "channel":
-                    wanted &= condition.of_numbers(packets.channel, headless)
-                case "sequence_version":
-                    wanted &= condition.of_numbers(packets.version, headless)
-                case "sequence_number":
-                    wanted &= condition.of_numbers(packets.number, packets.number == 0)
-                case "sending_time_ns":
-                    wanted &= condition.of_numbers(packets.sending_time_ns, headless)
-                case "capture_time_ns":
-                    wanted &= condition.of_numbers(packets.time_ns, packets.time_ns == 0)
-                case _:
-                    wanted &= condition.of_numbers(packets.position)
-        return packets if wanted.all() else packets.only(wanted)
+        """The packets that the options choose."""
+        wanted = self.selection.packets(packets.channel, packets.time_ns)
+        if not self.flow_wanted.all():
+            of_flow = self.flow_wanted[packets.flow]
+            wanted = of_flow if wanted is None else wanted & of_flow
+        return packets if wanted is None or wanted.all() else packets.only(wanted)
 
     # Messages of one template
 
@@ -203,7 +164,7 @@ class _Reading:
         for kind in walked.kinds():
             if kind.template_id not in self.shape.templates:
                 continue
-            kind.rows = self._by_message(walked, kind)
+            kind.rows = self.selection.messages(walked, kind)
             if not len(kind.rows):
                 continue
             for item in self.decoder.decode_kind(walked, kind):
@@ -218,50 +179,27 @@ class _Reading:
                     own[column.column] = partial(_given, array)
                 yield self._batch(packets, walked, item.rows, own)
 
-    def _by_message(self, walked: Walked, kind: Kind) -> Numbers:
-        """The messages of a kind that fulfil the conditions on messages."""
-        rows = kind.rows
-        for condition in self.on_index:
-            rows = rows[condition.of_numbers(walked.index_in_packet[rows])]
-        if not self.on_security:
-            return rows
-        message = message_of(self.registry, kind.schema_id, kind.template_id, kind.version)
-        reading = None if message is None else security_reading(message)
-        if reading is None or kind.version < reading.since_version:
-            return rows[:0]
-        rows = rows[walked.block_length[rows] >= reading.end]
-        numbers = np.empty(len(rows), np.int64)
-        _kernels.gather_i64(walked.buffer, walked.body[rows] + reading.offset, numbers)
-        null = None if reading.null is None else numbers == np.uint64(reading.null).view(np.int64)
-        wanted = np.ones(len(rows), np.bool_)
-        for condition in self.on_security:
-            wanted &= condition.of_numbers(numbers, null)
-        return rows[wanted]
-
     # Messages of all templates
 
     def _message_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
         """All messages in the order of the capture, with those that cannot be decoded."""
         found: list[tuple[Any, ...]] = []
         for kind in walked.kinds():
-            rows = kind.rows
-            for condition in self.on_index:
-                rows = rows[condition.of_numbers(walked.index_in_packet[rows])]
-            if not len(rows):
+            kind.rows = self.selection.messages(walked, kind)
+            if not len(kind.rows):
                 continue
-            kind.rows = rows
             message = message_of(self.registry, kind.schema_id, kind.template_id, kind.version)
             name = None if message is None else message.name
             for item in self.decoder.decode_kind(walked, kind):
                 about = (kind.template_id, name, kind.version)
                 match item:
-                    case Batch() if not self.only_errors:
+                    case Batch():
                         bodies = self._bodies(item)
                         found += [
                             (row, *about, body, None)
                             for row, body in zip(item.rows.tolist(), bodies, strict=True)
                         ]
-                    case Unknown() if not self.only_errors:
+                    case Unknown():
                         found += [(row, *about, None, None) for row in item.rows.tolist()]
                     case Reject():
                         row = self._row_of(walked, item)
@@ -269,7 +207,7 @@ class _Reading:
         found.sort(key=lambda each: each[0])
         if found:
             yield self._generic(packets, walked, found)
-        if not self.on_index:
+        if not self.selection.of_messages:
             yield from self._broken(packets, walked)
 
     def _bodies(self, batch: Batch) -> list[str | None]:
@@ -326,9 +264,7 @@ class _Reading:
     # Packets
 
     def _packet_rows(self, packets: _Packets, walked: Walked) -> Iterator[Any]:
-        rows = np.flatnonzero(walked.fault) if self.only_errors else np.arange(len(packets))
-        if not len(rows):
-            return
+        rows = np.arange(len(packets), dtype=np.int64)
         reasons: dict[int, str] = {}
         if "error" in self.names:
             reasons = {reject.packet: reject.reason for reject in self.decoder.faults(walked)}
@@ -341,7 +277,7 @@ class _Reading:
                 else pa.nulls(len(rows), pa.string())
             ),
         }
-        yield self._rows(packets, rows.astype(np.int64), own)
+        yield self._rows(packets, rows, own)
 
     # Columns
 
@@ -374,14 +310,6 @@ class _Reading:
             [as_declared(every[field.name](), field.type) for field in self.shape.schema],
             schema=self.shape.schema.remove_metadata(),
         )
-
-
-def security_reading(message: Message) -> Reading | None:
-    """The instrument of a message, if it is a number of eight bytes."""
-    for reading in readings(message):
-        if reading.column == "security_id":
-            return reading if reading.size == 8 and reading.single else None
-    return None
 
 
 def as_declared(array: Any, kind: Any) -> Any:

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pregao.capture.split import boundary_finder
 from pregao.errors import UsageError
 from pregao.lake.ingest import GrowingFile
-from pregao.lake.source.plan import streams_of
+from pregao.lake.source.plan import planned_streams
 from pregao.lake.source.request import RANGES, ReadRequest
 from pregao.lake.source.rolling_files import (
     Mark,
@@ -29,6 +29,7 @@ from pregao.lake.source.rolling_files import (
     ranges_between,
 )
 from pregao.lake.source.rows import CaptureRange, RangeReader
+from pregao.lake.source.selection import check_selection
 from pregao.lake.source.shapes import shape_of
 
 
@@ -53,6 +54,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, request: ReadRequest) -> None:
         if len(request.captures) != 1:
             raise UsageError("A stream reads one folder or pattern; start one stream for each.")
+        check_selection(request)
         self.request = request
         self._files: RollingFiles | None = None
         self._target: list[GrowingFile] | None = None
@@ -109,10 +111,7 @@ class B3StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if self.request.shape.lower() == RANGES:
             return [BatchPartition(None, {}, tuple(ranges))]
-        streams: dict[str, str] = {}
-        if "stream" in shape_of(self.request).schema.names or self.request.streams is not None:
-            locations = [each.location for each in ranges]
-            streams = streams_of(locations, self.request.registry())
+        streams = planned_streams(self.request, [each.location for each in ranges])
         return [BatchPartition(part, streams) for each in ranges for part in self._cut(each)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

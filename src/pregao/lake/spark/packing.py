@@ -2,6 +2,10 @@
 
 Spark unpacks it beside every executor (``spark.archives``). The archive holds the packages; the
 interpreter is the worker's own, of the same version. PySpark itself is left out: a cluster has it.
+
+Executors find their interpreter in the unpacked archive, by a path that is relative to where they
+run. Reads of captures are planned in a process beside the driver, which Spark starts by the same
+path: so a script of that name is put beside the archive, which starts the driver's own Python.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ import gzip
 import importlib.metadata
 import io
 import re
+import shlex
 import sys
 import tarfile
 from collections.abc import Iterable, Iterator
@@ -51,6 +56,19 @@ PYTHONPATH="$here/{_PACKAGES}${{PYTHONPATH:+:$PYTHONPATH}}"
 export PYTHONPATH
 exec "$python" "$@"
 """
+
+
+def driver_launcher() -> str:
+    """The script that is ``bin/python`` for the driver: the Python that runs now."""
+    return f"""#!/bin/sh
+# For the driver: Spark starts it by the path that executors find in the unpacked archive.
+exec {shlex.quote(sys.executable)} "$@"
+"""
+
+
+def folder_name(archive: Path) -> str:
+    """The folder into which an archive is unpacked: its name without the ending."""
+    return archive.name.removesuffix(".tgz").removesuffix(".tar.gz")
 
 
 def pack(stream: BinaryIO, *, root: str = "pregao", without: Iterable[str] = ()) -> Packed:

@@ -7,6 +7,7 @@ import ctypes
 import gc
 import pickle
 import threading
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from pregao.lake.ingest import (
     merge_staged,
     run_task,
 )
+from pregao.lake.spark.remote import is_remote
 from pregao.lake.spark.spark_errors import sentence
 from pregao.lake.store import Location, Written
 
@@ -35,8 +37,8 @@ def on_spark(spark: Any) -> Runner:
 
     def run(tasks: list[Task], progress: TaskProgress) -> list[Manifest]:
         sizes = {task.number: _size(task) for task in tasks}
-        done_bytes = spark.sparkContext.accumulator(0)
-        done_messages = spark.sparkContext.accumulator(0)
+        done_bytes = counter(spark)
+        done_messages = counter(spark)
 
         def work(blob: bytes) -> Manifest:
             task: Task = pickle.loads(blob)  # noqa: S301 - our own task, sent by our own driver
@@ -68,6 +70,20 @@ def merge_on_spark(spark: Any) -> Merger:
     return merge
 
 
+class Uncounted:
+    """Counts nothing: Spark Connect has no accumulators, so progress is not seen there."""
+
+    value = 0
+
+    def add(self, _term: int) -> None:
+        """Leave it."""
+
+
+def counter(spark: Any) -> Any:
+    """Something that tasks add to and the driver reads."""
+    return Uncounted() if is_remote(spark) else spark.sparkContext.accumulator(0)
+
+
 def _size(task: Task) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
 
@@ -84,13 +100,16 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[
         finally:
             spare_the_collector()
 
-    done = spark.sparkContext.parallelize(blobs, max(1, len(blobs))).map(each)
+    if is_remote(spark):
+        fetch = _remotely(spark, blobs, each)
+    else:
+        fetch = spark.sparkContext.parallelize(blobs, max(1, len(blobs))).map(each).collect
     rows: list[tuple[bytes, str | None]] = []
     failed: list[BaseException] = []
 
     def collect() -> None:
         try:
-            rows.extend(done.collect())
+            rows.extend(fetch())
         except BaseException as caught:
             failed.append(caught)
 
@@ -105,6 +124,31 @@ def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[
         if error is not None:
             raise PregaoError(error)
     return [pickle.loads(result) for result, _ in rows]  # noqa: S301 - from our own tasks
+
+
+def _remotely(spark: Any, blobs: list[bytes], each: Any) -> Any:
+    """The same where there are no RDDs: blobs as rows, each in a partition of its own."""
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            results, errors = [], []
+            for blob in batch.column("blob").to_pylist():
+                result, error = each(blob)
+                results.append(result)
+                errors.append(error)
+            columns = [pa.array(results, pa.binary()), pa.array(errors, pa.string())]
+            yield pa.RecordBatch.from_arrays(columns, ["result", "error"])
+
+    def fetch() -> list[tuple[bytes, str | None]]:
+        if not blobs:
+            return []
+        numbers = pa.array(range(len(blobs)), pa.int32())
+        table = pa.table({"number": numbers, "blob": pa.array(blobs, pa.binary())})
+        spread = spark.createDataFrame(table).repartitionById(len(blobs), "number")
+        done = spread.mapInArrow(work, "result binary, error string").collect()
+        return [(bytes(row["result"]), row["error"]) for row in done]
+
+    return fetch
 
 
 # Spark's Python workers do one task after another, and are set up for that.

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
+from pregao.lake.spark.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
+from pregao.lake.spark.executors import require_executors
 from pregao.lake.spark.java import require_java
+from pregao.lake.spark.remote import is_remote, remote_master, remote_session
 from pregao.lake.spark.spark_errors import sentence
-
-DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 
 # Java says this once at every start, and nobody can do anything about it.
 _NOISE = "Using incubator modules"
@@ -44,6 +44,8 @@ def spark_session(
     """
     if (running := _running_session(master, conf or {})) is not None:
         return running
+    if (server := remote_master(master, conf or {})) is not None:
+        return remote_session(server, conf or {})
     in_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if not in_submit:
         require_java()
@@ -60,7 +62,7 @@ def spark_session(
     if not _MASTER.match(where):
         raise UsageError(
             f"{where} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
-            "yarn and k8s://https://HOST:PORT."
+            "yarn, k8s://https://HOST:PORT and sc://HOST:PORT (Spark Connect)."
         )
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
@@ -77,11 +79,26 @@ def spark_session(
     if not in_submit and SparkContext._gateway is None:
         _launch(settings)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except Exception as error:
         # Whatever it is (Java's exceptions come in many classes), the user's question is why.
         said = f" {_SAID[-1]}" if _SAID else ""
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
+    if where.startswith("spark://"):
+        require_executors(session, settings)
+    return session
+
+
+def missing_interpreter(spark: Any) -> str | None:
+    """The workers' Python if it is named by a relative path that leads nowhere on this machine.
+
+    Spark plans reads of Python data sources beside the driver, with the interpreter of the workers.
+    """
+    if is_remote(spark):
+        return None
+    python = str(spark.sparkContext.pythonExec)
+    relative = "/" in python and not python.startswith("/")
+    return python if relative and not Path(python).exists() else None
 
 
 def retrying(master: str) -> str:
@@ -99,6 +116,12 @@ def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
     active = SparkSession.getActiveSession()
     if active is None:
         return None
+    if is_remote(active):
+        if master is not None and remote_master(master, {}) is None:
+            raise UsageError(f"Spark Connect is used in this process; stop it before {master}.")
+        for key, value in conf.items():
+            active.conf.set(key, value)
+        return active
     there = active.sparkContext.master
     if master is not None and retrying(master) != there and master != there:
         raise UsageError(
@@ -200,9 +223,11 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     for name in ("PREGAO_CACHE_DIR", "NUMBA_CACHE_DIR"):
         if value := os.environ.get(name):
             settings[f"spark.executorEnv.{name}"] = value
-    if has_delta_jars(chosen):
+    if uses_connector(chosen):
         settings["spark.sql.extensions"] = DELTA_EXTENSION
         settings["spark.sql.catalog.spark_catalog"] = DELTA_CATALOG
+        # The connector reads a table's log in fifty tasks, of which ours fills a few.
+        settings["spark.databricks.delta.snapshotPartitions"] = "4"
     return settings
 
 
@@ -223,17 +248,6 @@ def spark_defaults() -> dict[str, str]:
             key, _, value = re.sub(r"\s*[=:\s]\s*", " ", line, count=1).partition(" ")
             settings[key] = value.strip()
     return settings
-
-
-def has_delta_jars(chosen: Mapping[str, str]) -> bool:
-    """Are Delta's jars among those that Spark will load?"""
-    named = ",".join(chosen.get(key, "") for key in ("spark.jars", "spark.jars.packages"))
-    if "delta-spark" in named:
-        return True
-    import pyspark
-
-    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
-    return any((home / "jars").glob("delta-spark*.jar"))
 
 
 def driver_gigabytes(memory: int) -> int:

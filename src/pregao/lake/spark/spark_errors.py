@@ -15,6 +15,7 @@ _CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 _PLACE = re.compile(r"line (\d+),? pos (\d+)")
 _PLACE_AT_END = re.compile(r"[;( ]*line \d+,? pos \d+[;) ]*$")
 _JAVA = re.compile(r"An error occurred while calling [^\n]*\n: (?:[\w.$]+: )?(.+)")
+_NOT_THERE = "ModuleNotFoundError: No module named 'pregao'"
 _LONGEST = 500
 
 
@@ -23,6 +24,11 @@ def sentence(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, PregaoError):
         return text
+    if _NOT_THERE in text:
+        return (
+            "the workers' Python has no Pregão; install it there, or send an archive along: see "
+            "docs/cluster.md."
+        )
     if matched := _OURS.findall(text):
         return _short(matched[-1])
     if "Traceback (most recent call last)" in text and (matched := _PYTHON.findall(text)):

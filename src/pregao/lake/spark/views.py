@@ -11,7 +11,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from pregao.lake.spark.session import DELTA_EXTENSION, spark_session
+from pregao.lake.spark.delta_connector import DELTA_EXTENSION
+from pregao.lake.spark.remote import is_remote
+from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake, Location, arrow_schema
 
 _WORD = re.compile(r"\w+")
@@ -40,39 +42,44 @@ def connect(
     lake = Lake(path)
     lake.require()
     lake.roll_forward()
-    return LakeSession(lake, spark or spark_session(master, conf))
+    session = spark or spark_session(master, conf)
+    return _remote_session(lake, session) if is_remote(session) else LakeSession(lake, session)
 
 
-class LakeSession(SparkSession):
-    """A Spark session that knows the tables of a lake, and opens each when it is first named."""
+class _Tables:
+    """What a session of a lake adds to Spark's own: its tables, opened when they are named."""
 
-    def __init__(self, lake: Lake, spark: SparkSession) -> None:
-        super().__init__(spark.sparkContext, spark._jsparkSession)
-        self.lake = lake
-        self._unopened = set(lake.table_names())
+    lake: Lake
+    _unopened: set[str]
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803
         """Run a query; see `SparkSession.sql`."""
         words = _WORD.findall(sqlQuery.lower())
         # What lists the views (SHOW TABLES) is to list them all.
         self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
-        return super().sql(sqlQuery, *args, **kwargs)
+        spark: Any = super()
+        frame: DataFrame = spark.sql(sqlQuery, *args, **kwargs)
+        return frame
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """A table or view by its name; see `SparkSession.table`."""
         self._open(self._unopened & {tableName.strip("`").lower()})
-        return super().table(tableName)
+        spark: Any = super()
+        frame: DataFrame = spark.read.table(tableName)
+        return frame
 
     @property
     def catalog(self) -> Any:
         """The session's catalog; all tables are opened, so that it lists them."""
         self._open(set(self._unopened))
-        return super().catalog
+        spark: Any = super()
+        return spark.catalog
 
     @property
     def read(self) -> Any:
         """The session's reader, which knows the lake's tables as well."""
-        reader: Any = super().read
+        spark: Any = super()
+        reader = spark.read
         reader.table = self.table
         return reader
 
@@ -82,8 +89,37 @@ class LakeSession(SparkSession):
 
     def _open(self, names: Iterable[str]) -> None:
         for name in sorted(names):
-            table_frame(self.lake, name, self).createOrReplaceTempView(name)
+            spark: Any = self
+            table_frame(self.lake, name, spark).createOrReplaceTempView(name)
             self._unopened.discard(name)
+
+
+class LakeSession(_Tables, SparkSession):
+    """A Spark session that knows the tables of a lake, and opens each when it is first named."""
+
+    def __init__(self, lake: Lake, spark: SparkSession) -> None:
+        super().__init__(spark.sparkContext, spark._jsparkSession)
+        self.lake = lake
+        self._unopened = set(lake.table_names())
+
+
+def _remote_session(lake: Lake, spark: Any) -> Any:
+    """The same on Spark Connect: it can do what a `LakeSession` can, without Java's parts."""
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    class RemoteLakeSession(_Tables, RemoteSession):
+        """A session of Spark Connect that knows the tables of a lake."""
+
+        def __init__(self) -> None:
+            self.__dict__.update(spark.__dict__)
+            self.lake = lake
+            self._unopened = set(lake.table_names())
+            self._shared = spark  # whose connection it is, open as long as this session lives
+
+        def __del__(self) -> None:
+            """Leave the connection to the session that opened it."""
+
+    return RemoteLakeSession()
 
 
 def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
@@ -124,6 +160,8 @@ def _spark_uri(place: Location, spark: SparkSession) -> str:
         return f"file://{place.uri}"
     if place.scheme != "s3":
         return place.uri
+    if is_remote(spark):
+        return "s3a" + place.uri.removeprefix("s3")  # with the settings of the server
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in s3a_settings(place).items():
         hadoop.setIfUnset(key, value)
@@ -147,6 +185,8 @@ def _java_reads(place: Location, spark: SparkSession) -> bool:
     """Has Spark's Java side a filesystem for this place? (For S3 it comes in an optional jar.)"""
     if place.is_local:
         return True
+    if is_remote(spark):
+        return False  # that cannot be asked
     scheme = "s3a" if place.scheme == "s3" else place.scheme
     java: Any = spark.sparkContext._jvm
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
@@ -171,7 +211,9 @@ def _frame_through_python(
                 yield from _batches(Location(uri, place.settings), declared, partition)
 
     rows = [(path.uri,) for path in paths]
-    width = min(len(rows), 4 * spark.sparkContext.defaultParallelism)
+    width = len(rows)
+    if not is_remote(spark):
+        width = min(width, 4 * spark.sparkContext.defaultParallelism)
     files = spark.createDataFrame(rows, "uri string").repartition(width)
     return files.mapInArrow(read, schema)
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from pregao.clock import SECOND
-from pregao.errors import PregaoError
+from pregao.errors import PregaoError, UsageError
 from pregao.lake.ingest import Report
 from pregao.lake.source import RANGES, Offset, Range, next_offset, ranges_between, register
-from pregao.lake.spark import sentence
+from pregao.lake.spark import is_remote, missing_interpreter, sentence
 from pregao.lake.store import Location
 from pregao.lake.streaming.stream_ingest import StreamIngest
 
@@ -61,7 +61,20 @@ def follow_here(ingest: StreamIngest, pace: StreamPace, told: Told) -> None:
 def follow_on_spark(
     spark: Any, ingest: StreamIngest, pace: StreamPace, told: Told, checkpoint: str | None = None
 ) -> None:
-    """Follow the files with a streaming query; it ends if it is to go once."""
+    """Follow the files with a streaming query; it ends if it is to go once.
+
+    Spark Connect would run the batches on its server. There, and where the workers' Python is not
+    on this machine, this process looks for what is new itself; Spark does the tasks all the same,
+    and the lake knows how far each file was taken.
+    """
+    if is_remote(spark) or missing_interpreter(spark) is not None:
+        if checkpoint is not None:
+            raise UsageError(
+                "There is no checkpoint without Spark's streaming, which does not run here: leave "
+                "--checkpoint out; the lake knows how far each file was taken."
+            )
+        follow_here(ingest, pace, told)
+        return
     query = start(spark, ingest, pace, told, checkpoint)
     try:
         query.awaitTermination()

@@ -1,0 +1,73 @@
+"""Sessions on a Spark Connect server (``sc://HOST:PORT``): no Java here, and no RDDs there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from pregao.errors import UsageError
+from pregao.lake.spark.spark_errors import sentence
+
+SCHEME = "sc://"
+_PORT = 15002
+_ANSWER_SECONDS = 10
+_OURS = {"spark.sql.session.timeZone": "UTC"}
+
+
+def is_remote(spark: Any) -> bool:
+    """Is it a session of Spark Connect?"""
+    return any(each.__module__.startswith("pyspark.sql.connect") for each in type(spark).__mro__)
+
+
+def remote_master(master: str | None, conf: Mapping[str, str]) -> str | None:
+    """The server that was named, if one was."""
+    if master is None:
+        master = conf.get("spark.remote") or conf.get("spark.master")
+        master = master or os.environ.get("SPARK_REMOTE")
+    return master if master is not None and master.startswith(SCHEME) else None
+
+
+def remote_session(url: str, conf: Mapping[str, str]) -> Any:
+    """A session on a server; what cannot be is told before Spark would try for minutes."""
+    try:
+        from pyspark.sql.connect.session import SparkSession
+    except ImportError as error:  # Spark raises its own kind
+        raise UsageError(
+            "Spark Connect needs some more packages: pip install 'pregao[connect]'."
+        ) from error
+    _answers(url)
+    from pyspark.sql import SparkSession as AnySession
+
+    logging.getLogger("pyspark.sql.connect").setLevel(logging.CRITICAL)
+    try:
+        spark: Any = SparkSession.getActiveSession()
+        if spark is None:
+            builder: Any = AnySession.builder
+            spark = builder.remote(url).getOrCreate()
+        for key, value in {**_OURS, **conf}.items():
+            if key not in ("spark.remote", "spark.master", "spark.app.name"):
+                spark.conf.set(key, value)
+    except Exception as error:
+        raise UsageError(f"Spark did not start on {url}: {sentence(error)}") from error
+    return spark
+
+
+def _answers(url: str) -> None:
+    """Refuse a server that nobody answers for."""
+    parts = urlsplit(url)
+    try:
+        host, port = parts.hostname, parts.port or _PORT
+    except ValueError:
+        host = None
+    if not host:
+        raise UsageError(f"{url} is no server of Spark Connect; write sc://HOST:PORT.")
+    try:
+        socket.create_connection((host, port), _ANSWER_SECONDS).close()
+    except OSError as error:
+        raise UsageError(
+            f"No Spark Connect server answers at {host}:{port}: {error.strerror or error}."
+        ) from error

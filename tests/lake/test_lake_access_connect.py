@@ -1,0 +1,115 @@
+"""Spark Connect: the commands on a server, what does not run there, servers that do not answer."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.lake.books.build import build_books
+from pregao.lake.ingest import ingest
+from pregao.lake.spark import connect
+from pregao.lake.spark.remote import remote_master, remote_session
+from tests.lake.cluster_support import free_port
+from tests.lake.days import day, rows
+from tests.lake.lake_support import ROOT
+from tests.lake.test_lake_access_spark import numbers
+
+COMMAND = "from pregao.cli.main import run; run()"
+
+
+def pregao(*arguments, master=None):
+    """The command line in a process of its own, without Java."""
+    environment = {**os.environ, "JAVA_HOME": "/nowhere", "COLUMNS": "200"}
+    command = [sys.executable, "-c", COMMAND, *map(str, arguments)]
+    done = subprocess.run(
+        [*command, "--master", master],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture(scope="module")
+def lake(connect_server, tmp_path_factory):
+    place = tmp_path_factory.mktemp("lake") / "lake"
+    options = ("--range-size", "300k", "--books")
+    code, _, err = pregao(
+        "ingest", day(duration="12s"), "--lake", place, *options, master=connect_server
+    )
+    assert (code, err) == (0, "")
+    return place
+
+
+def test_an_ingest_and_its_books_are_those_of_one_process(lake, tmp_path):
+    other = tmp_path / "here"
+    ingest([str(day(duration="12s"))], str(other))
+    build_books(str(other))
+    # Which builds there were differs between runs, and which tables analytics made.
+    for table in ("umdf_order_mbo_50", "umdf_trade_53", "packets", "instruments"):
+        assert rows(lake, table) == rows(other, table), table
+    ticks = [len(rows(place, "ticks", without=("build_id",))) for place in (lake, other)]
+    assert ticks[0] == ticks[1] > 0
+
+
+def test_analytics_and_queries_run_on_the_server(lake, connect_server):
+    code, out, err = pregao(
+        "analytics", "--lake", lake, "--table", "trades,bars", master=connect_server
+    )
+    assert (code, err) == (0, "")
+    assert "trades" in out
+    text = "SELECT count(*) > 0 AS some, count(*) = count(price) AS priced FROM trades"
+    code, out, err = pregao("query", text, "--lake", lake, master=connect_server)
+    assert (code, err) == (0, "")
+    assert out.count("true") == 2
+    code, _, err = pregao("query", "SELECT * FROM nope", "--lake", lake, master=connect_server)
+    assert code == 2
+    assert "`nope` cannot be found" in err
+    assert err.count("\n") < 6
+    assert "Traceback" not in err
+
+
+def test_views_are_opened_when_they_are_named(connect_session, small_lake):
+    session = connect(small_lake.location, spark=connect_session)
+    assert numbers(session) == [1, 2, 3, 4]
+    assert session.table("orders").count() == session.read.table("orders").count() == 4
+    assert {"orders", "trades"} <= {table.name for table in session.catalog.listTables()}
+    session.refresh()
+    del session
+    assert connect_session.range(3).count() == 3
+
+
+def test_a_stream_looks_for_new_bytes_itself(connect_server, lake, tmp_path):
+    place = tmp_path / "lake"
+    stream = ("stream", "--from", day(duration="12s"), "--lake", place, "--once")
+    code, out, err = pregao(*stream, "--quiet-period", "0s", master=connect_server)
+    assert (code, err) == (0, "")
+    assert "messages" in out
+    assert rows(place, "umdf_order_mbo_50") == rows(lake, "umdf_order_mbo_50")
+    code, _, err = pregao(*stream, "--checkpoint", tmp_path, master=connect_server)
+    assert code == 2
+    assert "leave --checkpoint out" in " ".join(err.split())
+
+
+def test_a_server_that_does_not_answer_is_told_at_once(tmp_path):
+    pytest.importorskip("grpc", reason="pyspark[connect] is not installed here")
+    port = free_port()
+    with pytest.raises(UsageError, match=rf"No Spark Connect server answers at 127.0.0.1:{port}"):
+        remote_session(f"sc://127.0.0.1:{port}", {})
+    with pytest.raises(UsageError, match=r"write sc://HOST:PORT"):
+        remote_session("sc://", {})
+
+
+def test_a_server_is_named_as_master_setting_or_in_the_environment(monkeypatch):
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    assert remote_master(None, {}) is None
+    assert remote_master("local[2]", {"spark.remote": "sc://a"}) is None
+    assert remote_master("sc://a", {}) == "sc://a"
+    assert remote_master(None, {"spark.remote": "sc://b"}) == "sc://b"
+    monkeypatch.setenv("SPARK_REMOTE", "sc://c")
+    assert remote_master(None, {}) == "sc://c"

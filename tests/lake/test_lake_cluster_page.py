@@ -1,0 +1,197 @@
+"""docs/cluster.md followed word for word, on two workers of which one is killed in the middle."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.lake.ingest import ingest
+from pregao.lake.source import register
+from pregao.lake.spark.executors import Cluster, Worker, no_executor, read_page
+from tests.lake.cluster_support import paths
+from tests.lake.days import day, rows
+from tests.lake.lake_support import ROOT
+from tests.lake.test_lake_cluster_standalone import LARGE
+
+PAGE = (ROOT / "docs" / "cluster.md").read_text()
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ORDERS = "umdf_order_mbo_50"
+WITHOUT = "".join(f" --without {name}" for name in LARGE)
+
+
+def blocks(section):
+    """The blocks of a section: the language, and the text."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return _BLOCK.findall(text)
+
+
+class Reader:
+    """Someone who follows the page, with a cluster, a shared folder and a memory of their own."""
+
+    def __init__(self, cluster, folder):
+        self.cluster = cluster
+        self.shared = folder / "shared"
+        self.folder = folder / "here"
+        self.folder.mkdir(parents=True)
+        shutil.copytree(day(duration="12s"), self.shared / "captures" / "2026-05-21")
+
+    def words(self, text):
+        """The page's text with the reader's own names."""
+        for theirs, mine in {
+            "/shared": str(self.shared),
+            "spark://head:7077": self.cluster.url,
+            "memory=4g": "memory=512m",
+            "/opt/pregao/bin/python": sys.executable,
+            # The workers of the test have these; unpacking them would take a minute.
+            "pack environment.tar.gz": "pack environment.tar.gz --without "
+            + " --without ".join(LARGE),
+        }.items():
+            text = text.replace(theirs, mine)
+        return text
+
+    def start(self, block):
+        """Type a shell block."""
+        return subprocess.Popen(
+            ["bash", "-e", "-c", self.words(block)],
+            cwd=self.folder,
+            env={**paths(os.environ), "COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self, process):
+        """What a block has printed, when it is done."""
+        out, err = process.communicate(timeout=600)
+        assert process.returncode == 0, err[-3000:]
+        return out
+
+    def follow(self, section):
+        """Do all that a section says, and tell what came of each command, by its first words."""
+        told = {}
+        for language, text in blocks(section):
+            if language == "python":
+                name = text.partition("\n")[0].removeprefix("# ")
+                (self.folder / name).write_text(self.words(text))
+            else:
+                told[" ".join(text.split()[:2])] = self.end(self.start(text))
+        return told
+
+
+@pytest.fixture(scope="module")
+def reader(cluster, tmp_path_factory):
+    return Reader(cluster, tmp_path_factory.mktemp("reader"))
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory):
+    """The same day, taken in without any cluster."""
+    lake = tmp_path_factory.mktemp("here") / "lake"
+    ingest([str(day(duration="12s"))], str(lake))
+    return lake
+
+
+def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
+    install, command = [text for _, text in blocks("Packages on the workers")]
+    assert "pip install pregao" in install
+    more = command.replace("pregao ingest", "pregao ingest --range-size 40k", 1)
+    doomed = reader.cluster.start_worker()
+    reader.cluster.wait_for_workers()
+    running = reader.start(more)
+    for _ in range(6000):
+        if any("Running task" in log.read_text() for log in doomed.glob("app-*/*/stderr")):
+            break
+        time.sleep(0.02)
+    assert running.poll() is None
+    reader.cluster.kill_worker(doomed)
+    reader.end(running)
+    assert rows(reader.shared / "lake", ORDERS) == rows(here, ORDERS)
+
+
+def test_an_archive_serves_every_command(reader, here):
+    told = reader.follow("An archive")
+    assert set(told) == {
+        f"pregao {name}" for name in ("pack", "ingest", "books", "analytics", "query", "stream")
+    }
+    lake = reader.shared / "packed"
+    assert rows(lake, ORDERS) == rows(reader.shared / "streamed", ORDERS) == rows(here, ORDERS)
+    assert len(rows(lake, "ticks")) > 0
+    trades = len(rows(lake, "trades"))
+    assert trades > 0
+    assert re.search(rf"\b{trades:,}\b", told["pregao query"])
+
+
+def test_spark_submit_runs_the_command_line_and_scripts(reader, here):
+    if not (reader.folder / "environment.tar.gz").exists():
+        pack = blocks("An archive")[0][1]
+        reader.end(reader.start(pack))
+    texts = blocks("spark-submit")
+    assert [language for language, _ in texts] == ["python", "", "python", ""]
+    out = reader.follow("spark-submit")
+    assert rows(reader.shared / "submitted", ORDERS) == rows(here, ORDERS)
+    copies = int(re.search(r"orders: (\d+)", out["spark-submit --master"]).group(1))
+    # Both feeds' copies of every order, and the orders of snapshots are of another template.
+    assert copies >= len(rows(here, ORDERS)) > 0
+
+
+def test_a_cluster_that_gives_no_executor_says_what_it_has(reader):
+    command = blocks("Packages on the workers")[1][1].replace("memory=4g", "memory=900g")
+    done = reader.start(command.replace("/shared/lake", "/shared/none"))
+    _, err = done.communicate(timeout=120)
+    words = " ".join(err.split())
+    assert done.returncode == 2
+    assert "has given no executor in 15 s. Each asks for 921,600 MB of memory and 1 core" in words
+    assert "the largest with 1,024 MB and 1 core" in words
+    assert "--conf spark.executor.memory=1024m" in words
+    assert not (reader.shared / "none").exists()
+
+
+SMALL = Worker(cores=1, memory=1024, free_cores=1, free_memory=1024)
+BUSY = Worker(cores=8, memory=8192, free_cores=0, free_memory=512)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        (None, "what the cluster has is on its master's page"),
+        (Cluster((), False), "the cluster has no workers. Start one"),
+        (Cluster((SMALL,), False), "1 worker, the largest with 1,024 MB and 1 core. Ask for less"),
+        (Cluster((SMALL, BUSY), False), "at most 1,024 MB and 1 core are free. Wait"),
+        (Cluster((BUSY,), False), "at most 512 MB and 0 cores are free. Wait"),
+        (Cluster((BUSY,), True), "does not reach this machine"),
+    ],
+)
+def test_why_no_executor_came(cluster, words):
+    told = no_executor("spark://head:7077", 15, 2, 4096, cluster)
+    assert told.startswith(
+        "spark://head:7077 has given no executor in 15 s. Each asks for 4,096 MB"
+    )
+    assert words in told
+
+
+def test_the_page_of_a_master_is_read():
+    worker = {"cores": 2, "memory": 10, "coresfree": 1, "memoryfree": 5, "state": "ALIVE"}
+    told = {
+        "workers": [worker, {**worker, "state": "DEAD"}],
+        "activeapps": [{"id": "app-1", "cores": 0}, {"id": "app-2", "cores": 2}],
+    }
+    assert read_page(told, "app-1") == Cluster((Worker(2, 10, 1, 5),), False)
+    assert read_page(told, "app-2").granted
+
+
+def test_an_interpreter_that_only_workers_have_is_told_before_a_read(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    context = SimpleNamespace(pythonExec="./environment/bin/python")
+    with pytest.raises(UsageError, match=r"with the workers' Python, \./environment/bin/python"):
+        register(SimpleNamespace(sparkContext=context))
+    (tmp_path / "environment" / "bin").mkdir(parents=True)
+    (tmp_path / "environment" / "bin" / "python").touch()
+    with contextlib.suppress(AttributeError):
+        register(SimpleNamespace(sparkContext=context))
