@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -196,6 +197,44 @@ def test_export_writes_books_at_the_end_and_at_a_time(tmp_path):
     assert [int(row["secondaryOrderID"]) for row in rows] == [
         order[2] for order in (*middle["bids"], *middle["asks"])
     ]
+
+
+def test_an_ingest_names_and_times_its_stages(tmp_path):
+    place, report = tmp_path / "lake", tmp_path / "report.json"
+    captures = sorted(folder().glob("*.pcap"))
+    asked = ("ingest", *captures, "--lake", place, "--master", "here")
+    only = run(*asked, "--only", "messages")
+    assert only.exit_code == 0
+    assert "ticks" not in only.output
+    result = run(*asked, "--report", report)
+    assert "Nothing new" in result.output
+    assert re.search(r"^messages: done in \d+\.\d s$", result.output, re.MULTILINE)
+    assert re.search(r"^books: done in \d+\.\d s$", result.output, re.MULTILINE)
+    assert "left out: analytics, which need Spark" in result.output
+    data = json.loads(report.read_text())
+    assert list(data["stages"]) == ["messages", "books"]
+    assert data["books"][0]["built"]
+    alone = run(*asked, "--only", "books")
+    assert "up to date" in alone.output
+    assert "Nothing new" not in alone.output
+
+
+def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch):
+    from pregao.lake.spark import java
+
+    def none(*_arguments):
+        raise UsageError("Spark needs Java.")
+
+    monkeypatch.setattr(java, "find_java", none)
+    captures = sorted(folder().glob("*.pcap"))
+    result = run("ingest", *captures, "--lake", tmp_path / "lake")
+    assert result.exit_code == 0
+    assert "there is no Java: working in this process" in result.output
+    assert "books: done" in result.output
+    monkeypatch.setattr(ingest_command, "MOST_WITHOUT_JAVA", 100)
+    with pytest.raises(UsageError, match=r"needs Java\. Or give --master here"):
+        run("ingest", *captures, "--lake", tmp_path / "other")
+    assert not (tmp_path / "other").exists()
 
 
 ENDINGS = ["csv", "csv.gz", "csv.zst", "parquet", "arrow", "feather"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,8 @@ from pregao.errors import NothingFoundError, PregaoError
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
 _LONGEST = 600
+# How pyarrow tells what the system said.
+_ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
 # Of the libraries below: their errors are about files and tables, not about our code.
 _STORAGE = ("pyarrow", "deltalake", "_duckdb", "duckdb")
 
@@ -80,7 +83,9 @@ def _misused(error: BaseException, told: str) -> str:
 def _of_the_system(error: OSError) -> str:
     """What the system refused: the file, and why."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    why = error.strerror or _line(str(error)) or type(error).__name__
+    why = error.strerror or _line(str(error)).rstrip(".") or type(error).__name__
+    if matched := _ARROW.search(why):
+        why = f"A file cannot be {'written' if 'writ' in why else 'read'}: {matched[1]}"
     return _line(f"{' and '.join(names)}: {why}." if names else f"{why}.")
 
 

@@ -6,6 +6,7 @@ Commands import what they need when they run, so that ``pregao --help`` answers 
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Annotated, NoReturn
 
 import typer
@@ -79,14 +80,21 @@ app.add_typer(lake_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 
 
+class _Said(logging.Handler):
+    """What the parts below have to say (that they wait, say), as lines of the command."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        sys.stderr.write(f"pregao: {record.getMessage()}\n")
+
+
 def _speak() -> None:
-    """Show what the parts below have to say (that they wait, say) as lines of the command."""
-    log = logging.getLogger("pregao")
-    if not log.handlers:
-        shown = logging.StreamHandler()
-        shown.setFormatter(logging.Formatter("pregao: %(message)s"))
-        log.addHandler(shown)
-        log.propagate = False
+    """Show what our own parts say; not what libraries log besides raising it."""
+    ours, all_others = logging.getLogger("pregao"), logging.getLogger()
+    if not any(isinstance(handler, _Said) for handler in ours.handlers):
+        ours.addHandler(_Said())
+    if not all_others.handlers and "--debug" not in sys.argv:
+        all_others.addHandler(logging.NullHandler())
 
 
 def run() -> NoReturn:

@@ -1,0 +1,305 @@
+"""Every command with broken inputs: one sentence, the exit code 2, no stack, no escape codes."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+import pytest
+
+from pregao.cli.ingest import ingest as ingest_command
+from pregao.cli.simulate import simulate
+from pregao.lake.store import Lake
+
+ROOT = Path(__file__).parents[2]
+
+
+@cache
+def day() -> Path:
+    out = Path(mkdtemp(prefix="pregao-sentences-")) / "day"
+    simulate(out=out, instruments=4, duration="8s", rate=100.0, quiet=True)
+    return out
+
+
+@cache
+def sound_lake() -> Path:
+    """A lake with messages and books; tests copy it if they break it."""
+    place = day().parent / "lake"
+    ingest_command([str(day())], str(place), master="here", quiet=True)
+    return place
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return Path(shutil.copytree(sound_lake(), tmp_path / "lake"))
+
+
+def told(result, *, code=2):
+    """One sentence, and nothing of the program's inside."""
+    assert result.code == code, result.err
+    assert "Traceback" not in result.err + result.out
+    assert "\x1b[" not in result.err + result.out
+    assert "mistake of Pregão" not in result.err
+    (line,) = result.err.splitlines()
+    assert line.startswith("pregao: ")
+    assert 10 < len(line) < 700
+    return line
+
+
+ABSURD = [
+    ("ingest DAY --lake NEW --master here --skew 99999999h", "36500d"),
+    ("ingest DAY --lake NEW --master here --skew ²s", "takes a span"),
+    ("ingest DAY --lake NEW --master here --range-size 0", "takes a size"),
+    ("ingest DAY --lake NEW --master here --channel ²", "from 0 to 255"),
+    ("ingest DAY --lake NEW --master here --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),
+    ("ingest DAY --lake NEW --master here --report NOWHERE/x.json", "--report"),
+    ("ingest DAY --lake NEW --master here --only nothing", "--only takes"),
+    ("ingest DAY --lake NEW --master here --only analytics", "need Spark"),
+    ("ingest DAY --lake NEW --only books --books", "one of the two"),
+    ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is no master"),
+    ("ingest DAY --lake NEW --conf x", "--conf takes"),
+    ("ingest DAY --lake NEW --master here --schema NOWHERE/[x].xml", "[x].xml"),
+    ("ingest [bold]x[/bold] --lake NEW --master here", "[bold]x[/bold]"),
+    ("ingest", "Missing argument"),
+    ("stream --from NOWHERE --lake NEW --once --master here", "no such folder"),
+    ("stream --from DAY --lake NEW --once --master here --interval 99999999h", "36500d"),
+    ("stream --from DAY --lake NEW --once --master here --report NOWHERE/x.json", "--report"),
+    ("books --lake LAKE --master here --report NOWHERE/x.json", "--report"),
+    ("books --lake LAKE --master here --report LAKE", "is a folder"),
+    ("books --lake LAKE --master here --symbol ²", "²"),
+    ("books --lake LAKE --master here --depth 99999999999999999999", "from 1 to 100 levels"),
+    ("books --lake LAKE --master here --checkpoint-every 99999999999h", "36500d"),
+    ("books --lake NOWHERE --master here", "is not a lake"),
+    ("book ² --lake LAKE", "knows no instrument ²"),
+    ("book 99999999999999999999999 --lake LAKE", "knows no instrument"),
+    ("book [red]x[/red] --lake LAKE", "[red]x[/red]"),
+    ("book PETR4 --lake LAKE --at 99999999999999999999999", "from 1970 to 2262"),
+    ("book PETR4 --lake LAKE --at 0001-01-01", "from 1970 to 2262"),
+    ("book PETR4 --lake LAKE --at ²²²²²²²²²²", "--at takes a time"),
+    ("book PETR4 --lake LAKE --date 9999-12-31", "9999-12-31"),
+    ("book PETR4 --lake LAKE --depth x", "--depth"),
+    ("book PETR4 --lake LAKE --channel 999", "255"),
+    ("audit --lake LAKE --symbol [x]", "[x]"),
+    ("audit --lake LAKE --limit 99999999999999999999999", "--limit"),
+    ("export ticks --lake LAKE -o NOWHERE/x.csv", "no folder"),
+    ("export ticks --lake LAKE -o x.[csv]", "must end in"),
+    ("export book --lake LAKE --symbol PETR4 --at 99999999999999999999999 -o x.csv", "2262"),
+    ("analytics --lake LAKE --master here", "Spark"),
+    ("analytics --lake LAKE --interval 99999999999999h", "--interval"),
+    ("analytics --lake LAKE --date 9999-99-99", "--date takes a day"),
+    ("analytics --lake LAKE --table [x]", "[x]"),
+    ("query DROP_TABLE_packets --lake LAKE", "DROP_TABLE_PACKETS is none"),
+    ("query SELECT([red]) --lake LAKE", "The query failed"),
+    ("query VALUES(1) --lake [red]", "[red] is not a lake"),
+    ("query VALUES(1) --lake LAKE -o x.xls", "must end in"),
+    ("query VALUES(1) --lake LAKE -o NOWHERE/x.csv", "no folder"),
+    ("query VALUES(1) --lake LAKE --limit 99999999999999999999999", "--limit"),
+    ("query VALUES(1) --lake LAKE --engine [x]", "--engine"),
+    ("lake tables [x] --lake LAKE", "no table [x]"),
+    ("lake compact [x] --lake LAKE", "no table [x]"),
+    ("lake vacuum --lake LAKE --older-than 99999999999999h", "36500d"),
+    ("lake check --lake DAY", "is not a lake"),
+    ("simulate --out NEW --date 9999-12-31", "9999-12-31"),
+    ("simulate --out NEW --date 0001-01-01", "0001-01-01"),
+    ("simulate --out NEW --rate nan", "--rate"),
+    ("simulate --out NEW --duration 99999999999999999999999999h", "--duration"),
+    ("simulate --out NEW --messages 99999999999999999999 --duration 2s", "--messages"),
+    ("simulate --out NEW --profile [red]x[/red].toml", "[red]x[/red].toml"),
+    ("decode [red]nope[/red]", "[red]nope[/red]"),
+    ("decode DAY --since 99999999999999999999999", "from 1970 to 2262"),
+    ("decode DAY --limit x", "--limit"),
+    ("decode --hex zz", "hexadecimal"),
+    ("decode --nope", "No such option"),
+    ("info [red]", "[red]"),
+    ("schema [red]", "[red]"),
+    ("schema --version 99999999999999999999999", "not known"),
+    ("pack NOWHERE/x.tar.gz", "no folder"),
+    ("demo -o /dev/null/x", "cannot be made"),
+    ("nope", "No such command"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), ABSURD)
+def test_absurd_arguments_are_told_in_one_sentence(pregao, tmp_path, monkeypatch, line, words):
+    monkeypatch.chdir(tmp_path)
+    places = {
+        "DAY": str(day()),
+        "NEW": str(tmp_path / "new"),
+        "LAKE": str(sound_lake()) if "LAKE" in line else "",
+        "NOWHERE": str(tmp_path / "nowhere"),
+    }
+    arguments = []
+    for part in line.split():
+        head, slash, tail = part.partition("/")
+        arguments.append(places[head] + slash + tail if head in places else part)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert words in told(pregao(*arguments))
+    assert not (tmp_path / "new").exists() or line.startswith("ingest DAY")
+
+
+READING = [
+    ["query", "SELECT * FROM umdf_order_mbo_50"],
+    ["query", "SELECT * FROM umdf_order_mbo_50", "-o", "rows.csv"],
+    ["books", "--master", "here", "--depth", "3"],
+    ["lake", "compact"],
+]
+
+
+def files(lake, table):
+    return [Path(uri) for uri in Lake(lake).file_uris(table)]
+
+
+@pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise"])
+@pytest.mark.parametrize("command", READING[:3])
+def test_a_parquet_file_that_is_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
+    monkeypatch.chdir(tmp_path)
+    for path in files(lake, "umdf_order_mbo_50"):
+        content = path.read_bytes()
+        path.unlink()
+        if harm == "empty":
+            path.touch()
+        elif harm == "cut":
+            path.write_bytes(content[: len(content) // 2])
+        elif harm == "noise":
+            path.write_bytes(b"\x1b[31m" * (len(content) // 5))
+    told(pregao(*command, "--lake", lake))
+    assert not Path("rows.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["book", "PETR4"],
+        ["audit"],
+        ["export", "ticks", "-o", "t.csv"],
+        ["export", "book", "-o", "-"],
+    ],
+)
+@pytest.mark.parametrize("harm", ["missing", "cut"])
+def test_books_that_are_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
+    monkeypatch.chdir(tmp_path)
+    for table in ("book_checkpoints", "book_audit", "ticks"):
+        for path in files(lake, table):
+            content = path.read_bytes()
+            path.unlink()
+            if harm == "cut":
+                path.write_bytes(content[: len(content) // 2])
+    line = told(pregao(*command, "--lake", lake))
+    assert "not built" not in line
+    assert not Path("t.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [["lake", "tables"], ["lake", "check"], ["query", "SHOW TABLES"]]
+)
+def test_a_log_that_is_damaged(pregao, lake, command):
+    for path in (lake / "packets" / "_delta_log").iterdir():
+        path.write_text("{")
+    told(pregao(*command, "--lake", lake))
+
+
+def test_a_lake_that_is_gone(pregao, lake):
+    shutil.rmtree(lake)
+    for command in (["lake", "tables"], ["book", "PETR4"], ["query", "VALUES (1)"], ["audit"]):
+        assert "is not a lake" in told(pregao(*command, "--lake", lake))
+
+
+def process(*arguments, limit=None, **options):
+    """A real process of the command, whose files may have only so many bytes."""
+
+    def prepare():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    options.setdefault("stdout", subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", "from pregao.cli.main import run; run()", *map(str, arguments)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=prepare,  # noqa: PLW1509 - no threads here
+        cwd=ROOT,
+        **options,
+    )
+
+
+class Ended:
+    def __init__(self, running):
+        out, self.err = running.communicate(timeout=120)
+        self.out = out or ""
+        self.code = running.returncode
+
+
+LIMIT = 20_000
+FULL = {
+    "ingest": ["ingest", "DAY", "--lake", "NEW", "--master", "here", "-q"],
+    "stream": ["stream", "--from", "DAY", "--lake", "NEW", "--once", "--master", "here", "-q"],
+    "books": ["books", "--lake", "LAKE", "--master", "here", "--depth", "3", "-q"],
+    "export": ["export", "ticks", "--lake", "LAKE", "-o", "NEW.parquet"],
+    "query": ["query", "SELECT * FROM packets", "--lake", "LAKE", "-o", "NEW.csv"],
+    "decode": ["decode", "DAY", "-o", "NEW.jsonl"],
+    "simulate": ["simulate", "--out", "NEW", "--duration", "5s", "--quiet"],
+    "pack": ["pack", "NEW.tar.gz"],
+}
+
+
+@pytest.mark.parametrize("command", FULL)
+def test_where_files_cannot_grow(lake, tmp_path, command):
+    new = tmp_path / "new"
+    places = {"DAY": str(day()), "NEW": str(new), "LAKE": str(lake)}
+    arguments = [
+        places.get(part, part.replace("NEW", str(new))) if "NEW" in part or part in places else part
+        for part in FULL[command]
+    ]
+    line = told(Ended(process(*arguments, limit=LIMIT)))
+    assert "File too large" in line
+    # What was begun is not taken for something whole.
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("new.")]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["lake", "tables"],
+        ["query", "SELECT * FROM packets", "--limit", "1000"],
+        ["export", "ticks", "-o", "-"],
+        ["book", "PETR4", "--json"],
+    ],
+)
+def test_where_standard_output_is_full(arguments):
+    with Path("/dev/full").open("w") as full:
+        running = process(*arguments, "--lake", sound_lake(), stdout=full)
+        assert "No space left" in told(Ended(running))
+
+
+def test_an_interrupt_is_one_line_and_130(tmp_path):
+    fifo = tmp_path / "fifo.pcap"
+    os.mkfifo(fifo)
+    running = process("decode", fifo)
+    with fifo.open("wb"):  # which waits until the command reads
+        running.send_signal(signal.SIGINT)
+        assert told(Ended(running), code=130) == "pregao: interrupted."
+
+
+def test_an_interrupt_while_spark_runs_is_one_line_and_130():
+    sql = "SELECT count(*) FROM range(100000000000) WHERE id % 7 = 3 AND sqrt(id) > 1e9"
+    running = process(
+        "query", sql, "--lake", sound_lake(), "--master", "local[1]", start_new_session=True
+    )
+    # Java has started, and the query runs or is about to: one line at any moment.
+    deadline = time.monotonic() + 90
+    while not _children(running.pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(10)
+    os.killpg(running.pid, signal.SIGINT)
+    assert told(Ended(running), code=130) == "pregao: interrupted."
+
+
+def _children(process_id):
+    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
