@@ -21,7 +21,7 @@ from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
 from pregao.sbe import Message
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Unknown, Walked, walk
+from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Unknown, Walked, walk
 from pregao.umdf.key_columns import key_columns
 from pregao.umdf.survey import (
     STREAMS,
@@ -224,7 +224,7 @@ class Pipeline:
         output.end_block()
 
     def _batches(
-        self, walked: Walked, kinds: list[Kind], name: str, block: PacketBlock
+        self, walked: Walked, kinds: list[MessageKind], name: str, block: PacketBlock
     ) -> Iterator[Batch]:
         account = self.account
         for outcome in decode_kinds(self._decoder, walked, kinds, name, block, account.rejects):

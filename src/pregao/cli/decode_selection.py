@@ -9,7 +9,7 @@ import numpy as np
 from pregao.capture import PacketBlock
 from pregao.sbe import Message, Reading, ValueKind, readings
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Kind, Walked
+from pregao.umdf.bulk import MessageKind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
 from pregao.umdf.survey import message_of, words
 
@@ -46,7 +46,7 @@ class MessageSelection:
         columns = [getattr(block, each.name)[rows] for each in fields(block)[1:]]
         return PacketBlock(block.buffer, *columns)
 
-    def kinds(self, walked: Walked, registry: Registry) -> list[Kind]:
+    def kinds(self, walked: Walked, registry: Registry) -> list[MessageKind]:
         """The messages asked for, kind by kind."""
         kinds = walked.kinds()
         if self.templates is not None:
@@ -62,7 +62,7 @@ class MessageSelection:
                 there, values = words(walked, kind.rows, reading)
                 rows = kind.rows[there & np.isin(values, wanted)]
                 if len(rows):
-                    chosen.append(Kind(kind.schema_id, kind.template_id, kind.version, rows))
+                    chosen.append(MessageKind(kind.schema_id, kind.template_id, kind.version, rows))
         return chosen
 
 
@@ -74,7 +74,7 @@ def security_id(message: Message) -> Reading | None:
     return None
 
 
-def limited(kinds: list[Kind], after: int, count: int) -> tuple[list[Kind], int]:
+def limited(kinds: list[MessageKind], after: int, count: int) -> tuple[list[MessageKind], int]:
     """The first messages behind one, at most so many; and the last of them (-1 if none)."""
     rows = (
         np.sort(np.concatenate([kind.rows for kind in kinds])) if kinds else np.empty(0, np.int64)
@@ -87,5 +87,5 @@ def limited(kinds: list[Kind], after: int, count: int) -> tuple[list[Kind], int]
     for kind in kinds:
         part = kind.rows[(kind.rows > after) & (kind.rows <= last)]
         if len(part):
-            chosen.append(Kind(kind.schema_id, kind.template_id, kind.version, part))
+            chosen.append(MessageKind(kind.schema_id, kind.template_id, kind.version, part))
     return chosen, last

@@ -40,12 +40,11 @@ from pregao.feed.healing import (
 from pregao.feed.holes import MANY, HoleLog
 from pregao.feed.meaning import snapshot_updates, update_of
 from pregao.umdf import templates
-from pregao.umdf.arbitration import Arbiter, Delivered, Lost, Outcome
+from pregao.umdf.arbitration import Arbiter, Delivered, FeedOutcome, Lost
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.gaps import InstrumentCount, Item
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
-from pregao.umdf.packets import DecodedPacket
-from pregao.umdf.packets import Outcome as DecodedMessage
+from pregao.umdf.packets import DecodedMessage, DecodedPacket
 from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, snapshot_place
 from pregao.umdf.sequencing import Place, covers
 
@@ -163,7 +162,7 @@ class Follower:
         """Give up what has been waited for long enough."""
         self._arbitrated(self._arbiter.expire(now_ns))
 
-    def _arbitrated(self, outcomes: Iterable[Outcome[DecodedPacket]]) -> None:
+    def _arbitrated(self, outcomes: Iterable[FeedOutcome[DecodedPacket]]) -> None:
         for outcome in outcomes:
             if isinstance(outcome, Lost):
                 self._listener.lost(outcome)

@@ -59,7 +59,7 @@ class TooLate:
     feed: str
 
 
-Outcome = Delivered[T] | Lost | Duplicate | TooLate
+FeedOutcome = Delivered[T] | Lost | Duplicate | TooLate
 
 
 class FirstArrivals:
@@ -132,9 +132,9 @@ class Arbiter(Generic[T]):
 
     def accept(
         self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
-    ) -> list[Outcome[T]]:
+    ) -> list[FeedOutcome[T]]:
         """Take a packet in; ``resets`` says that it holds a SequenceReset. Heartbeats go below."""
-        outcomes: list[Outcome[T]] = list(self.expire(time_ns))
+        outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
         first = self._first.note(self.channel, self.stream, place, feed, time_ns)
         if first is not None:
             return [*outcomes, Duplicate(place, feed, *first)]
@@ -149,9 +149,9 @@ class Arbiter(Generic[T]):
         self._watch(time_ns)
         return outcomes
 
-    def heartbeat(self, version: int, next_number: int, time_ns: int) -> list[Outcome[T]]:
+    def heartbeat(self, version: int, next_number: int, time_ns: int) -> list[FeedOutcome[T]]:
         """Take a heartbeat in, which tells the number of the packet that comes next."""
-        outcomes: list[Outcome[T]] = list(self.expire(time_ns))
+        outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
         if self._version is None:  # an idle channel: nothing is missing before the next one
             self._version, self._next = version, next_number
         elif version == self._version and not self._ended:
@@ -159,7 +159,7 @@ class Arbiter(Generic[T]):
         self._watch(time_ns)
         return outcomes
 
-    def expire(self, now_ns: int) -> Iterator[Outcome[T]]:
+    def expire(self, now_ns: int) -> Iterator[FeedOutcome[T]]:
         """Give up what has been waited for long enough."""
         while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
             yield from self._give_up()
@@ -217,7 +217,7 @@ class Arbiter(Generic[T]):
             ),
         )
 
-    def _give_up(self) -> Iterator[Outcome[T]]:
+    def _give_up(self) -> Iterator[FeedOutcome[T]]:
         """Tell what is missing before the earliest packet that waits, and go on with that one."""
         assert self._version is not None
         if not self._held:

@@ -25,7 +25,7 @@ _NO_ROWS: Numbers = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
-class Kind:
+class MessageKind:
     """Messages of one schema id, template and version: which of the walked ones they are."""
 
     schema_id: int
@@ -34,9 +34,9 @@ class Kind:
     rows: Numbers
 
 
-def kind_of(number: int, rows: Numbers = _NO_ROWS) -> Kind:
+def kind_of(number: int, rows: Numbers = _NO_ROWS) -> MessageKind:
     """A kind from its schema id, template id and version as one number."""
-    return Kind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
+    return MessageKind(number >> 32, number >> 16 & 0xFFFF, number & 0xFFFF, rows)
 
 
 class Headers(NamedTuple):
@@ -95,7 +95,7 @@ class Walked:
         """How many messages there are."""
         return len(self.packet)
 
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[MessageKind]:
         """The messages by schema id, template and version."""
         labels, known, tallies = self.label, self.known, self.tally
         if self.found < 0:  # headers full of noise: slower, but right
@@ -191,7 +191,7 @@ class Unknown:
     rows: Numbers
 
 
-def _template(schema: Schema, kind: Kind) -> Message | None:
+def _template(schema: Schema, kind: MessageKind) -> Message | None:
     """The template of some messages; 0 is the packet header as the schema states it, and none."""
     return schema.by_id.get(kind.template_id) if kind.template_id else None
 
@@ -209,7 +209,7 @@ class BulkDecoder:
         check_schema_id(self.registry, schema_id)
         return self.registry.find(schema_id, version)
 
-    def template(self, kind: Kind) -> Message | None:
+    def template(self, kind: MessageKind) -> Message | None:
         """The template of some messages, if a schema has it."""
         try:
             return _template(self.schema(kind.schema_id, kind.version), kind)
@@ -222,7 +222,7 @@ class BulkDecoder:
         for kind in walked.kinds():
             yield from self.decode_kind(walked, kind)
 
-    def decode_kind(self, walked: Walked, kind: Kind) -> Iterator[Batch | Unknown | Reject]:
+    def decode_kind(self, walked: Walked, kind: MessageKind) -> Iterator[Batch | Unknown | Reject]:
         """The messages of one kind."""
         found = self._decoders.get((kind.schema_id, kind.template_id, kind.version))
         if found is None:
@@ -251,7 +251,7 @@ class BulkDecoder:
             yield Batch(schema, decoder.message, kind.version, kept, result.batch)
 
     def _decoder(
-        self, schema: Schema, message: Message, kind: Kind
+        self, schema: Schema, message: Message, kind: MessageKind
     ) -> tuple[Schema, ColumnDecoder]:
         found = schema, ColumnDecoder(schema, message, kind.version)
         if len(self._decoders) < 1024:  # the version comes from the wire

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.umdf import _event_kernels as k
-from pregao.umdf.bulk import BulkDecoder, Kind, Numbers, Walked, kind_of
+from pregao.umdf.bulk import BulkDecoder, MessageKind, Numbers, Walked, kind_of
 from pregao.umdf.events import ends_event, flags_at
 
 NO_EVENT = -1
@@ -55,7 +55,7 @@ class EventColumns:
             flag_at[kind.rows] = self._offset(kind)
         return np.arange(len(walked), dtype=np.int32), flag_at
 
-    def _offset(self, kind: Kind) -> int:
+    def _offset(self, kind: MessageKind) -> int:
         """Where in the block of such messages the event flags are."""
         key = (kind.schema_id, kind.template_id, kind.version)
         found = self._known.get(key)

@@ -29,9 +29,9 @@ __all__ = [
     "FRAMING_SIZE",
     "MAX_PACKET",
     "PACKET_HEADER_SIZE",
+    "DecodedMessage",
     "DecodedPacket",
     "Frame",
-    "Outcome",
     "PacketDecoder",
     "PacketHeader",
     "check_schema_id",
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
 
 
 @dataclass(slots=True)
-class Outcome:
+class DecodedMessage:
     """What became of one message: decoded, of an unknown template, or rejected."""
 
     frame: Frame | None
@@ -98,7 +98,7 @@ class DecodedPacket:
     """A packet: its header and what became of each of its messages."""
 
     header: PacketHeader
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[DecodedMessage] = field(default_factory=list)
 
     @property
     def messages(self) -> list[Decoded]:
@@ -178,15 +178,15 @@ class PacketDecoder:
                 part = next(walk, None)
             except DecodeError as error:
                 where = position if error.position is None else error.position
-                packet.outcomes.append(Outcome(None, where, end, reason=error.reason))
+                packet.outcomes.append(DecodedMessage(None, where, end, reason=error.reason))
                 return packet
             if part is None:
                 return packet
             packet.outcomes.append(self.outcome(payload, part))
 
-    def outcome(self, payload: Any, part: Frame) -> Outcome:
+    def outcome(self, payload: Any, part: Frame) -> DecodedMessage:
         """Decode one message of a payload."""
-        outcome = Outcome(part, part.position, part.end)
+        outcome = DecodedMessage(part, part.position, part.end)
         try:
             codec = self.codec(part.schema_id, part.version)
             outcome.schema = codec.schema

@@ -13,7 +13,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
-from pregao.clock import DAY
 from pregao.lake.analytics.intervals import interval_ns, known_intervals
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import (
@@ -27,8 +26,8 @@ from pregao.lake.analytics.tables import (
     spark_type,
 )
 from pregao.lake.analytics.trades import TRADES, made_trades
-from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import DATE
+from pregao.umdf.trading_day import day_begins_ns
 
 NAME = "bars"
 
@@ -118,7 +117,7 @@ def with_average(frame: DataFrame) -> DataFrame:
 
 def midnight_ns(date: datetime.date) -> int:
     """When a day begins in São Paulo."""
-    return (date - datetime.date(1970, 1, 1)).days * DAY - SAO_PAULO_NS
+    return day_begins_ns((date - datetime.date(1970, 1, 1)).days)
 
 
 def kept_intervals(day: Day) -> list[str]:

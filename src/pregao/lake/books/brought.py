@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from pregao.clock import DAY
 from pregao.feed.columns import Numbers
 from pregao.feed.holes import MANY, Hole, Holes
 from pregao.lake.books.catalogue import files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
 from pregao.lake.books.inputs import EPOCH
-from pregao.lake.ingest import SAO_PAULO_NS, joined_runs
+from pregao.lake.ingest import joined_runs
 from pregao.lake.store import Lake
 from pregao.umdf.sequencing import Place, serial_of, version_distance
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
+from pregao.umdf.trading_day import day_of
 
 LONGEST_CAPTURE_DAYS = 8
 LONGEST_PAUSE_DAYS = 5
@@ -115,7 +115,7 @@ def brought(lake: Lake, day: date, channel: int) -> Brought:
                 own = later.setdefault(its_day, {})
                 own[version] = min(own.get(version, MANY), *(first for first, _ in runs))
     for unit, times in spans.items():
-        ends = [(time + SAO_PAULO_NS) // DAY for time in (min(times), max(times))] if times else []
+        ends = [day_of(time) for time in (min(times), max(times))] if times else []
         if ends and ends[0] <= number <= ends[1] and channel in channels.get(unit, ()):
             found.units.add(unit)
     if later:

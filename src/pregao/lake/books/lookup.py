@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from pregao.book.faults import State
 from pregao.book.replay import BookKind, FullBook, Replay
 from pregao.book.rows import NULL, UpdateKind, UpdateRows
-from pregao.clock import DAY
 from pregao.errors import UsageError
 from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
@@ -45,11 +44,11 @@ from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
-from pregao.lake.ingest import SAO_PAULO_NS
 from pregao.lake.store import Lake
 from pregao.umdf.gap_columns import DOUBTED, Counters
 from pregao.umdf.gaps import UNPROVEN, Step
 from pregao.umdf.sequencing import Place, serial_of
+from pregao.umdf.trading_day import day_of
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
 _SCALARS = (
@@ -162,7 +161,7 @@ def book_at(
     lake.require()
     catalogue = Catalogue(lake)
     if day is None and at_ns is not None:
-        day = EPOCH + timedelta(days=(at_ns + SAO_PAULO_NS) // DAY)
+        day = EPOCH + timedelta(days=day_of(at_ns))
     instrument = find_instrument(catalogue, name, day, channel)
     checkpoints = _checkpoints(lake, instrument)
     if not checkpoints:

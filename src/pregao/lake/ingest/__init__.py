@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.running import run_here as run_here
     from pregao.lake.ingest.schemas import DATE_FIELD as DATE_FIELD
     from pregao.lake.ingest.schemas import GAPS as GAPS
-    from pregao.lake.ingest.schemas import SAO_PAULO_NS as SAO_PAULO_NS
     from pregao.lake.ingest.surveys import CaptureSurvey as CaptureSurvey
     from pregao.lake.ingest.surveys import survey as survey
     from pregao.lake.ingest.surveys import survey_range as survey_range
@@ -77,7 +76,7 @@ _HOMES = {
     "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
-    "schemas": ["DATE_FIELD", "GAPS", "SAO_PAULO_NS"],
+    "schemas": ["DATE_FIELD", "GAPS"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns"],

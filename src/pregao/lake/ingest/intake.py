@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from pregao._version import __version__
-from pregao.clock import DAY, system_clock
+from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
@@ -28,12 +28,12 @@ from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
 from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
-from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.lake.ingest.surveys import CaptureSurvey, survey
 from pregao.lake.ingest.tables import table_specs
 from pregao.lake.ingest.twins import find_twins, identify, keep_first_of_each, was_streamed
 from pregao.lake.ingest.window import Role
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
+from pregao.umdf.trading_day import day_of
 
 _FEW_ROWS = 500_000
 
@@ -333,7 +333,7 @@ def _finish(
                 "report": text if index == 0 else None,
                 "committed_at_ns": now,
                 "pregao_version": __version__,
-                "date": iso((first + SAO_PAULO_NS) // DAY),
+                "date": iso(day_of(first)),
             }
         )
     unit = Unit(

@@ -10,9 +10,6 @@ import pyarrow as pa
 from pregao.lake.store import DATE
 from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 
-SAO_PAULO_NS = -3 * 3600 * 1_000_000_000
-"""What Brasília time is ahead of UTC; there has been no summer time since 2019."""
-
 
 def column_of(name: str, kind: Any, comment: str) -> Any:
     """A column as a table declares it, with what it means."""

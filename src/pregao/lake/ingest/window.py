@@ -16,12 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.capture import PacketBlock
-from pregao.clock import DAY
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.protocol import Keys
-from pregao.lake.ingest.schemas import SAO_PAULO_NS
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import Place, serial_of
+from pregao.umdf.trading_day import day_of_packets
 
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -165,8 +164,7 @@ Coverage = dict[tuple[int, int, int], list[tuple[int, int]]]
 def days_of(packets: Packets) -> Numbers:
     """The day in São Paulo of each packet, by its sending time if it has one."""
     if packets.days is None:
-        sending = packets.sending_time_ns
-        packets.days = (np.where(sending > 0, sending, packets.time_ns) + SAO_PAULO_NS) // DAY
+        packets.days = day_of_packets(packets.sending_time_ns, packets.time_ns)
     return packets.days
 
 

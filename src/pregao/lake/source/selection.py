@@ -20,7 +20,7 @@ from pregao.lake.source.shapes import Shape, shape_of
 from pregao.sbe.model import Message
 from pregao.sbe.values import Reading, readings
 from pregao.schemas import Registry
-from pregao.umdf.bulk import Kind, Walked
+from pregao.umdf.bulk import MessageKind, Walked
 from pregao.umdf.survey import message_of
 
 Numbers = npt.NDArray[np.int64]
@@ -65,7 +65,7 @@ class Selection:
                 wanted = inside if wanted is None else wanted & inside
         return wanted
 
-    def messages(self, walked: Walked, kind: Kind) -> Numbers:
+    def messages(self, walked: Walked, kind: MessageKind) -> Numbers:
         """The messages of a kind that are about a wanted instrument."""
         rows: Numbers = kind.rows
         if self._securities is None:

@@ -12,7 +12,7 @@ import numpy as np
 from pregao.capture import PacketBlock
 from pregao.errors import DecodeError
 from pregao.umdf import _kernels
-from pregao.umdf.bulk import Batch, BulkDecoder, Kind, Reject, Unknown, Walked
+from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Reject, Unknown, Walked
 
 FAULTS = {
     _kernels.SHORT_PACKET: "a packet too short for its header",
@@ -98,7 +98,7 @@ def walk_faults(
 def decode_kinds(
     decoder: BulkDecoder,
     walked: Walked,
-    kinds: Iterable[Kind],
+    kinds: Iterable[MessageKind],
     name: str,
     block: PacketBlock,
     rejects: Rejects,
@@ -111,7 +111,9 @@ def decode_kinds(
             # All of a kind are refused alike: a few of them show where.
             rejects.messages += len(kind.rows)
             rejects.count(error.reason, len(kind.rows))
-            few = Kind(kind.schema_id, kind.template_id, kind.version, kind.rows[: rejects.most])
+            few = MessageKind(
+                kind.schema_id, kind.template_id, kind.version, kind.rows[: rejects.most]
+            )
             _keep(decoder, walked, few, name, block, rejects)
             continue
         for outcome in decoder.decode_kind(walked, kind):
@@ -126,7 +128,7 @@ def decode_kinds(
 def _keep(
     decoder: BulkDecoder,
     walked: Walked,
-    kind: Kind,
+    kind: MessageKind,
     name: str,
     block: PacketBlock,
     rejects: Rejects,

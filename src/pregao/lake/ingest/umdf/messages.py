@@ -27,7 +27,7 @@ from pregao.umdf.bulk import (
     Batch,
     BulkDecoder,
     Headers,
-    Kind,
+    MessageKind,
     Reject,
     Unknown,
     Walked,
@@ -70,7 +70,7 @@ class MessageDecoder:
         return Walk(walked.message_count, walked.fault != 0)
 
     def _messages(
-        self, payloads: Payloads, walked: Walked, kinds: list[Kind], events: Numbers
+        self, payloads: Payloads, walked: Walked, kinds: list[MessageKind], events: Numbers
     ) -> None:
         emit, result, days = payloads.emit, payloads.result, payloads.days
         roles = payloads.packets.role[payloads.chosen]
@@ -92,11 +92,11 @@ class MessageDecoder:
             if not one_day:
                 parts = by_day(days[walked.packet[rows]], rows)
             for day, part in parts:
-                chosen_kind = Kind(kind.schema_id, kind.template_id, kind.version, part)
+                chosen_kind = MessageKind(kind.schema_id, kind.template_id, kind.version, part)
                 self._kind(payloads, walked, chosen_kind, events, day)
 
     def _kind(
-        self, payloads: Payloads, walked: Walked, kind: Kind, events: Numbers, day: int
+        self, payloads: Payloads, walked: Walked, kind: MessageKind, events: Numbers, day: int
     ) -> None:
         """Decode messages of one kind and day, instrument by instrument."""
         result = payloads.result
@@ -130,7 +130,7 @@ class MessageDecoder:
             rows = _message_rows(self._tables.instruments, batch, keys)
             result.put(INSTRUMENTS, day, latest(rows))
 
-    def _by_instrument(self, walked: Walked, kind: Kind) -> Numbers:
+    def _by_instrument(self, walked: Walked, kind: MessageKind) -> Numbers:
         """The rows by security id, each instrument's in the order of the stream."""
         message = self._decoder.template(kind)
         fields = () if message is None else readings(message)
