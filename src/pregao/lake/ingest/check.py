@@ -138,7 +138,7 @@ def unsound(lake: Lake, *, deep: bool = False) -> list[str]:
     """What does not hold, a sentence each: units left half done, files missing or not as told.
 
     The files' footers tell, and no rows are read; unless the look is ``deep``, which reads every
-    page of every column and compares it with its checksum.
+    page of every column, and compares those with a checksum that have one.
     """
     faults = [f"the unit {unit} is not complete" for unit in lake.pending()]
     with ThreadPoolExecutor(8) as pool:

@@ -121,7 +121,6 @@ def write_table(
             use_dictionary=[leaf for leaf, coded in leaves.items() if not coded],
             column_encoding=delta or None,
             write_page_index=True,
-            write_page_checksum=True,  # what `pregao lake check --deep` goes by
             write_statistics=_bounded_columns(schema),
             store_schema=False,
             store_decimal_as_integer=True,
