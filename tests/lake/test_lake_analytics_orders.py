@@ -183,12 +183,31 @@ def test_002_9_4_a_deletion_from_the_top_takes_the_first_positions(drawn):
     assert found == expected
 
 
-def test_a_side_whose_beginning_was_not_seen_is_left_alone_until_it_is_emptied():
-    def act(number, action, position, side="BUY"):
-        return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": number,
-                "side": side, "action": action, "position": position,
-                "secondary_order_id": number}  # fmt: skip
+def act(number, action, position, side="BUY", place=None):
+    return {"channel": 1, "security_id": 2, "event": 3, "time_ns": 4, "place": place or number,
+            "side": side, "action": action, "position": position,
+            "secondary_order_id": number}  # fmt: skip
 
+
+def test_a_side_is_known_again_from_the_snapshot_that_its_book_begins_with():
+    acts = [
+        act(1, "NEW", 5),
+        act(None, "LOST", 0, side=None, place=2),
+        act(11, "SNAPSHOT", 1, place=3),
+        act(21, "SNAPSHOT", 1, "SELL", place=3),
+        act(12, "SNAPSHOT", 2, place=3),
+        act(13, "NEW", 1, place=4),
+        act(14, "DELETE_FROM", 2, place=5),
+        act(15, "DELETE_FROM", 1, "SELL", place=6),
+    ]
+    assert [(row["place"], row["secondary_order_id"]) for row in taken_orders(acts)] == [
+        (5, 13),
+        (5, 11),
+        (6, 21),
+    ]
+
+
+def test_a_side_whose_beginning_was_not_seen_is_left_alone_until_it_is_emptied():
     acts = [
         act(1, "NEW", 5),
         act(2, "DELETE_FROM", 1),

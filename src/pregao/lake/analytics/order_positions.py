@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.order_snapshots import SNAPSHOT
 from pregao.lake.analytics.reading import INSTRUMENT
 from pregao.lake.analytics.tables import column, spark_type
 
@@ -40,7 +41,7 @@ def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """The orders of one instrument that deletions from the top took away; rows come in order.
 
     A side on which a position does not fit, as when its beginning was not seen, is left alone
-    until it is emptied.
+    until it is emptied, or a snapshot tells what is on it.
     """
     sides: dict[str, list[int | None] | None] = {side: [] for side in _SIDES}
     for row in rows:
@@ -52,10 +53,11 @@ def taken_orders(rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         position = row["position"]
         if orders is None:
             continue
-        last = len(orders) + (row["action"] == "NEW")
+        added = row["action"] in ("NEW", SNAPSHOT)
+        last = len(orders) + added
         if position is None or not 1 <= position <= last:
             sides[row["side"]] = None
-        elif row["action"] == "NEW":
+        elif added:
             orders.insert(position - 1, row["secondary_order_id"])
         elif row["action"] == "DELETE":
             del orders[position - 1]
@@ -71,7 +73,8 @@ def orders_taken(acts: DataFrame) -> DataFrame:
     schema = pa.schema([pa.field(field.name, field.type) for field in TAKEN])
 
     def follow(rows: Any) -> Any:
-        ordered = rows.sort_by("place").to_pylist()
+        # The orders of a snapshot have one place: they are in the order of their positions.
+        ordered = rows.sort_by([("place", "ascending"), ("position", "ascending")]).to_pylist()
         return pa.Table.from_pylist(list(taken_orders(ordered)), schema)
 
     concerned = acts.where(F.col("action") == DELETE_FROM).select(*INSTRUMENT).distinct()

@@ -3,6 +3,9 @@
 The feed does not say which orders a trade was between. An order that shrinks or goes in an event
 behind its trades, on the side that did not aggress, was filled: in the order of messages, until
 the traded quantity is used up. An order that shrinks or goes otherwise was reduced or cancelled.
+
+Orders that were there before the capture, or came while packets were missing, are known from the
+snapshot with which their book begins or is healed.
 """
 
 from __future__ import annotations
@@ -13,11 +16,19 @@ from pyspark.sql import functions as F  # noqa: N812 - the name that everybody k
 
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
+from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
 from pregao.lake.analytics.quotes import TICKS, with_level_orders
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day, is_recovery
+from pregao.lake.analytics.reading import (
+    INSTRUMENT,
+    INSTRUMENTS,
+    Day,
+    incremental_templates,
+    is_recovery,
+)
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform
 from pregao.lake.analytics.trades import event_time
 from pregao.umdf.keys import MESSAGE_KEY, key_field
+from pregao.umdf.streams import ONLY_SNAPSHOT
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     DELETE_ORDER,
@@ -38,7 +49,8 @@ COLUMNS = (
     column("firm", pa.int64(), "Firm that entered it."),
     column("implied", pa.bool_(), "An implied order; null below schema version 10."),
     column("price", PRICE, "Price at entry; null of an order without one."),
-    column("size", pa.int64(), "Quantity shown when it was first seen."),
+    column("size", pa.int64(), "Quantity shown when it was first seen, or before that change."),
+    column("origin", pa.string(), "What told of it first: message, or snapshot."),
     column("entered_ns", pa.int64(), "When it got its place in the queue; null if not told."),
     column("entry_seen", pa.bool_(), "Was its entry seen, not only what came later?"),
     column("queue_position", pa.int32(), "Orders at its price then, itself included; from ticks."),
@@ -46,32 +58,43 @@ COLUMNS = (
     column("reductions", pa.int64(), "How many times it was made smaller, not by a trade."),
     column("reduced_quantity", pa.int64(), "By how much in all."),
     column("fills", pa.int64(), "How many times a trade made it smaller or took it away."),
-    column("filled_quantity", pa.int64(), "Quantity traded in all."),
+    column("filled_quantity", pa.int64(), "Quantity traded in all; null if a size is not known."),
+    column("unseen_quantity", pa.int64(), "By how much it shrank where messages were missing."),
     column("last_change_ns", pa.int64(), "When it was changed last, its end aside."),
     column("last_size", pa.int64(), "Quantity shown before its end, or at the end of the data."),
-    column("ended_ns", pa.int64(), "When it left the book; null if it stood at the end."),
-    column("end_reason", pa.string(), "FILLED, CANCELLED, SIDE_CANCELLED, BOOK_EMPTIED; or null."),
+    column("ended_ns", pa.int64(), "When it left the book; null if it stays, or if UNSEEN."),
+    column(
+        "end_reason",
+        pa.string(),
+        "FILLED, CANCELLED, SIDE_CANCELLED, BOOK_EMPTIED; UNSEEN where messages were missing; or "
+        "null.",
+    ),
     column("lifetime_ns", pa.int64(), "From its entry to its end."),
     column("replenishes", pa.int64(), "Filled order whose next part this likely is."),
     column("chain", pa.int64(), "First order of the likely iceberg."),
     column("chain_position", pa.int32(), "Place in that chain, from 1."),
-    column("event", pa.int64(), "Event of the channel in which it was first seen."),
-    key_field("sequence_version", "Sequence version of that packet."),
+    column("event", pa.int64(), "Event in which it was first seen; null from a snapshot."),
+    key_field("sequence_version", "Sequence version of that packet; the one a snapshot is as of."),
     key_field("sequence_number", "Number of that packet."),
-    key_field("index_in_packet", "Place of the message in that packet."),
+    key_field("index_in_packet", "Place of the message in that packet; null from a snapshot."),
     column("end_event", pa.int64(), "Event in which it left the book."),
 )
 
 _ORDER = [*INSTRUMENT, "secondary_order_id"]
-_FIRST = ["place", "event", *MESSAGE_KEY, "action", "recovery", "side", "size", "implied"]
+_FIRST = [
+    "place", "event", *MESSAGE_KEY, "action", "recovery", "side", "size", "before", "implied",
+]  # fmt: skip
+_TOLD_APART = ("action", "recovery", "size", "before")
 _EVENT = [*INSTRUMENT, "event"]
 
 
 def orders(day: Day) -> DataFrame:
     """The lives of the day's orders."""
-    lives = _lives(_with_fills(day, _with_sizes(_acts(day))))
+    # Read from the files once, however often they are used.
+    found = day.tables.keep(snapshot_orders(day))
+    lives = _lives(_with_fills(day, _with_sizes(_acts(day, found))))
     # Chains look at all orders three times.
-    ended = day.tables.keep(_with_clearings(day, lives))
+    ended = day.tables.keep(_with_clearings(day, lives, found.where(F.col("action") == LOST)))
     chained = with_chains(ended)
     if day.has(TICKS):
         queued = _with_queue_positions(day, chained)
@@ -87,11 +110,14 @@ def _side() -> Column:
     )
 
 
-def _acts(day: Day) -> DataFrame:
-    """What messages did to single orders: NEW, CHANGE or DELETE."""
+def _acts(day: Day, found: DataFrame) -> DataFrame:
+    """What messages did to single orders: NEW, CHANGE or DELETE; or SNAPSHOT, if one told.
+
+    ``found`` is what snapshots told.
+    """
     common = [*_ORDER, "place", "event", *MESSAGE_KEY]
-    found = day.messages(ORDER)
-    changed = found.select(
+    told = day.messages(ORDER)
+    changed = told.select(
         *common,
         _side().alias("side"),
         event_time().alias("time_ns"),
@@ -102,7 +128,7 @@ def _acts(day: Day) -> DataFrame:
         F.col("md_entry_prev_size").alias("told_before"),
         F.col("entering_firm").alias("firm"),
         F.col("md_insert_timestamp_ns").alias("insert_ns"),
-        day.tables.is_implied(found).alias("implied"),
+        day.tables.is_implied(told).alias("implied"),
         is_recovery().alias("recovery"),
     )
     deleted = day.messages(DELETE_ORDER).select(
@@ -114,11 +140,18 @@ def _acts(day: Day) -> DataFrame:
         F.col("md_entry_px").alias("price"),
         F.col("md_entry_size").alias("told_before"),
     )
-    single = changed.unionByName(deleted, allowMissingColumns=True)
+    single = changed.unionByName(deleted, allowMissingColumns=True).unionByName(
+        found.where(F.col("action") == SNAPSHOT), allowMissingColumns=True
+    )
     taken = _clearings(day).where(F.col("action") == DELETE_FROM)
     if taken.isEmpty():
         return single
-    from_top = orders_taken(single.unionByName(_clearings(day), allowMissingColumns=True))
+    lost = found.where(F.col("action") == LOST)
+    from_top = orders_taken(
+        single.unionByName(_clearings(day), allowMissingColumns=True).unionByName(
+            lost, allowMissingColumns=True
+        )
+    )
     return single.unionByName(
         from_top.withColumn("action", F.lit("DELETE")), allowMissingColumns=True
     )
@@ -128,7 +161,11 @@ def _with_sizes(acts: DataFrame) -> DataFrame:
     """The same with the size before: as told, or as it was left by the message before."""
     so_far = Window.partitionBy(*_ORDER).orderBy("place")
     left = F.lag("size").over(so_far)
-    return acts.withColumn("before", F.coalesce("told_before", left)).withColumn(
+    told = F.coalesce("told_before", F.when(F.col("action") == SNAPSHOT, F.col("size")))
+    sized = acts.withColumn("before", F.coalesce("told_before", left)).withColumn(
+        "unseen", F.coalesce(left - told, F.lit(0))
+    )
+    return sized.withColumn(
         "less",
         F.when(F.col("action") == "CHANGE", F.greatest(F.col("before") - F.col("size"), F.lit(0)))
         .when(F.col("action") == "DELETE", F.col("before"))
@@ -158,7 +195,10 @@ def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
     used = F.sum(F.when(behind, F.col("less")).otherwise(0)).over(so_far)
     # Where the size of a deletion may be left out, it is left out exactly after a trade.
     untold = (F.col("action") == "DELETE") & F.col("told_before").isNull()
-    filled = behind & (F.col("less") > 0) & ((used <= F.col("volume")) | untold)
+    less = F.col("less")
+    filled = behind & (
+        ((less > 0) & ((used <= F.col("volume")) | untold)) | (less.isNull() & untold)
+    )
     return joined.withColumn("filled", F.coalesce(filled, F.lit(False)))
 
 
@@ -181,19 +221,26 @@ def _lives(acts: DataFrame) -> DataFrame:
         F.count_if(reduced).alias("reductions"),
         F.coalesce(F.sum(F.when(reduced, F.col("less"))), F.lit(0)).alias("reduced_quantity"),
         F.count_if("filled").alias("fills"),
-        F.coalesce(F.sum(F.when(F.col("filled"), F.col("less"))), F.lit(0)).alias(
-            "filled_quantity"
-        ),
+        F.when(
+            F.count_if(F.col("filled") & F.col("less").isNull()) == 0,
+            F.coalesce(F.sum(F.when(F.col("filled"), F.col("less"))), F.lit(0)),
+        ).alias("filled_quantity"),
+        F.sum("unseen").alias("unseen_quantity"),
         F.max_by("time_ns", F.when(change, at)).alias("last_change_ns"),
     )
     deleted = F.col("final.action") == "DELETE"
     reason = F.when(F.col("final.filled"), F.lit("FILLED")).otherwise(F.lit("CANCELLED"))
     seen = (F.col("first.action") == "NEW") & ~F.col("first.recovery")
+    # A change or an end as the first sight of an order tells what it was before.
+    earlier = F.when(F.col("first.action").isin("CHANGE", "DELETE"), F.col("first.before"))
+    origin = F.when(F.col("first.action") == SNAPSHOT, "snapshot").otherwise("message")
     return grouped.select(
         *_ORDER,
-        *[f"first.{name}" for name in _FIRST if name not in ("action", "recovery")],
+        *[f"first.{name}" for name in _FIRST if name not in _TOLD_APART],
+        F.coalesce(earlier, F.col("first.size")).alias("size"),
+        origin.alias("origin"),
         *["firm", "price", "entered_ns", "changes", "reductions", "reduced_quantity"],
-        *["fills", "filled_quantity", "last_change_ns"],
+        *["fills", "filled_quantity", "unseen_quantity", "last_change_ns"],
         seen.alias("entry_seen"),
         (seen & F.col("in_trading")).alias("entered_in_trading"),
         F.when(deleted, F.col("final.before")).otherwise(F.col("final.size")).alias("last_size"),
@@ -227,17 +274,24 @@ def _clearings(day: Day) -> DataFrame:
     )
 
 
-def _with_clearings(day: Day, lives: DataFrame) -> DataFrame:
+def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
     """The same with the ends of orders that went with their side or book.
 
-    An order that is sent again after its book was emptied lives on.
+    An order that is sent again after its book was emptied lives on, as does one that the snapshot
+    shows behind which messages are known again (``lost`` tells where messages were missing).
     """
-    clearings = _clearings(day).where(F.col("action") != DELETE_FROM)
+    clearings = (
+        _clearings(day)
+        .where(F.col("action") != DELETE_FROM)
+        .unionByName(lost.select(*INSTRUMENT, "place", "action"), allowMissingColumns=True)
+    )
     sides = F.when(F.col("side").isNull(), F.array(F.lit("BUY"), F.lit("SELL"))).otherwise(
         F.array("side")
     )
-    reason = F.when(F.col("action") == DELETE_THRU, F.lit("SIDE_CANCELLED")).otherwise(
-        F.lit("BOOK_EMPTIED")
+    reason = (
+        F.when(F.col("action") == DELETE_THRU, F.lit("SIDE_CANCELLED"))
+        .when(F.col("action") == LOST, F.lit("UNSEEN"))
+        .otherwise(F.lit("BOOK_EMPTIED"))
     )
     cleared = clearings.select(
         *INSTRUMENT,
@@ -281,16 +335,8 @@ ORDERS = AnalyticsTable(
     "The life of an order of the public book.",
     COLUMNS,
     _build,
-    (
-        ORDER,
-        DELETE_ORDER,
-        MASS_DELETE_ORDERS,
-        EMPTY_BOOK,
-        CHANNEL_RESET,
-        TRADE,
-        FORWARD_TRADE,
-        EXECUTION_SUMMARY,
-    ),
+    # Messages of all templates are counted: a missing one makes a snapshot count.
+    tuple(sorted({*incremental_templates(), *ONLY_SNAPSHOT})),
     (INSTRUMENTS, TICKS),
     sort_by=("channel", "security_id", "secondary_order_id"),
 )

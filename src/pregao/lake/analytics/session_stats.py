@@ -1,13 +1,19 @@
-"""The table ``session_stats``: our figures of each session beside those that the exchange told.
+"""The table ``session_stats``: our statistics of each session beside those that the exchange told.
 
 The documents do not say whether a leg's or a late trade makes a high or low. Ours are given both
 ways, of all trades and of those that set the last price; the exchange's may equal either.
+
+Of a session that began before the captures did, the trades of before are not there. What the
+exchange told first, in a snapshot or in a message, is taken as known: compared is what came after.
+Where a trade of before is busted or corrected later, nothing can be compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.bars import sums, with_average
@@ -27,10 +33,13 @@ from pregao.lake.analytics.trades import TRADES, made_trades
 from pregao.umdf.templates import (
     EXECUTION_STATISTICS,
     HIGH_PRICE,
+    LAST_TRADE_PRICE,
     LOW_PRICE,
     OPENING_PRICE,
     SECURITY_GROUP_PHASE,
     SECURITY_STATUS,
+    SNAPSHOT_HEADER,
+    TRADE_BUST,
 )
 
 COLUMNS = (
@@ -46,7 +55,7 @@ COLUMNS = (
     column("last_price_high", PRICE, "Highest price of trades that set the last price."),
     column("last_price_low", PRICE, "Lowest price of trades that set the last price."),
     column("last", PRICE, "Our last price."),
-    column("volume", pa.int64(), "Our quantity traded."),
+    column("volume", pa.int64(), "Our quantity traded; of session 0, as far as captured."),
     column("notional", NOTIONAL, "Our sum of price times quantity."),
     column("vwap", AVERAGE, "Our average price."),
     column("trades", pa.int64(), "Our number of trades."),
@@ -57,8 +66,14 @@ COLUMNS = (
     column("published_volume", pa.int64(), "Volume that the exchange told last."),
     column("published_vwap", PRICE, "Average price that the exchange told last."),
     column("published_trades", pa.int64(), "Number of trades that the exchange told last."),
-    column("equal", pa.bool_(), "Do all figures agree?"),
-    column("differences", pa.list_(pa.field("element", pa.string())), "Figures that do not."),
+    column("known_high", PRICE, "Of session 0: the high that was told first."),
+    column("known_low", PRICE, "Of session 0: the low that was told first."),
+    column("known_volume", pa.int64(), "Of session 0: the volume that was told first."),
+    column("known_vwap", PRICE, "Of session 0: the average price that was told first."),
+    column("known_trades", pa.int64(), "Of session 0: the number of trades that was told first."),
+    column("compared", pa.list_(pa.field("element", pa.string())), "Statistics that compare."),
+    column("equal", pa.bool_(), "Do all of these agree? Null if nothing compares."),
+    column("differences", pa.list_(pa.field("element", pa.string())), "Those that do not."),
 )
 
 _PUBLISHED = (
@@ -68,30 +83,98 @@ _PUBLISHED = (
     column("told_trades", pa.int64(), ""),
 )
 _SINGLE_PRICES = {"open": OPENING_PRICE, "high": HIGH_PRICE, "low": LOW_PRICE}
+_EXTREMES = ("high", "low")
 _OPENINGS = ("DAILY", "SESSION")
 _VWAP_STEP = "0.0001"
 
 
 def session_stats(day: Day, trades: DataFrame) -> DataFrame:
-    """The day's sessions of every instrument that traded or had figures published."""
+    """The day's sessions of every instrument that traded or had statistics published."""
     made = trades.select(
         *INSTRUMENT, "place", "price", "size", "sets_last_price", "opening", "busted",
-        "trading_session_id",
+        "trading_session_id", "trade_id", (F.col("publications") > 1).alias("corrected"),
     )  # fmt: skip
-    rows = made.withColumn("told", F.lit(None).cast("int")).unionByName(
-        _published(day), allowMissingColumns=True
+    rows = (
+        made.withColumn("told", F.lit(None).cast("int"))
+        .unionByName(_published(day.messages), allowMissingColumns=True)
+        .withColumn("snapshot", F.lit(False))
+        .unionByName(_first_shown(day), allowMissingColumns=True)
+        .unionByName(_busts(day, trades), allowMissingColumns=True)
     )
-    grouped = with_sessions(day, rows).groupBy(*INSTRUMENT, "session", "session_start_ns")
-    figures = with_average(grouped.agg(*_ours(), *_theirs()))
-    compared = figures.withColumn("differences", _differences()).withColumn(
-        "equal", F.size("differences") == 0
+    placed = with_sessions(day, rows).where((F.col("session") == 0) | ~F.col("snapshot"))
+    grouped = _since_known(placed).groupBy(*INSTRUMENT, "session", "session_start_ns")
+    statistics = with_average(grouped.agg(*_ours(), *_theirs(), *_known(), *_increments()))
+    pairs = _agreements()
+    compared = statistics.where("traded_or_told").select(
+        "*",
+        _names({name: compares for name, (compares, _) in pairs.items()}).alias("compared"),
+        _names({name: compares & ~same for name, (compares, same) in pairs.items()}).alias(
+            "differences"
+        ),
     )
-    return conform(day.with_symbols(compared), COLUMNS)
+    equal = F.when(F.size("compared") > 0, F.size("differences") == 0)
+    return conform(day.with_symbols(compared.withColumn("equal", equal)), COLUMNS)
 
 
-def _published(day: Day) -> DataFrame:
+def _names(chosen: dict[str, Column]) -> Column:
+    """The names of which the condition holds."""
+    return F.array_compact(F.array(*[F.when(holds, F.lit(name)) for name, holds in chosen.items()]))
+
+
+def _first_shown(day: Day) -> DataFrame:
+    """What the first snapshot of each instrument showed, at the place that it holds as of."""
+    shown = _published(day.in_first_snapshots)
+    last_trades = day.in_first_snapshots(LAST_TRADE_PRICE).select(
+        *INSTRUMENT, "place", F.lit(LAST_TRADE_PRICE).alias("told"), "trade_id"
+    )
+    rows = shown.unionByName(last_trades, allowMissingColumns=True)
+    kinds = [name for name in rows.columns if name not in (*INSTRUMENT, "told")]
+    return (
+        rows.groupBy(*INSTRUMENT, "told")
+        .agg(F.min_by(F.struct(*kinds), "place").alias("first"))
+        .select(*INSTRUMENT, "told", "first.*", F.lit(True).alias("snapshot"))
+    )
+
+
+def _busts(day: Day, trades: DataFrame) -> DataFrame:
+    """The busts, each with the place of its trade; null of one that was not seen."""
+    identity = [*INSTRUMENT, "trade_date", "trade_id"]
+    made = trades.select(*identity, F.col("place").alias("traded_at"))
+    busts = day.messages(TRADE_BUST).select(*identity, "place").join(made, identity, "left")
+    return busts.select(
+        *INSTRUMENT,
+        "place",
+        F.coalesce("traded_at", F.lit(-1)).alias("busted_place"),
+        F.lit(TRADE_BUST).alias("told"),
+        F.lit(False).alias("snapshot"),
+    )
+
+
+def _since_known(rows: DataFrame) -> DataFrame:
+    """The same rows with from where on the statistics of their session are known.
+
+    A trade counts where the statistics behind it were told. ``known_at`` is null where nothing
+    was told, and -1 in sessions that were seen from their beginning on.
+    """
+    session = Window.partitionBy(*INSTRUMENT, "session")
+    at = F.col("place")
+    told = F.col("told") == EXECUTION_STATISTICS
+    # From the last to the first: Spark would look at all that follow for every row.
+    backwards = session.orderBy(F.desc("place"), F.desc("snapshot"))
+    so_far = session.orderBy("place")
+    counted = F.last(F.when(told & ~F.col("snapshot"), at), ignorenulls=True).over(backwards)
+    first = F.min(F.when(told, at)).over(session)
+    return rows.select(
+        "*",
+        F.coalesce(counted, at).alias("counted_at"),
+        F.when(F.col("session") > 0, F.lit(-1)).otherwise(first).alias("known_at"),
+        F.max("trade_id").over(so_far).alias("newest_trade"),
+    )
+
+
+def _published(read: Callable[[int], DataFrame]) -> DataFrame:
     """What the exchange told: one row per message, ``told`` is its template."""
-    executions = day.messages(EXECUTION_STATISTICS).select(
+    executions = read(EXECUTION_STATISTICS).select(
         *INSTRUMENT, "place", "trading_session_id",
         F.lit(EXECUTION_STATISTICS).alias("told"),
         F.lit(None).cast("decimal(18,4)").alias("told_price"),
@@ -100,7 +183,7 @@ def _published(day: Day) -> DataFrame:
         F.col("number_of_trades").alias("told_trades"),
     )  # fmt: skip
     for template in _SINGLE_PRICES.values():
-        messages = day.messages(template)
+        messages = read(template)
         if template == OPENING_PRICE:
             messages = messages.where(F.col("open_close_settl_flag").isin(*_OPENINGS))
         stands = F.col("md_update_action") != "DELETE"
@@ -116,7 +199,7 @@ def _published(day: Day) -> DataFrame:
 
 
 def _ours() -> list[Column]:
-    """Our figures, of the trades among the rows that were not busted."""
+    """Our statistics, of the trades among the rows that were not busted."""
     counts = F.col("told").isNull() & ~F.col("busted")
     counted = {name: F.when(counts, F.col(name)) for name in ("price", "size", "place")}
     lasting = counts & F.col("sets_last_price")
@@ -137,6 +220,8 @@ def _ours() -> list[Column]:
         F.coalesce(notional, F.lit(0)).alias("notional"),
         F.count_if(counts).alias("trades"),
         F.count_if(F.col("told").isNull() & F.col("busted")).alias("busts"),
+        # What only a snapshot told makes no row.
+        (F.count_if(F.col("told").isNull() | ~F.col("snapshot")) > 0).alias("traded_or_told"),
         F.max_by("trading_session_id", F.when(F.col("trading_session_id").isNotNull(), at)).alias(
             "trading_session_id"
         ),
@@ -144,10 +229,10 @@ def _ours() -> list[Column]:
 
 
 def _theirs() -> list[Column]:
-    """The exchange's figures as they stood last."""
+    """The exchange's statistics as they were last."""
 
     def last(name: str, template: int) -> Column:
-        # Wrapped, so that a figure that was withdrawn counts as told.
+        # Wrapped, so that a statistic that was withdrawn counts as told.
         return F.max_by(F.struct(name), F.when(F.col("told") == template, F.col("place")))[name]
 
     return [
@@ -162,28 +247,92 @@ def _theirs() -> list[Column]:
     ]
 
 
-def _differences() -> Column:
-    """The names of the figures that do not agree."""
-    volume = F.col("volume").cast("decimal(19,0)")
-    off = F.abs(F.col("published_vwap") * volume - F.col("notional"))
-    step = F.lit(_VWAP_STEP).cast("decimal(5,4)")
-    agrees = {
-        "open": F.col("published_open").eqNullSafe(F.col("open")),
-        "high": _either("high"),
-        "low": _either("low"),
-        "volume": F.coalesce("published_volume", F.lit(0)) == F.col("volume"),
-        # The exchange rounds to four decimals; the documents do not say how.
-        "vwap": F.when(F.col("volume") == 0, F.col("published_vwap").isNull()).otherwise(
-            F.coalesce(off < step * volume, F.lit(False))
+def _known() -> list[Column]:
+    """What the exchange had told first in a session whose beginning is not in the data."""
+
+    def first(name: str, template: int) -> Column:
+        told = (F.col("told") == template) & (F.col("session") == 0)
+        return F.min_by(F.struct(name), F.when(told, F.col("place")))[name]
+
+    return [
+        *[first("told_price", _SINGLE_PRICES[name]).alias(f"known_{name}") for name in _EXTREMES],
+        *[
+            first(f"told_{name}", EXECUTION_STATISTICS).alias(f"known_{name}")
+            for name in ("volume", "vwap", "trades")
+        ],
+    ]
+
+
+def _increments() -> list[Column]:
+    """Our statistics of what came after the first that is known, and whether they can be told."""
+    made = F.col("told").isNull()
+    later = F.col("counted_at") > F.col("known_at")
+    counts = made & ~F.col("busted") & later
+    lasting = counts & F.col("sets_last_price")
+    price, size = F.col("price"), F.col("size")
+    volume, notional, _ = sums(F.when(counts, price), F.when(counts, size))
+    before = F.col("session") == 0
+    # What is published again under a number below one that was told is of before.
+    again = made & ((F.col("corrected") & ~later) | (F.col("trade_id") < F.col("newest_trade")))
+    undone = (F.col("told") == TRADE_BUST) & later & (F.col("busted_place") <= F.col("known_at"))
+    return [
+        F.coalesce(volume, F.lit(0)).alias("later_volume"),
+        F.coalesce(notional, F.lit(0)).alias("later_notional"),
+        F.count_if(counts).alias("later_trades"),
+        F.max(F.when(counts, price)).alias("later_high"),
+        F.min(F.when(counts, price)).alias("later_low"),
+        F.max(F.when(lasting, price)).alias("later_last_price_high"),
+        F.min(F.when(lasting, price)).alias("later_last_price_low"),
+        (F.any_value("known_at").isNotNull() & (F.count_if(before & (again | undone)) == 0)).alias(
+            "settled"
         ),
-        "trades": F.coalesce("published_trades", F.lit(0)) == F.col("trades"),
+        F.coalesce(
+            F.max(F.when(F.col("told") == EXECUTION_STATISTICS, F.col("place")))
+            > F.any_value("known_at"),
+            F.lit(False),
+        ).alias("told_later"),
+    ]
+
+
+def _agreements() -> dict[str, tuple[Column, Column]]:
+    """Of each statistic: does it compare, and is ours the exchange's?"""
+    seen_whole = F.col("session") > 0
+    moved = F.col("told_later") | (F.col("later_trades") > 0)
+    compares = seen_whole | (F.col("settled") & moved)
+    known_volume = F.coalesce("known_volume", F.lit(0))
+    volume = F.col("published_volume").cast("decimal(19,0)")
+    before = known_volume.cast("decimal(19,0)")
+    earlier = F.coalesce(F.col("known_vwap") * before, F.lit(0))
+    off = F.abs(F.col("published_vwap") * volume - earlier - F.col("later_notional"))
+    step = F.lit(_VWAP_STEP).cast("decimal(5,4)")
+    told_volume = F.coalesce("published_volume", F.lit(0))
+    told_trades = F.coalesce("published_trades", F.lit(0))
+    known_trades = F.coalesce("known_trades", F.lit(0))
+    return {
+        "open": (seen_whole, F.col("published_open").eqNullSafe(F.col("open"))),
+        "high": (compares & _known_extreme("high"), _either("high", F.greatest)),
+        "low": (compares & _known_extreme("low"), _either("low", F.least)),
+        "volume": (compares, told_volume - known_volume == F.col("later_volume")),
+        # The exchange rounds to four decimals; the documents do not say how.
+        "vwap": (
+            compares,
+            F.when(told_volume == 0, F.col("published_vwap").isNull()).otherwise(
+                F.coalesce(off < step * (volume + before), F.lit(False))
+            ),
+        ),
+        "trades": (compares, told_trades - known_trades == F.col("later_trades")),
     }
-    return F.array_compact(F.array(*[F.when(~same, F.lit(name)) for name, same in agrees.items()]))
 
 
-def _either(name: str) -> Column:
-    told = F.col(f"published_{name}")
-    return told.eqNullSafe(F.col(name)) | told.eqNullSafe(F.col(f"last_price_{name}"))
+def _known_extreme(name: str) -> Column:
+    """Can a high or low be compared? Not in session 0 where none was ever told before a trade."""
+    return (F.col("session") > 0) | F.col(f"known_{name}").isNotNull()
+
+
+def _either(name: str, extreme: Callable[..., Column]) -> Column:
+    told, known = F.col(f"published_{name}"), F.col(f"known_{name}")
+    ours = [F.col(f"later_{name}"), F.col(f"later_last_price_{name}")]
+    return told.eqNullSafe(extreme(known, ours[0])) | told.eqNullSafe(extreme(known, ours[1]))
 
 
 def _build(day: Day, _wanted: Wanted) -> DataFrame:
@@ -192,16 +341,19 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 SESSION_STATS = AnalyticsTable(
     "session_stats",
-    "Our figures of a session beside those of the exchange.",
+    "Our statistics of a session beside those of the exchange.",
     COLUMNS,
     _build,
     (
         SECURITY_STATUS,
         SECURITY_GROUP_PHASE,
         EXECUTION_STATISTICS,
+        LAST_TRADE_PRICE,
+        TRADE_BUST,
+        SNAPSHOT_HEADER,
         *_SINGLE_PRICES.values(),
     ),
-    (INSTRUMENTS,),
+    (INSTRUMENTS, "packets"),
     (TRADES.name,),
     sort_by=("channel", "security_id", "session"),
 )

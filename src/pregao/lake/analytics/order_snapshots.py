@@ -1,0 +1,204 @@
+"""Orders that snapshots made known: those that books begin with, or are healed with.
+
+Which snapshots count is decided by the rules of `pregao.feed`, as for books; no books need to be
+built. Tasks read ranges of instruments from the tables' files, as the tasks of a build do.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from pregao.book.rows import IMPLIED
+from pregao.feed.columns import Numbers
+from pregao.feed.day import LAST_SERIAL
+from pregao.feed.holes import no_holes
+from pregao.feed.places import BEHIND_PACKET, packet_of
+from pregao.feed.sequence import Sequence, follow_sequence, in_sequence, loaded_snapshots
+from pregao.feed.snapshots import Absences, Snapshots
+from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.tables import PRICE, column, spark_type
+from pregao.lake.books.catalogue import Catalogue
+from pregao.lake.books.columns import nulled, prices
+from pregao.lake.books.plan import plan_day, plan_tasks
+from pregao.lake.books.tasks import BookTask, BuildSettings
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.gap_columns import Counters
+from pregao.umdf.gaps import Step
+from pregao.umdf.templates import IMPLIED_SINCE
+
+SNAPSHOT = "SNAPSHOT"
+"""An order is in a snapshot that was loaded."""
+LOST = "LOST"
+"""Messages were lost before: orders that are not named again have ended unseen."""
+
+FOUND = (
+    column("channel", pa.int16(), "Channel."),
+    column("security_id", pa.int64(), "Instrument."),
+    column("action", pa.string(), "SNAPSHOT of an order, LOST of the instrument."),
+    column("place", pa.int64(), "Where it counts: behind the packet that the snapshot holds."),
+    column("sequence_version", pa.int32(), "Sequence version of that packet."),
+    column("sequence_number", pa.int64(), "Number of that packet."),
+    column("secondary_order_id", pa.int64(), "Order."),
+    column("side", pa.string(), "Its side."),
+    column("position", pa.int64(), "Its place in the queue of its side, from 1; 0 if LOST."),
+    column("price", PRICE, "Its price."),
+    column("size", pa.int64(), "Its quantity."),
+    column("firm", pa.int64(), "Its firm."),
+    column("insert_ns", pa.int64(), "When it got its place in the queue."),
+    column("implied", pa.bool_(), "An implied order; null below schema version 10."),
+)
+_SCHEMA = pa.schema([pa.field(field.name, field.type) for field in FOUND])
+_NAMED = ", ".join(f"{field.name} {spark_type(field.type)}" for field in FOUND)
+_SIDES = pa.array(["BUY", "SELL"])
+_BEHIND_PACKET = EVENT_NUMBER - 1
+_NOTHING_TO_WRITE = BuildSettings("", depth=1, interval_ns=0)
+
+
+def snapshot_orders(day: Day) -> DataFrame:
+    """What snapshots that count tell of the day's orders, and where messages were lost."""
+    tasks = _tasks(day)
+    spark = day.spark
+    if not tasks:
+        return spark.createDataFrame([], _NAMED)
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for blob in batch.column(0).to_pylist():
+                task = pickle.loads(blob)  # noqa: S301 - sent by our own driver
+                yield from found_by(task).to_batches()
+
+    sent = spark.createDataFrame([(pickle.dumps(task),) for task in tasks], "task binary")
+    return sent.repartition(len(tasks)).mapInArrow(work, _NAMED)
+
+
+def _tasks(day: Day) -> list[BookTask]:
+    """Ranges of instruments of all channels of which anything may be missing."""
+    catalogue = Catalogue(day.tables.lake)
+    parallelism = day.spark.sparkContext.defaultParallelism
+    tasks = []
+    for channel in catalogue.channels(day.date):
+        inputs = plan_day(catalogue, day.date, channel)
+        if not len(inputs.day.holes):
+            continue  # every message is there: no snapshot can tell more
+        tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, parallelism)
+    return tasks
+
+
+def found_by(task: BookTask) -> Any:
+    """The rows of a task's instruments; those with very many messages are taken in windows."""
+    day = task.inputs.day
+    source = task.inputs.source(task.part)
+    others = source.others()
+    snapshots = source.snapshots(others)
+    alone = len(task.windows) > 1
+    also = np.array([task.part.first] if alone else [], np.int64)
+    version = task.inputs.schema_version
+    rows = _FoundRows(
+        task.inputs.inputs.channel, day.base, version is not None and version >= IMPLIED_SINCE
+    )
+    counters: Counters | None = None
+    seen = 0
+    windows = task.windows or ((0, LAST_SERIAL),)
+    for number, window in enumerate(windows):
+        serials = (day.base, *window) if alone else None
+        messages, resets = source.messages(others, serials), source.resets(serials)
+        newest = int(messages.keys.place.max(initial=-1))
+        usable = np.empty(0, np.int64)
+        if snapshots is not None:
+            # As for books: what is behind the newest message is left for the next window.
+            flags = snapshots.usable() & (snapshots.place >= seen)
+            if number < len(windows) - 1:
+                flags &= snapshots.place < newest
+            usable = np.flatnonzero(flags)
+        seen = max(seen, newest)
+        absent = Absences.none()
+        if counters is None:
+            there = np.concatenate([messages.keys.security, also])
+            absent = Absences.of(day.loops, snapshots, there).behind_holes(day.holes)
+        sequence = in_sequence(messages, resets, snapshots, usable, absent, also, no_holes())
+        if counters is None:
+            counters = Counters.new(len(sequence.securities), from_the_start=day.from_the_start)
+        followed = follow_sequence(sequence, counters, day.holes)
+        step = followed.step
+        restarts = np.flatnonzero((step == Step.RESTART) | (step == Step.EMPTIES))
+        rows.add_restarts(sequence, restarts)
+        if snapshots is not None:
+            rows.add_snapshots(snapshots, sequence.snapshot[loaded_snapshots(followed)])
+    return rows.table()
+
+
+class _FoundRows:
+    """Gathers the rows of a task."""
+
+    def __init__(self, channel: int, base: int, implied_known: bool) -> None:
+        self._channel = channel
+        self._base = base
+        self._implied_known = implied_known
+        self._parts: list[Any] = []
+
+    def add_restarts(self, sequence: Sequence, items: Numbers) -> None:
+        """The counter began anew, or a loop is without the book: what was in it is gone."""
+        version, number = packet_of(sequence.place[items], self._base)
+        index = sequence.place[items] & BEHIND_PACKET
+        place = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + index - 1
+        security = sequence.securities[sequence.rank[items]]
+        self._add_lost(security, place, version, number)
+
+    def add_snapshots(self, snapshots: Snapshots, chosen: Numbers) -> None:
+        """The orders of snapshots that were loaded."""
+        version, number = snapshots.version[chosen], snapshots.number[chosen]
+        place = version.astype(np.int64) * EVENT_VERSION + number * EVENT_NUMBER + _BEHIND_PACKET
+        self._add_lost(snapshots.security[chosen], place - 1, version, number)
+        for at, behind in zip(chosen.tolist(), place.tolist(), strict=True):
+            book = snapshots.book(at)
+            count = len(book.order_id)
+            bids = int((book.side == 0).sum())
+            position = np.arange(1, count + 1)
+            position[bids:] -= bids
+            implied = pa.array((book.implied & IMPLIED) != 0)
+            self._add(
+                security_id=np.full(count, snapshots.security[at]),
+                action=SNAPSHOT,
+                place=np.full(count, behind),
+                sequence_version=np.full(count, snapshots.version[at]),
+                sequence_number=np.full(count, snapshots.number[at]),
+                secondary_order_id=nulled(book.order_id),
+                side=_SIDES.take(pa.array(book.side.astype(np.int64))),
+                position=position,
+                price=prices(book.price).cast(PRICE),
+                size=nulled(book.size),
+                firm=nulled(book.firm),
+                insert_ns=nulled(book.inserted),
+                implied=implied if self._implied_known else pa.nulls(count, pa.bool_()),
+            )
+
+    def table(self) -> Any:
+        """All rows."""
+        return pa.concat_tables([_SCHEMA.empty_table(), *self._parts])
+
+    def _add_lost(self, security: Numbers, place: Numbers, version: Any, number: Any) -> None:
+        self._add(
+            security_id=security,
+            action=LOST,
+            place=place,
+            sequence_version=version,
+            sequence_number=number,
+            position=np.zeros(len(security), np.int64),
+        )
+
+    def _add(self, *, action: str, place: Numbers, **columns: Any) -> None:
+        count = len(place)
+        known = {"channel": np.full(count, self._channel), "place": place, **columns}
+        known["action"] = pa.array([action] * count, pa.string())
+        arrays = []
+        for field in _SCHEMA:
+            values = known.get(field.name)
+            whole = pa.nulls(count, field.type) if values is None else pa.array(values)
+            arrays.append(whole.cast(field.type))
+        self._parts.append(pa.Table.from_arrays(arrays, schema=_SCHEMA))
