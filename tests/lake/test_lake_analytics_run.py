@@ -30,7 +30,7 @@ def test_tables_stand_behind_those_that_they_are_made_of():
     for name, table in ANALYTICS.items():
         assert all(names.index(need) < names.index(name) for need in table.needs)
     assert [table.name for table in in_order(["latency_minutes", "bars"])] == [
-        "trades", "bars", "latency", "latency_minutes",
+        "trades", "bars", "clock_offsets", "latency", "latency_minutes",
     ]  # fmt: skip
 
 
