@@ -35,6 +35,11 @@ def version_distance(old: int, new: int) -> int:
     return ahead if ahead <= LAST_SEQUENCE_VERSION // 2 else ahead - LAST_SEQUENCE_VERSION
 
 
+def next_version(version: int) -> int:
+    """The sequence version that follows one."""
+    return version % LAST_SEQUENCE_VERSION + 1
+
+
 class Place(NamedTuple):
     """Where a packet is in its stream."""
 

@@ -11,11 +11,10 @@ from pregao.umdf.packets import (
     PacketHeader,
     encode_packet,
 )
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, next_version
 
 HEARTBEAT_NS = SECOND
 """A stream that has been silent for so long says that it is alive."""
-LAST_SEQUENCE_VERSION = 65_534
-"""The sequence version after which they begin again at 1."""
 ROOM = MAX_PACKET - PACKET_HEADER_SIZE - FRAMING_SIZE
 """The longest message (header and body) that fits a packet."""
 
@@ -83,7 +82,7 @@ class PacketWriter:
         """Begin a new sequence version; its first packet has number 1."""
         self.close()
         version = self.sequence_version
-        self.sequence_version = 1 if version >= LAST_SEQUENCE_VERSION else version + 1
+        self.sequence_version = next_version(version)
         self.next_number = 1
 
     def flush(self, now_ns: int) -> list[bytes]:
