@@ -53,7 +53,16 @@ def head_of(capture: Path, place: Path, packets: int) -> None:
 def first_result(capture: Path, folder: Path) -> Iterator[Row]:
     """From nothing to the first committed table, Spark's start included."""
     start = time.perf_counter()
-    command = [sys.executable, "-m", "pregao", "ingest", str(capture), "--lake"]
+    command = [
+        sys.executable,
+        "-m",
+        "pregao",
+        "ingest",
+        str(capture),
+        "--only",
+        "messages",
+        "--lake",
+    ]
     subprocess.run([*command, str(folder / "first")], check=True, capture_output=True)
     yield Row(
         SECTION,

@@ -31,7 +31,7 @@ def test_on_a_standalone_cluster(clean, tmp_path, standalone_cluster):
     result = subprocess.run(
         [
             sys.executable, "-m", "pregao", "ingest", str(day()), "--lake", str(lake),
-            "--master", standalone_cluster, "--range-size", "200k",
+            "--master", standalone_cluster, "--range-size", "200k", "--only", "messages",
             "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m",
             "--conf", f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}",
         ],
