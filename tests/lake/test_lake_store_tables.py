@@ -170,8 +170,9 @@ def test_a_creator_that_is_known_to_be_gone_is_not_waited_for(tmp_path, monkeypa
 def test_a_creator_of_which_nothing_is_known_is_waited_for_and_that_is_told(
     tmp_path, monkeypatch, caplog
 ):
-    monkeypatch.setattr("pregao.lake.store.delta_tables.is_gone", lambda name: False)
-    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 4_000)
+    unknown = iter([False] * 5)  # then it shows that the process has ended
+    monkeypatch.setattr("pregao.lake.store.delta_tables.is_gone", lambda name: next(unknown, True))
+    monkeypatch.setattr("pregao.lake.store.delta_tables.LEASE_MS", 600_000)
     monkeypatch.setattr("pregao.lake.store.delta_tables._SILENT_WAITS", 1)
     assert python(DIE_BEFORE_CREATING, tmp_path) == 3
     Lake(tmp_path).ensure_tables([ORDERS, TRADES])
