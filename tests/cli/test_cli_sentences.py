@@ -65,7 +65,7 @@ ABSURD = [
     ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is no master"),
     ("ingest DAY --lake NEW --conf x", "--conf takes"),
     ("ingest DAY --lake NEW --master here --schema NOWHERE/[x].xml", "[x].xml"),
-    ("ingest [bold]x[/bold] --lake NEW --master here", "[bold]x[/bold]"),
+    ("decode [bold]x[/bold].pcap", "[bold]x[/bold].pcap"),
     ("ingest", "Missing argument"),
     ("stream --from NOWHERE --lake NEW --once --master here", "no such folder"),
     ("stream --from DAY --lake NEW --once --master here --interval 99999999h", "36500d"),

@@ -27,7 +27,7 @@ def queries():
         for number, sql in enumerate(ON_THE_COMMAND_LINE.findall(text)):
             yield f"{page.name} {number}", sql
         for number, (kind, sql) in enumerate(FENCED.findall(text)):
-            if kind == "sql":
+            if kind == "sql" and "delta.`" not in sql:  # those are Delta's own connector's
                 yield f"{page.name} block {number}", sql
     for module in (analytics, ingest, query):
         for number, sql in enumerate(ON_THE_COMMAND_LINE.findall(module.EPILOG)):
