@@ -42,6 +42,8 @@ def spark_session(
     What counts, from most to least: ``conf`` and ``master``, what ``spark-submit`` was given or
     ``spark-defaults.conf`` says, our settings.
     """
+    if master is not None and remote_master(master, {}) is None:
+        _check_master(retrying(master))
     if (running := _running_session(master, conf or {})) is not None:
         return running
     if (server := remote_master(master, conf or {})) is not None:
@@ -59,11 +61,7 @@ def spark_session(
         chosen["spark.master"] = master
     where = retrying(chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]")
     chosen["spark.master"] = where
-    if not _MASTER.match(where):
-        raise UsageError(
-            f"{where} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
-            "yarn, k8s://https://HOST:PORT and sc://HOST:PORT (Spark Connect)."
-        )
+    _check_master(where)
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
     if _stays_here(where):
@@ -105,6 +103,14 @@ def retrying(master: str) -> str:
     """A local master under which a task whose worker died is tried again, as on a cluster."""
     matched = _LOCAL.match(master)
     return f"local[{matched[1] or 1},{_ATTEMPTS}]" if matched else master
+
+
+def _check_master(master: str) -> None:
+    if not _MASTER.match(master):
+        raise UsageError(
+            f"{master} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
+            "yarn, k8s://https://HOST:PORT and sc://HOST:PORT (Spark Connect)."
+        )
 
 
 def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
