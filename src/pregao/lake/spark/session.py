@@ -7,6 +7,7 @@ import importlib.resources
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
 import threading
@@ -26,6 +27,7 @@ from pregao.lake.spark.spark_errors import sentence
 _NOISE = "Using incubator modules"
 # The last lines that Java wrote to its standard error.
 _SAID: deque[str] = deque(maxlen=20)
+_INTERRUPTS: list[int] = []
 _GIGABYTE = 1 << 30
 _MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
@@ -82,9 +84,36 @@ def spark_session(
         # Whatever it is (Java's exceptions come in many classes), the user's question is why.
         said = f" {_SAID[-1]}" if _SAID else ""
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
+    _interrupt_surely()
     if where.startswith("spark://"):
         require_executors(session, settings)
     return session
+
+
+def was_interrupted() -> bool:
+    """Did an interrupt come since Spark was started? What Java says then is of no interest."""
+    return bool(_INTERRUPTS)
+
+
+def _interrupt_surely() -> None:
+    """Let an interrupt be one also where Java, which gets it too, has ended already.
+
+    Spark's own handler asks Java to cancel its jobs first, and fails there.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    asked: Any = signal.getsignal(signal.SIGINT)
+    if not callable(asked) or getattr(asked, "surely", False):
+        return
+
+    def interrupted(number: int, frame: Any) -> None:
+        _INTERRUPTS.append(number)
+        with contextlib.suppress(Exception):
+            asked(number, frame)
+        raise KeyboardInterrupt
+
+    interrupted.surely = True  # type: ignore[attr-defined]
+    signal.signal(signal.SIGINT, interrupted)
 
 
 def missing_interpreter(spark: Any) -> str | None:

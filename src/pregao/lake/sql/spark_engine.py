@@ -8,6 +8,7 @@ from typing import Any
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.spark import LakeSession, sentence
+from pregao.lake.spark.session import was_interrupted
 from pregao.lake.sql.statements import explained, first_word, not_a_query, require_query
 
 _PLANS = "org.apache.spark.sql.catalyst.plans.logical"
@@ -59,6 +60,8 @@ class SparkEngine:
         except PregaoError:
             raise
         except Exception as error:
+            if was_interrupted():
+                raise KeyboardInterrupt from error
             words = sentence(error)
             if "cannot be found" in words:
                 tables = ", ".join(self._session.lake.table_names())
