@@ -21,6 +21,7 @@ from pregao.feed.misfits import Misfits, MisfitsFoundError, heal_misfits, misfit
 from pregao.feed.origins import Origins
 from pregao.feed.places import BEHIND_PACKET, INDEX_BITS
 from pregao.feed.sequence import (
+    CountingSnapshots,
     Rows,
     Sequence,
     counts_after,
@@ -68,6 +69,10 @@ class ChannelDay:
     def kind(self) -> BookKind:
         """How its books are kept."""
         return BookKind.POSITION if self.by_position else BookKind.PRIORITY
+
+    def absences(self, snapshots: Snapshots | None, securities: Numbers) -> Absences:
+        """Which of the instruments the whole loops behind its holes are without."""
+        return Absences.of(self.loops, snapshots, securities).behind_holes(self.holes)
 
 
 class DayOutput(Protocol):
@@ -132,8 +137,7 @@ class DayFollower:
         """None until the first window."""
         self._open_output = open_output
         self._replay = Replay(day.kind, depth, room=1 << 14)
-        self._seen = 0
-        """The newest place of the windows before."""
+        self._counting = CountingSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that tell what was not known before."""
         self._told = Statistics.joined(())
@@ -160,8 +164,8 @@ class DayFollower:
         absent = Absences.none()
         if self.origins is None:
             there = np.concatenate([messages.keys.security, also])
-            absent = Absences.of(day.loops, self.snapshots, there).behind_holes(day.holes)
-        usable = self._usable(int(messages.keys.place.max(initial=-1)), last)
+            absent = day.absences(self.snapshots, there)
+        usable = self._counting.within(messages, last=last)
         packet = day.holes.place >> INDEX_BITS
         inside = (packet >= serials[0]) & (packet <= serials[1])
         holes = day.holes.taken(np.flatnonzero(inside))
@@ -180,21 +184,6 @@ class DayFollower:
         books = self._play(sequence, followed, rows, statistics, last)
         begun = origins.add(sequence, followed, rows)
         self._compare(sequence, followed, rows, books, doubtful, misfits, begun)
-
-    def _usable(self, newest: int, last: bool) -> Numbers:
-        """The snapshots that count in a window.
-
-        Those behind the window's newest message are left for the next window, if there is one:
-        what comes behind them tells from when on they count.
-        """
-        snapshots = self.snapshots
-        if snapshots is None:
-            return _none()
-        usable = snapshots.usable() & (snapshots.place >= self._seen)
-        if not last:
-            usable &= snapshots.place < newest
-            self._seen = max(self._seen, newest)
-        return np.flatnonzero(usable)
 
     def _begin(self, sequence: Sequence) -> Origins:
         """Make ready for the instruments that there are."""

@@ -45,6 +45,31 @@ class Sequence:
         return len(self.rank)
 
 
+class CountingSnapshots:
+    """Which snapshots count in each window of a sequence, asked window after window."""
+
+    def __init__(self, snapshots: Snapshots | None) -> None:
+        self._snapshots = snapshots
+        self._seen = 0
+        """The newest place of the windows before."""
+
+    def within(self, messages: Messages, *, last: bool) -> Numbers:
+        """The snapshots that count among these messages.
+
+        Those behind the window's newest message are left for the next window, if there is one:
+        what comes behind them tells from when on they count.
+        """
+        snapshots = self._snapshots
+        if snapshots is None:
+            return np.empty(0, np.int64)
+        usable = snapshots.usable() & (snapshots.place >= self._seen)
+        if not last:
+            newest = int(messages.keys.place.max(initial=-1))
+            usable &= snapshots.place < newest
+            self._seen = max(self._seen, newest)
+        return np.flatnonzero(usable)
+
+
 def in_sequence(
     messages: Messages,
     resets: Resets,

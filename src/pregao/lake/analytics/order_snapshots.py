@@ -6,6 +6,7 @@ built. Tasks read ranges of instruments from the tables' files, as the tasks of 
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,13 @@ from pregao.feed.columns import Numbers
 from pregao.feed.day import LAST_SERIAL
 from pregao.feed.holes import no_holes
 from pregao.feed.places import BEHIND_PACKET, packet_of
-from pregao.feed.sequence import Sequence, follow_sequence, in_sequence, loaded_snapshots
+from pregao.feed.sequence import (
+    CountingSnapshots,
+    Sequence,
+    follow_sequence,
+    in_sequence,
+    loaded_snapshots,
+)
 from pregao.feed.snapshots import Absences, Snapshots
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import PRICE, column, spark_type
@@ -80,7 +87,7 @@ def snapshot_orders(day: Day) -> DataFrame:
 def _tasks(day: Day) -> list[BookTask]:
     """Ranges of instruments of all channels of which anything may be missing."""
     catalogue = Catalogue(day.tables.lake)
-    parallelism = day.spark.sparkContext.defaultParallelism
+    parallelism = os.cpu_count() or 1  # as for books; Spark Connect does not tell its own
     tasks = []
     for channel in catalogue.channels(day.date):
         inputs = plan_day(catalogue, day.date, channel)
@@ -103,24 +110,15 @@ def found_by(task: BookTask) -> Any:
         task.inputs.inputs.channel, day.base, version is not None and version >= IMPLIED_SINCE
     )
     counters: Counters | None = None
-    seen = 0
+    counting = CountingSnapshots(snapshots)
     windows = task.windows or ((0, LAST_SERIAL),)
     for number, window in enumerate(windows):
         serials = (day.base, *window) if alone else None
         messages, resets = source.messages(others, serials), source.resets(serials)
-        newest = int(messages.keys.place.max(initial=-1))
-        usable = np.empty(0, np.int64)
-        if snapshots is not None:
-            # As for books: what is behind the newest message is left for the next window.
-            flags = snapshots.usable() & (snapshots.place >= seen)
-            if number < len(windows) - 1:
-                flags &= snapshots.place < newest
-            usable = np.flatnonzero(flags)
-        seen = max(seen, newest)
+        usable = counting.within(messages, last=number == len(windows) - 1)
         absent = Absences.none()
         if counters is None:
-            there = np.concatenate([messages.keys.security, also])
-            absent = Absences.of(day.loops, snapshots, there).behind_holes(day.holes)
+            absent = day.absences(snapshots, np.concatenate([messages.keys.security, also]))
         sequence = in_sequence(messages, resets, snapshots, usable, absent, also, no_holes())
         if counters is None:
             counters = Counters.new(len(sequence.securities), from_the_start=day.from_the_start)
