@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean lock env
+.PHONY: demo test quick check bench clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -19,7 +19,11 @@ demo: $(STAMP)
 	$(BIN)/pregao demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# What a change breaks first, without Java: two minutes.
+quick: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark and not slow"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

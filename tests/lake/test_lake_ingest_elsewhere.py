@@ -1,8 +1,5 @@
 """The ingest on a real cluster, and from and to a real S3 store, both on loopback."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.fs
@@ -23,26 +20,6 @@ def clean(tmp_path_factory):
     lake = tmp_path_factory.mktemp("clean")
     ingest([str(day())], str(lake))
     return lake
-
-
-def test_on_a_standalone_cluster(clean, tmp_path, standalone_cluster):
-    """The command itself, with only --master changed."""
-    lake = tmp_path / "lake"
-    result = subprocess.run(
-        [
-            sys.executable, "-m", "pregao", "ingest", str(day()), "--lake", str(lake),
-            "--master", standalone_cluster, "--range-size", "200k", "--only", "messages",
-            "--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m",
-            "--conf", f"spark.executorEnv.PYTHONPATH={ROOT / 'src'}",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        env={**os.environ, "COLUMNS": "200"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert_same(clean, lake)
 
 
 def test_from_and_to_an_s3_store(clean, tmp_path, s3_endpoint):
