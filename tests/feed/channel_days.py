@@ -19,7 +19,8 @@ from pregao.exchange.simulation import Settings, Simulation
 from pregao.exchange.simulation.settings import parse_reset
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, Join
-from pregao.umdf.packets import decode_header
+from pregao.umdf import templates
+from pregao.umdf.packets import decode_header, frames
 from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
@@ -144,8 +145,10 @@ class Faults:
     """How many times a run of packets is lost on both feeds."""
     burst_packets: int = 200
     """How long these are at the most."""
-    silences: int = 0
-    """How many times nothing at all comes for a few seconds of heartbeats."""
+    torn: float = 0.0
+    """Packets whose last message is cut short on both feeds."""
+    crash: bool = False
+    """Is every SequenceReset of the incremental stream lost, as if the sender had died?"""
     join: float = 0.0
     """After which part of the day the channel is joined."""
     until: float = 0.8
@@ -162,6 +165,8 @@ class Counts:
     both: int = 0
     reordered: int = 0
     duplicated: int = 0
+    torn: int = 0
+    crashes: int = 0
 
 
 def arrivals(day, faults, seed):
@@ -178,19 +183,26 @@ def arrivals(day, faults, seed):
     for _ in range(faults.bursts):
         first = draw.randrange(len(numbered))
         dead.update(numbered[first : first + draw.randint(2, faults.burst_packets)])
-    counts, found = Counts(), []
+    counts, found, free = Counts(), [], Counter()
     for at, (time, stream, payload) in enumerate(day.sent):
         if time < joined_ns:
             continue
         bad = time < sound_ns
         if stream is Stream.INCREMENTAL:
+            if bad and faults.crash and is_last_of_version(payload):
+                counts.crashes += 1
+                continue
             missed = 0
+            if bad and draw.random() < faults.torn and decode_header(payload).sequenced:
+                payload = payload[:-1]
+                counts.torn += 1
             for feed in ("A", "B"):
                 if bad and (at in dead or draw.random() < faults.loss.get(feed, 0)):
                     counts.lost[feed] += 1
                     missed += 1
                     continue
-                when = time + LATENCY_NS[feed] + draw.randint(0, 3_000)
+                when = max(time + LATENCY_NS[feed] + draw.randint(0, 3_000), free[feed])
+                free[feed] = when + 700  # the line takes its time
                 if bad and draw.random() < faults.reorder:
                     counts.reordered += 1
                     when += draw.choice((20_000, 2 * MILLISECOND, 40 * MILLISECOND))
@@ -205,6 +217,11 @@ def arrivals(day, faults, seed):
             found.append((time + LATENCY_NS["A"], len(found), stream, "A", payload))
     found.sort()
     return found, counts, joined_ns
+
+
+def is_last_of_version(payload):
+    """Does a packet hold a SequenceReset?"""
+    return any(frame.template_id == templates.SEQUENCE_RESET for frame in frames(payload))
 
 
 def content(book):
@@ -298,3 +315,27 @@ def check_the_end(checked):
 def settings_of(**changes):
     """The settings of the channel of a day."""
     return ChannelSettings(CHANNEL, **changes)
+
+
+_TECHNICAL = frozenset(
+    {"rptSeq", "matchEventIndicator", "mDEntryTimestamp", "transactTime", "tradeCondition",
+     "tradSesOpenTime", "totNoRelatedSym", "lastFragment", "securityUpdateAction"}
+)  # fmt: skip
+"""Fields that differ between what a message told and what a snapshot tells of the same."""
+
+
+def told_of(channel):
+    """What is known of instruments, states and statistics, comparable between two followers."""
+    found = {}
+    for security_id, instrument in channel.instruments.items():
+        statistics = {
+            key: {
+                name: value
+                for name, value in each.values.items()
+                if name not in _TECHNICAL and value is not None
+            }
+            for key, each in channel.statistics(security_id).items()
+        }
+        values = {k: v for k, v in instrument.values.items() if k not in _TECHNICAL}
+        found[security_id] = (channel.phases.status(security_id), statistics, values)
+    return found
