@@ -24,6 +24,7 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.feed.healing import (
+    Agreed,
     Apply,
     Change,
     Emptied,
@@ -368,7 +369,7 @@ class Follower:
                 earliest = place
         covered = self._holes.covered_at(earliest)
         whole = covered >= self._holes.missing
-        self._listener.whole_loop(earliest, self._loop.phases, covers_all=whole)
+        self._listener.whole_loop(earliest, members, self._loop.phases, covers_all=whole)
         known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
         nothing_missing = not self._holes.missing and self._new.proven >= 0
         if covered <= known and (self._absent or nothing_missing):
@@ -402,6 +403,10 @@ class Follower:
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
+                case Agreed():
+                    book = self.books.get(security_id)
+                    if book is not None:
+                        book.settle()
                 case Emptied(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():
