@@ -321,9 +321,9 @@ class Channel:
         if position is not None and position.sequence_version != place.sequence_version:
             teller.tell(told.VersionChanged, place.sequence_version)
         packet = raw.decoded(self._decoder)
-        unread = sum(1 for found in packet.outcomes if found.reason)
+        unread = [found for found in packet.outcomes if found.reason]
         if unread:
-            counters.unread += unread
+            counters.unread += len(unread)
             teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
         follower.deliver(packet)
         counters.delivered += 1

@@ -178,14 +178,21 @@ class Follower:
         if self._waiting:
             self._begun(place)
         self._reached(place, behind=False)
-        sound = all(not found.reason for found in packet.outcomes)
+        outcomes = packet.outcomes
+        sound = True
+        for found in outcomes:
+            if found.reason:
+                sound = False
         if not sound:
             self._hole(place, 1)
-        for found in packet.outcomes:
+        ended = False
+        for found in outcomes:
             if found.decoded is not None and found.frame is not None:
                 self._message(place, found, sound)
+                if found.frame.template_id == templates.SEQUENCE_RESET:
+                    ended = True
         self.position = place
-        self._ended = _resets(packet)
+        self._ended = ended
         self._reached(place, behind=True)
         self._listener.delivered(place)
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pregao.book.updates import Update
 from pregao.feed.healing import Gap, Healed
@@ -16,8 +15,7 @@ NO_EVENT = -1
 """The event of what is no event of the market: a snapshot that is loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A message as it was decoded, with the event that it belongs to."""
 
     version: int
