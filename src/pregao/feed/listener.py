@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from pregao.book.updates import Update
 from pregao.feed.healing import Gap, Healed
-from pregao.umdf.arbitration import Lost
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.sequencing import Place
 
@@ -41,9 +40,6 @@ class Listener:
 
     def healed(self, healed: Healed) -> None:
         """A stale book is sound again, as of a place that may be in the past."""
-
-    def lost(self, lost: Lost) -> None:
-        """Packets are missing that no feed brought."""
 
     def delivered(self, place: Place) -> None:
         """All messages of a packet were taken in."""
