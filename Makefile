@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick check bench clean lock env
+.PHONY: demo test quick days check bench clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -24,6 +24,10 @@ test: $(STAMP)
 # What a change breaks first, without Java: two minutes.
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark and not slow"
+
+# A thousand small days over bad lines: every trusted book is compared with the exchange's.
+days: $(STAMP)
+	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .
