@@ -112,8 +112,24 @@ def test_unicast_short_and_long_datagrams(receiver):
     with Sender([address]) as sender:
         for payload in payloads:
             sender.send(0, payload)
-    assert [each for _, each, _ in received(receiver, 5)] == [each[:2048] for each in payloads]
+        batch = receiver.receive(1)
+    assert [each[:2048] for each in payloads] == batch.payloads()
+    assert {number >> 16 for number in batch.source.tolist()} == {0x7F000001}
+    assert len({number & 0xFFFF for number in batch.source.tolist()}) == 1
+    assert not batch.more
     assert receiver.counts(line).cut == 1
+
+
+@BOTH
+def test_what_does_not_fit_into_a_batch_is_told_and_comes_next(receiver):
+    group = free_group()
+    receiver.add(receive_socket(group, interface=LO))
+    with Sender([group], interface=LO) as sender:
+        for number in range(1500):
+            sender.send(0, b"%d" % number)
+    batches = [receiver.receive(1), receiver.receive(1)]
+    assert [len(batch) for batch in batches] == [1024, 476]
+    assert [batch.more for batch in batches] == [True, False]
 
 
 @BOTH

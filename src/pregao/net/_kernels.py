@@ -19,7 +19,8 @@ SOCKADDR_BYTES = 16
 NAME, NAME_LENGTH, VECTOR, VECTORS, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(HEADER_WORDS)
 
 # What `receive` tells besides the datagrams.
-COUNT, HEAD, TROUBLE, RESULTS = 0, 1, 2, 3
+COUNT, HEAD, TROUBLE, MORE = range(4)
+RESULTS = 4
 
 _DONT_WAIT = 0x40
 _TRUNCATED = 0x20
@@ -84,6 +85,7 @@ def receive(
     slot_bytes,
     slot_length,
     slot_time,
+    names,
     batch,
     first,
     rounds,
@@ -92,6 +94,7 @@ def receive(
     length,
     time_ns,
     line,
+    source,
     cut,
     result,
 ):
@@ -104,6 +107,7 @@ def receive(
     sockets = len(polled) - 1
     result[COUNT] = 0
     result[TROUBLE] = 0
+    result[MORE] = 0
     if result[HEAD] + batch > len(slot_length):
         result[HEAD] = 0
     head = result[HEAD]
@@ -119,12 +123,15 @@ def receive(
             begin = runs[found]
             most = min(share, head + batch - begin)
             if most <= 0:
+                result[MORE] = 1
                 break
             got = _take(polled[number] & 0xFFFFFFFF, headers_at, begin, most)
             if got:
                 owners[found] = number
                 found += 1
                 runs[found] = begin + got
+            if got == most:
+                result[MORE] = 1
         turn += 1
         if found or turn > rounds:
             break
@@ -143,26 +150,27 @@ def receive(
             if _note(headers, control, slot, slot_bytes, slot_length, slot_time):
                 cut[owner] += 1
     _merge(
-        runs,
-        owners,
-        found,
-        lines,
-        slot_bytes,
-        slot_length,
-        slot_time,
-        offset,
-        length,
-        time_ns,
-        line,
-    )
+        runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
+        offset, length, time_ns, line, source,
+    )  # fmt: skip
     result[COUNT] = count
     result[HEAD] = head + count
 
 
 @njit
+def sender_of(names, at):
+    """Address and port of an IPv4 socket address, as one number."""
+    number = np.int64(0)
+    for place in (4, 5, 6, 7, 2, 3):
+        number = number << 8 | np.int64(names[at + place])
+    return number
+
+
+@njit
 def _merge(
-    runs, owners, found, lines, slot_bytes, slot_length, slot_time, offset, length, time_ns, line
-):
+    runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
+    offset, length, time_ns, line, source,
+):  # fmt: skip
     """What several sockets brought, by time; what one brought stays in its order."""
     at = runs[:found].copy()
     for place in range(runs[found] - runs[0]):
@@ -176,6 +184,7 @@ def _merge(
         length[place] = slot_length[slot]
         time_ns[place] = slot_time[slot]
         line[place] = lines[owners[best]]
+        source[place] = sender_of(names, slot * SOCKADDR_BYTES)
 
 
 @njit

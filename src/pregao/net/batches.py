@@ -27,6 +27,10 @@ class Batch:
     length: NDArray[np.int32]
     time_ns: NDArray[np.int64]
     line: NDArray[np.int32]
+    source: NDArray[np.int64]
+    """Who sent each: the address shifted by 16 bits, and the port."""
+    more: bool = False
+    """Is there more to be had at once?"""
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv4Address
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +102,11 @@ class CompiledReceiver:
             self._control.ctypes.data + np.arange(slots) * _kernels.CONTROL_BYTES
         )
         headers[:, _kernels.CONTROL_LENGTH] = _kernels.CONTROL_BYTES
+        self._names = np.zeros(slots * _kernels.SOCKADDR_BYTES, np.uint8)
+        headers[:, _kernels.NAME] = (
+            self._names.ctypes.data + np.arange(slots) * _kernels.SOCKADDR_BYTES
+        )
+        headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
         self._headers = headers.reshape(-1)
         self._slot_length = np.zeros(slots, np.int32)
         self._slot_time = np.zeros(slots, np.int64)
@@ -141,6 +147,7 @@ class CompiledReceiver:
         most = self._most
         offset, length = np.empty(most, np.int64), np.empty(most, np.int32)
         time_ns, line = np.empty(most, np.int64), np.empty(most, np.int32)
+        source = np.empty(most, np.int64)
         rounds, wait_ms = (_SPINS, 0) if self._spin else (1, max(0, round(timeout_s * 1000)))
         if not self._lines:
             rounds, wait_ms = 1, max(1, round(timeout_s * 1000))
@@ -154,6 +161,7 @@ class CompiledReceiver:
             self._slot_bytes,
             self._slot_length,
             self._slot_time,
+            self._names,
             most,
             self._first,
             rounds,
@@ -162,6 +170,7 @@ class CompiledReceiver:
             length,
             time_ns,
             line,
+            source,
             self._cut,
             self._result,
         )
@@ -171,7 +180,8 @@ class CompiledReceiver:
             self._waker.clear()
             if self._result[self._kernels.TROUBLE]:
                 _look_for_trouble(self._lines.values())
-        batch = Batch(self._buffer, offset[:count], length[:count], time_ns[:count], line[:count])
+        columns = (offset[:count], length[:count], time_ns[:count], line[:count], source[:count])
+        batch = Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
         self._count(batch)
         return batch
 
@@ -224,6 +234,8 @@ class _Taken:
     payloads: list[bytes] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    more: bool = False
 
 
 class PlainReceiver:
@@ -274,7 +286,7 @@ class PlainReceiver:
         line = self._lines[number]
         for _ in range(most):
             try:
-                payload, told, flags, _ = line.socket.recvmsg(self._slot_bytes, _CONTROL_BYTES)
+                payload, told, flags, sender = line.socket.recvmsg(self._slot_bytes, _CONTROL_BYTES)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -285,6 +297,8 @@ class PlainReceiver:
             taken.payloads.append(payload)
             taken.times.append(_time_of(told))
             taken.lines.append(number)
+            taken.sources.append(int(IPv4Address(sender[0])) << 16 | sender[1])
+        taken.more = True
 
     def wake(self) -> None:
         """Let a receiver that waits in another thread return at once."""
@@ -324,6 +338,8 @@ def _batch(taken: _Taken) -> Batch:
         length[order],
         times[order],
         lines[order],
+        np.array(taken.sources, np.int64)[order],
+        taken.more,
     )
 
 
