@@ -1,1 +1,37 @@
-"""The feed on the network: what receives, records and replays it, and says how healthy it is."""
+"""The feed on the network: what receives, records and replays it, and says how healthy it is.
+
+`Replayer` sends captures again. What others use is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pregao.live.replaying import ReplayCounts as ReplayCounts
+    from pregao.live.replaying import Replayer as Replayer
+    from pregao.live.replaying import Speed as Speed
+    from pregao.live.replaying import Told as Told
+    from pregao.live.replaying import destinations_of as destinations_of
+    from pregao.live.replaying import parse_speed as parse_speed
+    from pregao.live.replaying import targets_from as targets_from
+
+_HOMES = {
+    "replaying": [
+        "ReplayCounts",
+        "Replayer",
+        "Speed",
+        "Told",
+        "destinations_of",
+        "parse_speed",
+        "targets_from",
+    ],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
