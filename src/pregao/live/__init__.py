@@ -1,6 +1,7 @@
 """The feed on the network: what receives, records and replays it, and says how healthy it is.
 
-`Replayer` sends captures again. What others use is imported when it is first asked for.
+`Recorder` writes what is received as captures, `Replayer` sends captures again.
+What others use is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pregao.live.recording import Recorder as Recorder
+    from pregao.live.recording import RecordSettings as RecordSettings
     from pregao.live.replaying import ReplayCounts as ReplayCounts
     from pregao.live.replaying import Replayer as Replayer
     from pregao.live.replaying import Speed as Speed
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from pregao.live.replaying import targets_from as targets_from
 
 _HOMES = {
+    "recording": ["RecordSettings", "Recorder"],
     "replaying": [
         "ReplayCounts",
         "Replayer",

@@ -7,18 +7,20 @@ the end of its last file: readers tell that, and the next recorder of the same f
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import threading
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 
 from pregao.capture import UdpRecords, read_blocks
 from pregao.clock import MINUTE, SECOND, format_ns
-from pregao.errors import CaptureError
+from pregao.errors import CaptureError, UsageError
 from pregao.net import Address, Batch
 
 ROLL_BYTES = 256 * 1024 * 1024
@@ -132,6 +134,8 @@ class _File:
         try:
             # Never into a file that is there: two recorders of one name would tear each other's.
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            # Held until the file is closed or the process is dead: it tells that somebody writes.
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         except OSError as error:
             raise _refused(path, error) from error
         self.append(memoryview(header))
@@ -183,17 +187,30 @@ def mend(folder: Path, name: str) -> int:
     if not found:
         return 0
     newest = found[-1]
-    if newest.stat().st_size < len(UdpRecords.header):
-        size = newest.stat().st_size
-        newest.unlink()  # killed before anything was recorded
+    try:
+        with newest.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _cut(newest, file)
+    except BlockingIOError:
+        raise UsageError(
+            f"{newest} is being written by another recorder; choose another folder or name."
+        ) from None
+    except OSError as error:
+        raise _refused(newest, error) from error
+
+
+def _cut(path: Path, file: BinaryIO) -> int:
+    size = path.stat().st_size
+    if size < len(UdpRecords.header):
+        path.unlink()  # killed before anything was recorded
         return size
-    with read_blocks(newest) as reader:
+    with read_blocks(path) as reader:
         for _ in reader:
             pass
         tail = reader.truncated_tail
     if tail is None:
         return 0
-    os.truncate(newest, tail.position)
+    file.truncate(tail.position)
     return tail.length
 
 
