@@ -15,6 +15,7 @@ from pregao.feed.healing import (
     Healed,
     Load,
     Restart,
+    Room,
     Stale,
     is_void,
 )
@@ -246,7 +247,7 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_heals_nothing():
 
 
 def test_the_queue_has_a_limit():
-    followed = instrument(most_queued=3)
+    followed = instrument(room=Room(most=3))
     followed.message(message(1, 1))
     for number in range(3, 10):
         followed.message(message(number, number))

@@ -8,7 +8,6 @@ changes the books of `pregao.book`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from pregao.book.faults import State
@@ -33,58 +32,29 @@ from pregao.feed.healing import (
     Healed,
     Load,
     Restart,
+    Room,
     Stale,
     is_void,
     key_of,
 )
 from pregao.feed.holes import MANY, HoleLog
+from pregao.feed.listener import NO_EVENT, Listener, Part
 from pregao.feed.meaning import snapshot_updates, update_of
+from pregao.feed.waiting import WaitingSnapshots
 from pregao.umdf import templates
 from pregao.umdf.arbitration import Arbiter, Delivered, FeedOutcome, Lost
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.gaps import InstrumentCount, Item
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import DecodedMessage, DecodedPacket
-from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, snapshot_place
+from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, is_usable, snapshot_place
 from pregao.umdf.sequencing import Place, covers
 
-NO_EVENT = -1
-"""The event of what is no event of the market: a snapshot that is loaded."""
+__all__ = ["NO_EVENT", "Follower", "Listener", "gives_position"]
 
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A message as it was decoded, with the event that it belongs to."""
-
-    version: int
-    """Of its schema."""
-    values: dict[str, Any]
-    template_id: int
-    event: int = NO_EVENT
-
-
-_Message = Incremental[_Part]
-_Snapshot = InstrumentSnapshot[_Part]
-_Instrument = FollowedInstrument[_Part]
-
-
-class Listener:
-    """Is told what the follower does; whoever wants to know overrides what he wants to know."""
-
-    def updated(self, security_id: int, event: int, update: Update) -> None:
-        """A book took an update in."""
-
-    def stale(self, gap: Gap) -> None:
-        """A book is not to be trusted any more."""
-
-    def healed(self, healed: Healed) -> None:
-        """A stale book is sound again, as of a place that may be in the past."""
-
-    def lost(self, lost: Lost) -> None:
-        """Packets are missing that no feed brought."""
-
-    def delivered(self, place: Place) -> None:
-        """All messages of a packet were taken in."""
+_Message = Incremental[Part]
+_Snapshot = InstrumentSnapshot[Part]
+_Instrument = FollowedInstrument[Part]
 
 
 class Follower:
@@ -96,15 +66,22 @@ class Follower:
         from_the_start: bool,
         listener: Listener | None = None,
         arbiter: Arbiter[DecodedPacket] | None = None,
-        most_queued: int = 100_000,
+        room: Room | None = None,
+        only_current: bool = False,
+        books: dict[int, OrderBook] | None = None,
     ) -> None:
-        """``from_the_start`` says that the first packet is the first of its sequence version."""
-        self.books: dict[int, OrderBook] = {}
+        """``from_the_start`` says that the first packet is the first of its sequence version.
+
+        With ``only_current``, snapshots of an older sequence version are passed over (000 §7.2).
+        ``books`` are those of a follower before this one: none of them is confirmed.
+        """
+        self.books: dict[int, OrderBook] = {} if books is None else books
         self.position: Place | None = None
         """The last packet that was delivered in order."""
         self._arbiter = Arbiter[DecodedPacket]() if arbiter is None else arbiter
         self._listener = listener or Listener()
-        self._most = most_queued
+        self._room = Room() if room is None else room
+        self._only_current = only_current
         self._instruments: dict[int, _Instrument] = {}
         self._new = InstrumentCount.new(from_the_start=from_the_start)
         """The counter of an instrument of which nothing has come."""
@@ -115,13 +92,32 @@ class Follower:
         """Did the last packet end its sequence version?"""
         self._doubted: set[int] = set()
         """The instruments whose books are unconfirmed."""
-        self._loop: SnapshotLoop[_Part] = SnapshotLoop()
-        self._ahead: list[tuple[Place, _Snapshot]] = []
-        """Snapshots that hold more than has been delivered."""
-        self._early: dict[int, _Snapshot] = {}
-        """Snapshots that came before the first packet."""
+        self._loop: SnapshotLoop[Part] = SnapshotLoop()
+        self._waiting: WaitingSnapshots[Part] = WaitingSnapshots()
         self._events = EventNumbers()
         self._by_position = False
+        self._stale: set[int] = set()
+        """The instruments whose books are stale."""
+        for security_id in self.books:
+            self.know(security_id)
+
+    @property
+    def trusted(self) -> bool:
+        """Is no instrument stale or unconfirmed?"""
+        return not self._doubted and not self._stale
+
+    def state(self, security_id: int) -> State:
+        """How far the book of an instrument can be trusted."""
+        book = self.books.get(security_id)
+        if book is not None:
+            return book.state
+        instrument = self._instruments.get(security_id)
+        count = self._new if instrument is None else instrument.count
+        return State.UNCONFIRMED if self._holes.missing > count.proven else State.EMPTY
+
+    def know(self, security_id: int) -> None:
+        """There is an instrument, though nothing may have come of it."""
+        self._instrument(security_id)
 
     @property
     def unconfirmed(self) -> frozenset[int]:
@@ -150,13 +146,16 @@ class Follower:
         self._arbitrated(self._arbiter.accept(feed, place, time_ns, packet, resets=resets))
 
     def _heartbeat(self, following: Place, time_ns: int) -> None:
+        self.begin(following)
+        self._arbitrated(self._arbiter.heartbeat(*following, time_ns))
+
+    def begin(self, following: Place) -> None:
         """A heartbeat tells the packet that comes next, and so where an idle channel is."""
         if self.position is None:
             before = Place(following.sequence_version, following.sequence_number - 1)
-            self._lose(before)
+            self.lose(before)
             self._begun(following)
             self.position = before
-        self._arbitrated(self._arbiter.heartbeat(*following, time_ns))
 
     def expire(self, now_ns: int) -> None:
         """Give up what has been waited for long enough."""
@@ -167,15 +166,15 @@ class Follower:
             if isinstance(outcome, Lost):
                 self._listener.lost(outcome)
                 if outcome.last is not None:
-                    self._lose(Place(outcome.sequence_version, outcome.last))
+                    self.lose(Place(outcome.sequence_version, outcome.last))
             elif isinstance(outcome, Delivered):
                 self.deliver(outcome.item)
 
     def deliver(self, packet: DecodedPacket) -> None:
         """Take the next packet of the sequence in; packets before it may be missing."""
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
-        self._lose(Place(place.sequence_version, place.sequence_number - 1))
-        if self._early:
+        self.lose(Place(place.sequence_version, place.sequence_number - 1))
+        if self._waiting:
             self._begun(place)
         self._reached(place, behind=False)
         sound = all(not found.reason for found in packet.outcomes)
@@ -189,14 +188,18 @@ class Follower:
         self._reached(place, behind=True)
         self._listener.delivered(place)
 
-    def _lose(self, last: Place) -> None:
-        """Take note of what is missing up to a packet, which is missing too if anything is."""
+    def lose(self, last: Place) -> None:
+        """Take note of what is missing up to a packet, which is missing too if anything is.
+
+        The number 0 says that a sequence version is about to begin.
+        """
         position = self.position
         if position is not None and position.sequence_version != last.sequence_version:
             if not self._ended:
                 behind = position.sequence_number + 1
                 self._hole(Place(position.sequence_version, behind), MANY)
-            position = None
+            self.position = position = Place(last.sequence_version, 0)
+            self._ended = False
         known = 0 if position is None else position.sequence_number
         if last.sequence_number > known:
             first = Place(last.sequence_version, known + 1)
@@ -235,12 +238,14 @@ class Follower:
         elif security_id is not None and template not in NEVER_DISCARDED:
             self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
-            part = _Part(found.frame.version, values, template, event)
+            part = Part(found.frame.version, values, template, event)
             message = Incremental(place, index, template, security_id, rpt_seq, part)
             instrument = self._instrument(security_id)
-            changes = instrument.message(message, self._holes.missing, sound=sound)
-            self._do(instrument, changes)
-            self._trust(instrument, key_of(message))
+            missing = self._holes.missing
+            self._do(instrument, instrument.message(message, missing, sound=sound))
+            if self._doubted or missing > instrument.count.proven:
+                self._trust(instrument, key_of(message))
+        self._listener.message(place, event, template, values)
 
     def _channel_reset(self, place: Place, index: int, event: int, sound: bool) -> None:
         missing = self._holes.missing
@@ -254,7 +259,7 @@ class Follower:
     def _instrument(self, security_id: int) -> _Instrument:
         found = self._instruments.get(security_id)
         if found is None:
-            found = FollowedInstrument(security_id, self._new.copy(), self._most)
+            found = FollowedInstrument(security_id, self._new.copy(), self._room)
             self._instruments[security_id] = found
             for place, members in self._absent:
                 if security_id not in members:
@@ -282,7 +287,7 @@ class Follower:
         assert found.decoded is not None
         assert found.frame is not None
         values, template = found.decoded.values, found.frame.template_id
-        part = _Part(found.frame.version, values, template)
+        part = Part(found.frame.version, values, template)
         if template == templates.SNAPSHOT_HEADER:
             snapshot = self._loop.header(SnapshotHeader.of(values))
         elif template == templates.SNAPSHOT_ORDERS:
@@ -301,29 +306,38 @@ class Follower:
             return
         if snapshot.complete and snapshot.header is not None:
             if self.position is None:
-                self._early[snapshot.security_id] = snapshot
+                self._waiting.came_early(snapshot)
             else:
                 self._whole_snapshot(snapshot, self.position)
 
+    def leave_snapshots(self) -> None:
+        """The snapshot stream is left: what a loop has brought of it is forgotten."""
+        self._loop = SnapshotLoop()
+
     def _whole_snapshot(self, snapshot: _Snapshot, position: Place) -> None:
         assert snapshot.header is not None
+        if self._only_current and not is_usable(snapshot.header, position.sequence_version):
+            self._listener.old_snapshot(snapshot.security_id)
+            return
         place = snapshot_place(snapshot.header, position.sequence_version)
         if covers(position, place):
             self._take(snapshot, place)
         else:
-            self._ahead.append((place, snapshot))
+            self._waiting.add(place, snapshot)
 
     def _begun(self, place: Place) -> None:
         """The incremental stream begins here: now snapshots of before can be placed."""
         before = Place(place.sequence_version, place.sequence_number - 1)
-        early, self._early = self._early, {}
-        for snapshot in early.values():
+        for snapshot in self._waiting.early():
             self._whole_snapshot(snapshot, before)
 
     def _take(self, snapshot: _Snapshot, place: Place) -> None:
         assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
-        missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
+        holes = self._holes
+        missing, covered = holes.missing_at(place), holes.covered_at(place)
+        needed = instrument.gap is not None or instrument.unconfirmed(holes.missing)
+        self._listener.snapshot(snapshot, place, needed=needed)
         if is_void(snapshot.header):
             self._do(instrument, instrument.absent(place, missing, covered))
         else:
@@ -332,15 +346,8 @@ class Follower:
 
     def _reached(self, place: Place, *, behind: bool) -> None:
         """Take the snapshots in that hold as of a place before this one, or of this one."""
-        if not self._ahead:
-            return
-        rest = []
-        for at, snapshot in self._ahead:
-            if covers(place, at) and (behind or at != place):
-                self._take(snapshot, at)
-            else:
-                rest.append((at, snapshot))
-        self._ahead = rest
+        for at, snapshot in self._waiting.reached(place, behind=behind):
+            self._take(snapshot, at)
 
     def _whole_loop(self) -> None:
         """A whole loop of snapshots: instruments that are not in it had an empty book."""
@@ -360,12 +367,15 @@ class Follower:
             if not covers(place, earliest):
                 earliest = place
         covered = self._holes.covered_at(earliest)
+        whole = covered >= self._holes.missing
+        self._listener.whole_loop(earliest, self._loop.phases, covers_all=whole)
         known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
         if covered <= known and (self._absent or not self._holes.missing):
             return  # it tells nothing that one before it did not
         self._absent = [(earliest, frozenset(members))]
         for instrument in self._instruments.values():
             if instrument.security_id not in members:
+                self._listener.absent(instrument.security_id, earliest)
                 self._miss(instrument, earliest)
                 self._trust(instrument, MessageKey(*earliest))
 
@@ -375,7 +385,7 @@ class Follower:
 
     # Books
 
-    def _do(self, instrument: _Instrument, changes: list[Change[_Part]]) -> None:
+    def _do(self, instrument: _Instrument, changes: list[Change[Part]]) -> None:
         """Let changes happen to a book."""
         security_id = instrument.security_id
         for change in changes:
@@ -387,12 +397,14 @@ class Follower:
                 case Stale(gap, message):
                     interrupted = Interrupted(gap.found_at, gap.reason)
                     self._apply(security_id, message.item.event, interrupted)
+                    self._stale.add(security_id)
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
                 case Emptied(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():
+                    self._stale.discard(security_id)
                     self._listener.healed(change)
 
     def _apply_message(self, instrument: _Instrument, message: _Message) -> None:
@@ -405,6 +417,7 @@ class Follower:
         if fault is not None:
             for change in instrument.misfit(message, str(fault)):
                 if isinstance(change, Stale):
+                    self._stale.add(instrument.security_id)
                     self._listener.stale(change.gap)
 
     def _load(self, snapshot: _Snapshot, place: Place) -> None:

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 MOST_QUEUED = 100_000
 """How many messages of one stale instrument are kept."""
+MOST_QUEUED_IN_ALL = 10_000_000
+"""How many messages of all instruments of a channel."""
 NO_PAST = "the past of the instrument is not known, and no snapshot has come yet"
 
 
@@ -102,24 +104,34 @@ def is_void(header: SnapshotHeader) -> bool:
     )
 
 
+@dataclass(slots=True)
+class Room:
+    """How many messages the instruments of a channel may keep, one of them and all together."""
+
+    most: int = MOST_QUEUED
+    most_in_all: int = MOST_QUEUED_IN_ALL
+    taken: int = 0
+    """By all of them."""
+    overflows: int = 0
+    """Messages for which there was no room."""
+
+
 class FollowedInstrument(Generic[T]):
     """Follows the counter of one instrument, queues while it is stale, and heals."""
 
     __slots__ = (
-        "_before", "_first", "_forgotten", "_kept", "_last_item", "_most", "_sound", "count",
+        "_before", "_first", "_forgotten", "_kept", "_last_item", "_room", "_sound", "count",
         "gap", "security_id",
     )  # fmt: skip
 
-    def __init__(
-        self, security_id: int, count: InstrumentCount, most_queued: int = MOST_QUEUED
-    ) -> None:
+    def __init__(self, security_id: int, count: InstrumentCount, room: Room | None = None) -> None:
         self.security_id = security_id
         self.count = count
         self.gap: Gap | None = None
         """Why it is stale; None if it is not."""
         self._kept: deque[_Kept[T]] = deque()
         """What came since the gap, or since the book is unconfirmed."""
-        self._most = most_queued
+        self._room = Room() if room is None else room
         self._forgotten: Place | None = None
         """The newest place that there was no room for."""
         self._before = count.copy()
@@ -153,34 +165,35 @@ class FollowedInstrument(Generic[T]):
         count = message.rpt_seq or 0
         if emptied or count:
             self._last_item = message.place
-        before = self.count.copy()
-        step = self.count.follow(item, count, missing, sound=sound)
+        own = self.count
+        last, was_stale, proven = own.last, own.stale, own.proven
+        step = own.follow(item, count, missing, sound=sound)
         changes: list[Change[T]] = []
-        if before.stale and not self.count.stale:
+        if was_stale and not own.stale:
             changes += self._known_again(item, message.place)
-        kept = _Kept(message, missing, sound)
         match step:
             case Step.GAP:
-                self.gap = self._gap_of(message, before)
-                self._before = before
-                self._keep(kept)
+                self._before = InstrumentCount(last, was_stale, proven)
+                self.gap = self._gap_of(message, self._before)
+                self._keep(_Kept(message, missing, sound))
                 return [*changes, Stale(self.gap, message)]
             case Step.QUEUED:
-                self._keep(kept)
+                self._keep(_Kept(message, missing, sound))
                 return changes
             case Step.RESTART:
                 changes.append(Restart(message))
-        if missing > self.count.proven:
-            self._keep(kept)
+        if missing > own.proven:
+            self._keep(_Kept(message, missing, sound))
         elif self._kept:
             self._forget()
         if emptied or count:
             self._sound = message.place
             if emptied:
                 self._first = None
-            elif before.last == NOTHING:
+            elif last == NOTHING:
                 self._first = message
-        return [*changes, Apply(message)]
+        changes.append(Apply(message))
+        return changes
 
     def reset(self, place: Place, missing: int = 0, *, sound: bool = True) -> list[Change[T]]:
         """A ChannelReset: the book is known to be empty; the counter goes on."""
@@ -310,11 +323,17 @@ class FollowedInstrument(Generic[T]):
         return Gap(self.security_id, key, None, None, reason)
 
     def _keep(self, kept: _Kept[T]) -> None:
+        room = self._room
         self._kept.append(kept)
-        if len(self._kept) > self._most:
+        room.taken += 1
+        if len(self._kept) > room.most or room.taken > room.most_in_all:
+            # What heals it now is a snapshot of behind what there was no room for.
             self._forgotten = self._kept.popleft().message.place
+            room.taken -= 1
+            room.overflows += 1
 
     def _forget(self) -> None:
+        self._room.taken -= len(self._kept)
         self._kept.clear()
         self._forgotten = self._first = None
 

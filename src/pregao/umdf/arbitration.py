@@ -1,23 +1,25 @@
 """One line of packets out of several feeds: the first of each kept, in order, holes reported.
 
 Feeds A and B carry the same packets. What arrives ahead of its turn waits, for a bounded time and
-in a bounded number, for what is missing; then the hole is given up and told.
+in a bounded number, for what is missing; then the hole is given up and told. Where the feeds are
+named beforehand, it is given up as soon as all of them are well past it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pregao.clock import MILLISECOND
-from pregao.umdf.sequencing import Place, version_distance
+from pregao.umdf.sequencing import Place, next_version, version_distance
 
 T = TypeVar("T")
 
 MOST_HELD = 65_536
 MOST_WAIT_NS = 20 * MILLISECOND
 REMEMBERED = 65_536
+REORDER = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,10 @@ class Arbiter(Generic[T]):
         most_held: int = MOST_HELD,
         most_wait_ns: int = MOST_WAIT_NS,
         remembered: int = REMEMBERED,
+        feeds: Collection[str] = (),
+        reorder: int = REORDER,
     ) -> None:
+        """Once each of the ``feeds`` is ``reorder`` packets past a missing one, it is given up."""
         self.channel = channel
         self.stream = stream
         self._most_held = most_held
@@ -112,6 +117,11 @@ class Arbiter(Generic[T]):
         self._ended = False
         self._promised = 1
         """A heartbeat said that all numbers below this one were sent."""
+        self._newer: Place | None = None
+        """A heartbeat of a later version told the packet that comes next there."""
+        self._reached = dict.fromkeys(feeds, 0)
+        """The last number of the version that each feed has brought."""
+        self._reorder = reorder
         self._held: dict[Place, tuple[T, str, int, bool]] = {}
         self._waiting_since: int | None = None
 
@@ -134,17 +144,22 @@ class Arbiter(Generic[T]):
         self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
     ) -> list[FeedOutcome[T]]:
         """Take a packet in; ``resets`` says that it holds a SequenceReset. Heartbeats go below."""
-        outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
+        outcomes: list[FeedOutcome[T]] = []
+        if self._waiting_since is not None:
+            outcomes += self.expire(time_ns)
         first = self._first.note(self.channel, self.stream, place, feed, time_ns)
-        if first is not None:
-            return [*outcomes, Duplicate(place, feed, *first)]
         if self._version is None:
             self._version, self._next = place
-        if self._is_past(place):
-            return [*outcomes, TooLate(place, feed)]
-        self._held[place] = (item, feed, time_ns, resets)
-        outcomes += self._release()
-        while len(self._held) > self._most_held:
+        if first is not None:
+            outcomes.append(Duplicate(place, feed, *first))
+        elif self._is_past(place):
+            outcomes.append(TooLate(place, feed))
+        else:
+            self._held[place] = (item, feed, time_ns, resets)
+            outcomes += self._release()
+        if feed in self._reached and place.sequence_version == self._version:
+            self._reached[feed] = max(self._reached[feed], place.sequence_number)
+        while self._held and (len(self._held) > self._most_held or self._all_past()):
             outcomes += self._give_up()
         self._watch(time_ns)
         return outcomes
@@ -154,8 +169,11 @@ class Arbiter(Generic[T]):
         outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
         if self._version is None:  # an idle channel: nothing is missing before the next one
             self._version, self._next = version, next_number
-        elif version == self._version and not self._ended:
-            self._promised = max(self._promised, next_number)
+        elif version == self._version:
+            if not self._ended:
+                self._promised = max(self._promised, next_number)
+        elif version_distance(self._version, version) > 0:
+            self._newer = Place(version, next_number)
         self._watch(time_ns)
         return outcomes
 
@@ -172,9 +190,14 @@ class Arbiter(Generic[T]):
             return place.sequence_number < self._next
         return version_distance(self._version, place.sequence_version) < 0
 
+    def _all_past(self) -> bool:
+        """Is every feed so far past what is missing that none will bring it?"""
+        reached = self._reached
+        return bool(reached) and min(reached.values()) >= self._next + self._reorder
+
     def _watch(self, now_ns: int) -> None:
         """Note since when something is missing: the packet behind it came, or a heartbeat."""
-        if not self._held and self._promised <= self._next:
+        if not self._held and self._promised <= self._next and self._newer is None:
             self._waiting_since = None
         elif self._waiting_since is None:
             self._waiting_since = self._held[self._following()][2] if self._held else now_ns
@@ -187,9 +210,8 @@ class Arbiter(Generic[T]):
             place = Place(self._version, self._next)
             if place not in self._held:
                 # Behind a SequenceReset only the very next version is known to follow at once.
-                place = self._following()
-                step = version_distance(self._version, place.sequence_version)
-                if not self._ended or step != 1 or place.sequence_number != 1:
+                place = Place(next_version(self._version), 1)
+                if not self._ended or place not in self._held:
                     break
             yield self._deliver(place)
             released = True
@@ -200,7 +222,9 @@ class Arbiter(Generic[T]):
         item, feed, time_ns, resets = self._held.pop(place)
         new_version = place.sequence_version != self._version
         if new_version:
-            self._promised = 1
+            self._begin_version()
+            if self._newer is not None and self._is_reached(self._newer, place):
+                self._newer = None
         self._version, self._next = place.sequence_version, place.sequence_number + 1
         self._ended = resets
         return Delivered(place, item, feed, time_ns, new_version)
@@ -221,8 +245,11 @@ class Arbiter(Generic[T]):
         """Tell what is missing before the earliest packet that waits, and go on with that one."""
         assert self._version is not None
         if not self._held:
-            yield Lost(self._version, self._next, self._promised - 1)
-            self._next = self._promised
+            if self._promised > self._next:
+                yield Lost(self._version, self._next, self._promised - 1)
+                self._next = self._promised
+            if self._newer is not None:
+                yield from self._go_on_at(self._newer)
             return
         following = self._following()
         if following.sequence_version != self._version:
@@ -234,3 +261,24 @@ class Arbiter(Generic[T]):
             yield Lost(following.sequence_version, self._next, last)
         yield self._deliver(following)
         yield from self._release()
+
+    def _go_on_at(self, following: Place) -> Iterator[Lost]:
+        """Begin a later version, of which only heartbeats have come."""
+        assert self._version is not None
+        self._newer = None
+        if not self._ended:
+            yield Lost(self._version, self._next, None)
+        self._begin_version()
+        self._version, self._next = following.sequence_version, 1
+        self._ended = False
+        if following.sequence_number > 1:
+            yield Lost(self._version, 1, following.sequence_number - 1)
+            self._next = following.sequence_number
+
+    def _begin_version(self) -> None:
+        self._promised = 1
+        self._reached = dict.fromkeys(self._reached, 0)
+
+    @staticmethod
+    def _is_reached(newer: Place, place: Place) -> bool:
+        return version_distance(place.sequence_version, newer.sequence_version) <= 0

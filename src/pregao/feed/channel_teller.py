@@ -1,0 +1,282 @@
+"""Turns what a follower does into the events of a channel, and keeps the market's state beside it.
+
+A book's change is told once for each event of the market, when its last message (EndOfEvent) was
+taken in; trades, states and statistics as their messages come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from pregao.book.updates import Confirmed as BookConfirmed
+from pregao.book.updates import Doubted, Update
+from pregao.feed import channel_events as told
+from pregao.feed.channel_settings import ChannelCounters, ChannelSettings
+from pregao.feed.definitions import Instrument
+from pregao.feed.healing import Gap, Healed
+from pregao.feed.listener import Listener, Part
+from pregao.feed.market_state import (
+    STATISTICS,
+    GroupChange,
+    MarketState,
+    StateChange,
+    StatisticChange,
+)
+from pregao.feed.meaning import mantissa
+from pregao.umdf import templates
+from pregao.umdf.events import ends_event
+from pregao.umdf.loops import InstrumentSnapshot
+from pregao.umdf.news import NewsParts
+from pregao.umdf.sequencing import Place
+
+_Handler = Callable[[Mapping[str, Any]], None]
+
+
+_NOWHERE = Place(0, 0)
+"""The place of what was told before the first packet."""
+
+
+class Teller(Listener):
+    """Collects the events of a channel until they are taken."""
+
+    def __init__(self, settings: ChannelSettings, counters: ChannelCounters) -> None:
+        self.state = MarketState()
+        self.place: Place | None = None
+        """Where what is told now happens, when it was sent, and when it was received."""
+        self.sending_ns = self.received_ns = 0
+        self.missing = 0
+        """How many gaps there were so far: what was told before one may be out of date."""
+        self.phases_doubted = False
+        """Were packets lost that may have told the phase of a group?"""
+        self.loop_needed = not settings.from_the_start
+        """Is a whole loop of snapshots needed, to know of which instruments there is nothing?"""
+        self.reset = False
+        """Has a ChannelReset come since this was last looked at?"""
+        self.know: Callable[[int], None] = lambda _: None
+        """Makes the follower know an instrument."""
+        self._counters = counters
+        self._most = settings.most_events
+        self._events: list[told.Event] = []
+        self._missed = 0
+        self._news = NewsParts(settings.most_news_bytes, settings.news_ns)
+        self._touched: dict[int, int] = {}
+        """The books that changed in the event that is not over yet, and its number."""
+        self._event = self._template = 0
+        """Of the message that is being told."""
+        self._handlers: dict[int, _Handler] = {
+            templates.TRADE: self._trade,
+            templates.FORWARD_TRADE: self._trade,
+            templates.TRADE_BUST: self._bust,
+            templates.SECURITY_STATUS: self._status,
+            templates.SECURITY_GROUP_PHASE: self._phase,
+            templates.CHANNEL_RESET: self._channel_reset,
+            templates.NEWS: self._part_of_news,
+            **dict.fromkeys(STATISTICS, self._statistic),
+            **dict.fromkeys(templates.SECURITY_DEFINITIONS, self._definition),
+        }
+
+    # Events
+
+    def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
+        """Tell an event of here and now."""
+        if len(self._events) >= self._most:
+            # A slow reader never stops the feed: it is told that it has missed something.
+            self._missed += len(self._events)
+            self._counters.events_missed += len(self._events)
+            self._events.clear()
+        self._events.append(kind(self.place, self.sending_ns, self.received_ns, *values))
+
+    def take(self) -> list[told.Event]:
+        """The events since they were last taken, in order."""
+        events, self._events = self._events, []
+        if self._missed:
+            first = told.EventsMissed(self.place, self.sending_ns, self.received_ns, self._missed)
+            events.insert(0, first)
+            self._missed = 0
+        return events
+
+    def at(self, place: Place | None, sending_ns: int, received_ns: int) -> None:
+        """What is told from here on happens there and then."""
+        self.place, self.sending_ns, self.received_ns = place, sending_ns, received_ns
+
+    @property
+    def _here(self) -> Place:
+        return self.place or _NOWHERE
+
+    def end_event(self) -> None:
+        """Tell of the books that changed: the event is over, or its end was lost."""
+        touched, self._touched = self._touched, {}
+        for security_id, event in touched.items():
+            self.tell(told.BookChanged, security_id, event)
+
+    # Books
+
+    def updated(self, security_id: int, event: int, update: Update) -> None:
+        """A book took an update in."""
+        kind = type(update)
+        if kind is Doubted:
+            self._counters.unconfirmed += 1
+            self.tell(told.Unconfirmed, security_id)
+        elif kind is BookConfirmed:
+            self._counters.confirmed += 1
+            self.tell(told.Confirmed, security_id)
+        else:
+            self._touched[security_id] = event
+
+    def stale(self, gap: Gap) -> None:
+        """A book is not to be trusted any more."""
+        self._counters.stale += 1
+        self.tell(told.Stale, gap.security_id, gap.reason)
+
+    def healed(self, healed: Healed) -> None:
+        """A stale book is sound again."""
+        self._counters.healed += 1
+        self.tell(told.Healed, healed.gap.security_id, healed.by.name.lower())
+
+    # Messages
+
+    def message(
+        self, place: Place, event: int, template_id: int, values: Mapping[str, Any]
+    ) -> None:
+        """A message of the incremental stream was taken in."""
+        handler = self._handlers.get(template_id)
+        if handler is not None:
+            self._event, self._template = event, template_id
+            self.place = place
+            handler(values)
+        if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
+            self.end_event()
+
+    def _trade(self, values: Mapping[str, Any]) -> None:
+        security_id = values["securityID"]
+        template = self._template
+        corrects, changes = self.state.trade(security_id, template, values, self._here)
+        self.tell(
+            told.TradeDone,
+            security_id,
+            self._event,
+            values["tradeID"],
+            values["tradeDate"],
+            mantissa(values["mDEntryPx"]),
+            values["mDEntrySize"],
+            values["mDEntryBuyer"],
+            values["mDEntrySeller"],
+            values["tradeCondition"],
+            values.get("trdSubType"),
+            values.get("transactTime") or values.get("mDEntryTimestamp"),
+            corrects,
+            template == templates.FORWARD_TRADE,
+        )
+        self.changed(changes)
+
+    def _bust(self, values: Mapping[str, Any]) -> None:
+        self.tell(
+            told.TradeBusted,
+            values["securityID"],
+            self._event,
+            values["tradeID"],
+            values["tradeDate"],
+            mantissa(values["mDEntryPx"]),
+            values["mDEntrySize"],
+        )
+
+    def _statistic(self, values: Mapping[str, Any]) -> None:
+        self.changed(self.state.statistic(values["securityID"], self._template, values, self._here))
+
+    def _status(self, values: Mapping[str, Any]) -> None:
+        self.changed(self.state.security_status(values["securityID"], values, self._here))
+
+    def _phase(self, values: Mapping[str, Any]) -> None:
+        self.changed(self.state.group_phase(values, self._here, self.missing))
+
+    def _channel_reset(self, _values: Mapping[str, Any]) -> None:
+        self.state.definitions.channel_reset()
+        # What is not filled again has an empty book: nothing is left to be looked for.
+        self.loop_needed = False
+        self.reset = True
+        self.tell(told.BooksReset)
+
+    def _definition(self, values: Mapping[str, Any]) -> None:
+        self.defined(self.state.definitions.message(values))
+
+    def _part_of_news(self, values: Mapping[str, Any]) -> None:
+        news = self._news.part(values, self.received_ns)
+        self._counters.news_dropped = self._news.dropped
+        if news is not None:
+            self.tell(told.NewsReceived, news)
+
+    def expire_news(self, now_ns: int) -> None:
+        """Give up news whose parts do not come."""
+        self._news.expire(now_ns)
+        self._counters.news_dropped = self._news.dropped
+
+    @property
+    def news_deadline_ns(self) -> int | None:
+        """When parts of news are given up."""
+        return self._news.deadline_ns
+
+    def defined(self, changes: Iterable[tuple[told.Change, Instrument]]) -> None:
+        """Definitions have changed."""
+        for change, instrument in changes:
+            security_id = instrument.security_id
+            self.tell(told.InstrumentChanged, security_id, instrument.symbol, change)
+            if change is told.Change.DELETED:
+                self.state.delete(security_id)
+            else:
+                self.know(security_id)
+                self.changed(self.state.define(instrument, self._here))
+
+    def changed(self, changes: Iterable[StateChange]) -> None:
+        """Statistics, states or phases have changed."""
+        for change in changes:
+            if isinstance(change, StatisticChange):
+                values = None if change.statistic is None else change.statistic.values
+                self.tell(
+                    told.StatisticChanged, change.security_id, change.name, change.kind, values
+                )
+            elif isinstance(change, GroupChange):
+                self.tell(told.PhaseChanged, change.group, change.before, change.now)
+            else:
+                self.tell(told.StatusChanged, change.security_id, change.before, change.now)
+
+    # Snapshots
+
+    def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
+        """A whole snapshot is taken in."""
+        self._counters.snapshots += 1
+        if needed:
+            self.changed(self.state.snapshot(found.security_id, found.items, place))
+
+    def absent(self, security_id: int, place: Place) -> None:
+        """A whole loop is without an instrument."""
+        self.changed(self.state.absent(security_id, place))
+
+    def whole_loop(self, place: Place, phases: list[Part], *, covers_all: bool) -> None:
+        """A whole loop of snapshots came."""
+        self._counters.snapshot_loops += 1
+        for part in phases:
+            self.changed(self.state.snapshot_phase(part.values, place, self.missing))
+        if covers_all:
+            self.phases_doubted = self.loop_needed = False
+
+    def old_snapshot(self, security_id: int) -> None:  # noqa: ARG002
+        """A snapshot of an older sequence version was passed over."""
+        self._counters.old_snapshots += 1
+
+    def lost_packets(self, version: int, first: int, last: int | None) -> None:
+        """Packets are missing: what they told of phases and instruments is not known."""
+        self.end_event()
+        self.missing += 1
+        self.phases_doubted = True
+        self.state.definitions.lost()
+        self._counters.gaps += 1
+        self._counters.lost += 0 if last is None else last - first + 1
+        self.tell(told.Gap, version, first, last)
+
+    def begin_anew(self) -> None:
+        """The channel is followed elsewhere, or from the beginning."""
+        self._touched.clear()
+        self.state.begin_anew()
+        self.loop_needed = True
+        self.missing += 1

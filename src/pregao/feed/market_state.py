@@ -1,0 +1,315 @@
+"""What holds on a channel beside its books: instruments, phases, states and statistics.
+
+A statistic holds from the place of the message that told it, and a snapshot replaces what was told
+up to its own place, however late it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pregao.feed.definitions import Definitions, Instrument, group_key
+from pregao.feed.listener import Part
+from pregao.schemas import bundled_message_ids
+from pregao.umdf import templates
+from pregao.umdf.phases import (
+    RESET_WITH_THE_SESSION,
+    GroupKey,
+    PhaseEvent,
+    Phases,
+    StatisticsReset,
+    Status,
+    StatusChange,
+)
+from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.trades import sets_last_price
+
+AUCTIONS: Final = frozenset({Status.RESERVED, Status.FINAL_CLOSING_CALL})
+"""States in which there is a theoretical price."""
+_OF_AUCTIONS = (templates.THEORETICAL_OPENING_PRICE, templates.AUCTION_IMBALANCE)
+STATISTICS: Final = frozenset(
+    {
+        templates.OPENING_PRICE,
+        templates.THEORETICAL_OPENING_PRICE,
+        templates.CLOSING_PRICE,
+        templates.AUCTION_IMBALANCE,
+        templates.QUANTITY_BAND,
+        templates.HIGH_PRICE,
+        templates.LOW_PRICE,
+        templates.LAST_TRADE_PRICE,
+        templates.SETTLEMENT_PRICE,
+        templates.OPEN_INTEREST,
+        templates.EXECUTION_STATISTICS,
+        *templates.PRICE_BANDS,
+    }
+)
+"""The messages that each tell one statistic, band or price of reference."""
+_NAMES: Final = {
+    number: name.rsplit("_", 1)[0] for name, number in bundled_message_ids("umdf").items()
+}
+_SIDE_BY_SIDE: Final = {
+    templates.CLOSING_PRICE: "openCloseSettlFlag",
+    templates.SETTLEMENT_PRICE: "openCloseSettlFlag",
+    **dict.fromkeys(templates.PRICE_BANDS, "priceBandType"),
+}
+"""Of which statistics there are several, and the field that tells them apart."""
+
+Key = tuple[str, Any]
+"""A statistic's name, and which one it is where there are several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A statistic as it was told last."""
+
+    name: str
+    kind: str | int | None
+    values: Mapping[str, Any]
+    template_id: int
+    place: Place | None
+    """Where it was told, or the place that its snapshot holds as of; None if that was at a site
+    that is followed no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticChange:
+    """A statistic was told (or, with None, is no more)."""
+
+    security_id: int
+    name: str
+    kind: str | int | None
+    statistic: Statistic | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChange:
+    """The phase of a group has changed."""
+
+    group: GroupKey
+    before: Status
+    now: Status
+
+
+StateChange = StatisticChange | StatusChange | GroupChange
+
+
+def key_of(template_id: int, values: Mapping[str, Any]) -> Key:
+    """What a statistic replaces: that of its name, or of its name and kind."""
+    field = _SIDE_BY_SIDE.get(template_id)
+    return _NAMES[template_id], None if field is None else values.get(field)
+
+
+class MarketState:
+    """Keeps what messages and snapshots tell of instruments, phases and statistics."""
+
+    def __init__(self) -> None:
+        self.definitions = Definitions()
+        self.phases = Phases()
+        self.statistics: dict[int, dict[Key, Statistic]] = {}
+        self._phase_told: dict[GroupKey, tuple[Place, int]] = {}
+        """Where the phase of a group was last told, and how many packets were missing then."""
+        self._status_told: dict[int, Place] = {}
+        """Where the state of an instrument was last told."""
+        self._session: dict[int, Place] = {}
+        """Where the trading session of an instrument began."""
+        self._last_trade: dict[int, tuple[Any, int]] = {}
+
+    @property
+    def instruments(self) -> Mapping[int, Instrument]:
+        """The instruments by their numbers."""
+        return self.definitions.known
+
+    def begin_anew(self) -> None:
+        """The channel is followed elsewhere: places of before mean nothing any more."""
+        self._phase_told.clear()
+        self._status_told.clear()
+        self._session.clear()
+        self._last_trade.clear()
+        for own in self.statistics.values():
+            for key, each in own.items():
+                own[key] = replace(each, place=None)
+        self.definitions.lost()
+
+    # Messages of the incremental stream
+
+    def statistic(
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+    ) -> Iterator[StateChange]:
+        """A statistic is told."""
+        key = key_of(template_id, values)
+        if values.get("mDUpdateAction") == "DELETE":
+            yield from self._remove(security_id, key)
+            return
+        yield from self._set(security_id, key, template_id, values, place)
+        if template_id == templates.CLOSING_PRICE:
+            yield from self._age_closing_price(security_id, values)
+        elif template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
+            # Every trade was busted: there is no last price any more.
+            yield from self._remove(security_id, _LAST_TRADE)
+
+    def trade(
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+    ) -> tuple[bool, Iterable[StateChange]]:
+        """A trade is told: does it correct one, and what follows for the last price?"""
+        number = (values["tradeDate"], values["tradeID"])
+        last = self._last_trade.get(security_id)
+        if last is not None and number <= last:
+            return True, ()
+        self._last_trade[security_id] = number
+        if not sets_last_price(values["tradeCondition"], values.get("trdSubType")):
+            return False, ()
+        return False, self._set(security_id, _LAST_TRADE, template_id, values, place)
+
+    def security_status(
+        self, security_id: int, values: Mapping[str, Any], place: Place
+    ) -> Iterator[StateChange]:
+        """The state of an instrument is told."""
+        self._status_told[security_id] = place
+        events = self.phases.security_status(
+            security_id, values["securityTradingStatus"], values["securityTradingEvent"]
+        )
+        yield from self._follow(events, place)
+
+    def group_phase(
+        self, values: Mapping[str, Any], place: Place, missing: int
+    ) -> Iterator[StateChange]:
+        """The phase of a group is told; so many packets are missing by now."""
+        group = group_key(values)
+        self._phase_told[group] = (place, missing)
+        yield from self._phase(group, values, place)
+
+    def _phase(
+        self, group: GroupKey, values: Mapping[str, Any], place: Place
+    ) -> Iterator[StateChange]:
+        before = self.phases.phase(group)
+        events = self.phases.group_phase(
+            group, values["tradingSessionSubID"], values["securityTradingEvent"]
+        )
+        now = self.phases.phase(group)
+        if now is not before:
+            yield GroupChange(group, before, now)
+        yield from self._follow(events, place)
+
+    def define(self, instrument: Instrument, place: Place) -> Iterator[StateChange]:
+        """An instrument belongs to a group."""
+        yield from self._follow(self.phases.define(instrument.security_id, instrument.group), place)
+
+    def delete(self, security_id: int) -> None:
+        """An instrument is no longer listed: nothing is known of it any more."""
+        self.phases.remove(security_id)
+        self.statistics.pop(security_id, None)
+        self._status_told.pop(security_id, None)
+        self._session.pop(security_id, None)
+        self._last_trade.pop(security_id, None)
+
+    def _follow(self, events: Iterable[PhaseEvent], place: Place) -> Iterator[StateChange]:
+        for event in events:
+            if isinstance(event, StatisticsReset):
+                for security_id in event.security_ids:
+                    yield from self._new_session(security_id, place)
+            else:
+                yield event
+                if event.now not in AUCTIONS:
+                    # Clients are to forget both after pre-open (000 §13.10).
+                    for template in _OF_AUCTIONS:
+                        yield from self._remove(event.security_id, (_NAMES[template], None))
+
+    def _new_session(self, security_id: int, place: Place) -> Iterator[StateChange]:
+        self._session[security_id] = place
+        own = self.statistics.get(security_id, {})
+        for key in [key for key, each in own.items() if _ends_with_session(key)]:
+            yield from self._remove(security_id, key)
+
+    def _age_closing_price(
+        self, security_id: int, values: Mapping[str, Any]
+    ) -> Iterator[StateChange]:
+        """Yesterday's close of the day is now told as that of the previous day."""
+        if values["openCloseSettlFlag"] != "ENTRY_FROM_PREVIOUS_BUSINESS_DAY":
+            return
+        key = (_NAMES[templates.CLOSING_PRICE], "DAILY")
+        daily = self.statistics[security_id].get(key)
+        if daily is not None and daily.values["tradeDate"] < values["tradeDate"]:
+            yield from self._remove(security_id, key)
+
+    def _set(
+        self,
+        security_id: int,
+        key: Key,
+        template_id: int,
+        values: Mapping[str, Any],
+        place: Place,
+    ) -> Iterator[StateChange]:
+        statistic = Statistic(*key, values, template_id, place)
+        self.statistics.setdefault(security_id, {})[key] = statistic
+        yield StatisticChange(security_id, *key, statistic)
+
+    def _remove(self, security_id: int, key: Key) -> Iterator[StateChange]:
+        if self.statistics.get(security_id, {}).pop(key, None) is not None:
+            yield StatisticChange(security_id, *key, None)
+
+    # Snapshots
+
+    def snapshot(
+        self, security_id: int, parts: Iterable[Part], place: Place
+    ) -> Iterator[StateChange]:
+        """All statistics and the state of an instrument, as of a place."""
+        session = self._session.get(security_id)
+        over = session is not None and not covers(place, session)
+        told: set[Key] = set()
+        for part in parts:
+            if part.template_id == templates.SECURITY_STATUS:
+                if _is_newer(place, self._status_told.get(security_id)):
+                    yield from self.security_status(security_id, part.values, place)
+            elif part.template_id in STATISTICS:
+                key = key_of(part.template_id, part.values)
+                told.add(key)
+                known = self.statistics.get(security_id, {}).get(key)
+                if over and _ends_with_session(key):
+                    continue
+                if known is None or _is_newer(place, known.place):
+                    yield from self._set(security_id, key, part.template_id, part.values, place)
+        yield from self._forget_but(security_id, told, place)
+
+    def absent(self, security_id: int, place: Place) -> Iterator[StateChange]:
+        """There is nothing of an instrument as of a place (000 §6.3)."""
+        yield from self._forget_but(security_id, set(), place)
+
+    def _forget_but(self, security_id: int, told: set[Key], place: Place) -> Iterator[StateChange]:
+        own = self.statistics.get(security_id, {})
+        for key in [
+            key for key, each in own.items() if key not in told and _is_newer(place, each.place)
+        ]:
+            yield from self._remove(security_id, key)
+
+    def snapshot_phase(
+        self, values: Mapping[str, Any], place: Place, missing: int
+    ) -> Iterator[StateChange]:
+        """The phase of a group as a loop of snapshots tells it, as of about a place.
+
+        The loop does not say when the phase was taken: what the incremental stream told counts,
+        unless packets were lost since.
+        """
+        group = group_key(values)
+        told = self._phase_told.get(group)
+        if told is not None and (told[1] == missing or not covers(place, told[0])):
+            return
+        yield from self._phase(group, values, place)
+
+
+_LAST_TRADE: Key = (_NAMES[templates.LAST_TRADE_PRICE], None)
+_OF_THE_SESSION = frozenset(
+    {_NAMES[template] for template in RESET_WITH_THE_SESSION}
+    # It goes with the theoretical price that it is of.
+    | {_NAMES[templates.AUCTION_IMBALANCE]}
+)
+
+
+def _is_newer(place: Place, told: Place | None) -> bool:
+    """Does what holds as of a place replace what was told at another one?"""
+    return told is None or covers(place, told)
+
+
+def _ends_with_session(key: Key) -> bool:
+    return key[0] in _OF_THE_SESSION

@@ -1,0 +1,61 @@
+"""Snapshots that cannot be used yet: of before the first packet, or ahead of the stream."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from pregao.umdf.loops import InstrumentSnapshot
+from pregao.umdf.sequencing import Place, covers
+
+T = TypeVar("T")
+
+MOST_OF_INSTRUMENT = 4
+"""So many snapshots of one instrument wait: the first ones, which are reached first, and the
+newest."""
+
+
+class WaitingSnapshots(Generic[T]):
+    """Keeps snapshots until the incremental stream reaches them; at most a few of an instrument."""
+
+    def __init__(self) -> None:
+        self._ahead: list[tuple[Place, InstrumentSnapshot[T]]] = []
+        self._count: dict[int, int] = {}
+        self._early: dict[int, InstrumentSnapshot[T]] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._ahead) + len(self._early)
+
+    def came_early(self, snapshot: InstrumentSnapshot[T]) -> None:
+        """Keep a snapshot that came before the first packet: the newest of each instrument."""
+        self._early[snapshot.security_id] = snapshot
+
+    def early(self) -> list[InstrumentSnapshot[T]]:
+        """The snapshots that came before the first packet, once."""
+        early, self._early = self._early, {}
+        return list(early.values())
+
+    def add(self, place: Place, snapshot: InstrumentSnapshot[T]) -> None:
+        """Keep a snapshot that holds more than has been delivered."""
+        security_id = snapshot.security_id
+        count = self._count.get(security_id, 0)
+        if count == MOST_OF_INSTRUMENT:
+            own = [at for at, each in enumerate(self._ahead) if each[1].security_id == security_id]
+            del self._ahead[own[-1]]
+        else:
+            self._count[security_id] = count + 1
+        self._ahead.append((place, snapshot))
+
+    def reached(self, place: Place, *, behind: bool) -> list[tuple[Place, InstrumentSnapshot[T]]]:
+        """Those that hold as of a place before this one, or if we are behind it of this one."""
+        if not self._ahead:
+            return []
+        found, rest = [], []
+        for each in self._ahead:
+            if covers(place, each[0]) and (behind or each[0] != place):
+                found.append(each)
+                self._count[each[1].security_id] -= 1
+            else:
+                rest.append(each)
+        self._ahead = rest
+        return found

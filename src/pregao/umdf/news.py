@@ -1,0 +1,126 @@
+"""News: pieces put together from their parts, which may come in any order (000 §5.8).
+
+News of the engine has no number: its parts are known to belong together by source, time,
+instrument and count. How long a piece may be and how long its parts are waited for has a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pregao.clock import SECOND
+
+MOST_BYTES = 1 << 20
+MOST_WAIT_NS = 60 * SECOND
+MOST_PENDING = 256
+"""So many unfinished pieces are kept; beyond, the oldest one is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A piece of news."""
+
+    news_id: int | None
+    source: str | int | None
+    language: str | None
+    security_id: int | None
+    """None if it is about no instrument."""
+    time_ns: int | None
+    headline: str
+    text: str
+    url: str
+    parts: int
+
+
+_Key = tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Piece:
+    since_ns: int
+    parts: dict[int, Mapping[str, Any]] = field(default_factory=dict)
+    size: int = 0
+
+
+class NewsParts:
+    """Collects the parts of news."""
+
+    def __init__(self, most_bytes: int = MOST_BYTES, most_wait_ns: int = MOST_WAIT_NS) -> None:
+        self._most_bytes = most_bytes
+        self._most_wait_ns = most_wait_ns
+        self._pieces: dict[_Key, _Piece] = {}
+        self.dropped = 0
+        """Pieces that were too long, or whose parts did not all come in time."""
+
+    def __len__(self) -> int:
+        """How many pieces are not whole yet."""
+        return len(self._pieces)
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When the oldest unfinished piece is given up."""
+        first = next(iter(self._pieces.values()), None)
+        return None if first is None else first.since_ns + self._most_wait_ns
+
+    def expire(self, now_ns: int) -> None:
+        """Give up pieces that have been waited for long enough."""
+        while (deadline := self.deadline_ns) is not None and now_ns >= deadline:
+            self._drop(next(iter(self._pieces)))
+
+    def part(self, values: Mapping[str, Any], now_ns: int) -> News | None:
+        """Take a part in; the whole piece if this was the last one of it."""
+        self.expire(now_ns)
+        count, number = values.get("partCount") or 1, values.get("partNumber") or 1
+        if number > count:
+            self.dropped += 1
+            return None
+        if count == 1:
+            return _joined([values])
+        key = (
+            values.get("newsID"), values.get("newsSource"), values.get("origTime"),
+            values.get("securityID"), values.get("languageCode"), count,
+        )  # fmt: skip
+        piece = self._pieces.get(key)
+        if piece is None:
+            if len(self._pieces) >= MOST_PENDING:
+                self._drop(next(iter(self._pieces)))
+            piece = self._pieces[key] = _Piece(now_ns)
+        if number not in piece.parts:
+            piece.parts[number] = values
+            piece.size += sum(len(values.get(name) or "") for name in _TEXTS)
+        if piece.size > self._most_bytes:
+            self._drop(key)
+            return None
+        if len(piece.parts) < count:
+            return None
+        del self._pieces[key]
+        return _joined([piece.parts[each] for each in range(1, count + 1)])
+
+    def _drop(self, key: _Key) -> None:
+        del self._pieces[key]
+        self.dropped += 1
+
+
+_TEXTS = ("headline", "text", "uRLLink")
+
+
+def _joined(parts: list[Mapping[str, Any]]) -> News:
+    first = parts[0]
+    # Headline and address may be told in every part, or in the first one.
+    headline, url = (
+        next((part[name] for part in parts if part.get(name)), "")
+        for name in ("headline", "uRLLink")
+    )
+    return News(
+        first.get("newsID"),
+        first.get("newsSource"),
+        first.get("languageCode"),
+        first.get("securityID"),
+        first.get("origTime"),
+        headline,
+        "".join(part.get("text") or "" for part in parts),
+        url,
+        len(parts),
+    )
