@@ -10,6 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pregao.live.config import Line as Line
+    from pregao.live.config import LiveConfig as LiveConfig
+    from pregao.live.config import config_text as config_text
+    from pregao.live.config import parse_config as parse_config
+    from pregao.live.config import read_config as read_config
     from pregao.live.recording import Recorder as Recorder
     from pregao.live.recording import RecordSettings as RecordSettings
     from pregao.live.replaying import ReplayCounts as ReplayCounts
@@ -21,6 +26,7 @@ if TYPE_CHECKING:
     from pregao.live.replaying import targets_from as targets_from
 
 _HOMES = {
+    "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
     "recording": ["RecordSettings", "Recorder"],
     "replaying": [
         "ReplayCounts",

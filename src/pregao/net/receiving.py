@@ -7,6 +7,7 @@ interpreter's lock; `PlainReceiver` does the same one by one, anywhere.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import socket
@@ -148,9 +149,8 @@ class CompiledReceiver:
         offset, length = np.empty(most, np.int64), np.empty(most, np.int32)
         time_ns, line = np.empty(most, np.int64), np.empty(most, np.int32)
         source = np.empty(most, np.int64)
-        rounds, wait_ms = (_SPINS, 0) if self._spin else (1, max(0, round(timeout_s * 1000)))
-        if not self._lines:
-            rounds, wait_ms = 1, max(1, round(timeout_s * 1000))
+        wait_ms = max(0, math.ceil(timeout_s * 1000))
+        rounds, wait_ms = (_SPINS, 0) if self._spin and self._lines else (1, wait_ms)
         self._kernels.receive(
             self._polled,
             self._polled.ctypes.data,
