@@ -1,35 +1,225 @@
-"""A channel followed live, sans-I/O: datagrams and a time in, events and actions out."""
+"""A channel followed live, sans-I/O: datagrams and a time in, events and actions out.
+
+Feeds of one site carry the same packets and become one line; the other site has numbers of its own
+and is gone over to when the first one falls silent. Packets of that line go to a `Follower`, whose
+rules say which book is valid, unconfirmed or stale. The snapshot and definition streams are joined
+while something is to be learned from them, and left when nothing is.
+"""
 
 from __future__ import annotations
 
-from pregao.feed.channel_events import Event
+from collections.abc import Iterable, Mapping
+
+from pregao.book.faults import State
+from pregao.book.orders import OrderBook
+from pregao.book.priority import PriorityBook
+from pregao.errors import DecodeError
+from pregao.feed import channel_events as told
+from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel_settings import (
+    MISSED_HEARTBEATS,
     Action,
     ChannelCounters,
     ChannelSettings,
     ChannelState,
     FeedCounters,
+    Join,
+    Leave,
 )
+from pregao.feed.channel_teller import Teller
+from pregao.feed.definitions import Instrument
+from pregao.feed.follower import Follower
+from pregao.feed.healing import Room
+from pregao.feed.liveness import Liveness
+from pregao.feed.market_state import Key, Statistic
+from pregao.feed.raw_packets import RawPacket, is_reset, next_number
+from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FeedOutcome, Lost, TooLate
+from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
+from pregao.umdf.phases import Phases
+from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
+
+_CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
+"""States that say something of the exchange's book; a silent channel says nothing."""
 
 
 class Channel:
     """Follows one channel over its feeds: joins, synchronizes, survives loss, and tells."""
 
-    def __init__(self, settings: ChannelSettings) -> None:
+    def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         self.settings = settings
         names = (*settings.feeds, *settings.backup)
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
-        self._events: list[Event] = []
+        self._decoder = PacketDecoder() if decoder is None else decoder
+        self._teller = Teller(settings, self.counters)
+        self._sites = settings.sites
+        self._lives = [Liveness(site, settings.heartbeat_ns, 0) for site in self._sites]
+        self._site_of = {feed: at for at, site in enumerate(self._sites) for feed in site}
+        self._active = 0
         self._actions: list[Action] = []
+        self._joined: dict[Stream, str] = {}
+        """The recovery streams that are listened to, and on which feed."""
+        self._recovering: set[Stream] = set()
+        """Of these, the ones that have brought something since they were joined."""
+        self._idle = False
+        """Do the recovery streams say that they wait for a ChannelReset?"""
+        self._synchronized = False
+        self._progress_ns = 0
+        """When the line last went on."""
+        self._now_ns = 0
+        self._follow({}, from_the_start=settings.from_the_start)
+
+    def _follow(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
+        """Begin with a line of which nothing has come."""
+        settings = self.settings
+        self._arbiter: Arbiter[RawPacket] = Arbiter(
+            settings.number,
+            most_held=settings.most_held,
+            most_wait_ns=settings.reorder_ns,
+            feeds=self._sites[self._active],
+            reorder=settings.reorder_packets,
+        )
+        self._room = Room(settings.most_queued, settings.most_queued_in_all)
+        self._follower = Follower(
+            from_the_start=from_the_start,
+            listener=self._teller,
+            room=self._room,
+            only_current=True,
+            books=books,
+        )
+        self._teller.know = self._follower.know
+
+    # What there is to read
 
     @property
     def state(self) -> ChannelState:
         """How the channel is."""
-        return ChannelState.STARTING
+        if self._live.down:
+            return ChannelState.DOWN
+        if self._follower.position is None and not self._live.heard:
+            return ChannelState.STARTING
+        if self._synchronized and not self._joined:
+            return ChannelState.LIVE
+        if self._idle:
+            return ChannelState.WAITING
+        return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
+
+    @property
+    def place(self) -> Place | None:
+        """The last packet that was taken in, or that a heartbeat named as the last one."""
+        return self._follower.position
+
+    @property
+    def site(self) -> tuple[str, ...]:
+        """The feeds of the site that is followed."""
+        return self._sites[self._active]
+
+    @property
+    def instruments(self) -> Mapping[int, Instrument]:
+        """The instruments by their numbers."""
+        return self._teller.state.instruments
+
+    @property
+    def phases(self) -> Phases:
+        """The phases of groups and the states of instruments."""
+        return self._teller.state.phases
+
+    def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
+        """The statistics of an instrument by name and kind."""
+        return self._teller.state.statistics.get(security_id, {})
+
+    @property
+    def security_ids(self) -> Iterable[int]:
+        """The instruments of which there is a book."""
+        return self._follower.books.keys()
+
+    def book(self, security_id: int) -> ChannelBook:
+        """The book of an instrument, and how far it can be trusted."""
+        follower = self._follower
+        content = follower.books.get(security_id)
+        state = follower.state(security_id)
+        reason = "nothing has come of it" if content is None else content.reason
+        if self._live.down and state in _CLAIMS:
+            state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
+        content = PriorityBook() if content is None else content
+        return ChannelBook(security_id, state, follower.position, reason, content)
+
+    def is_alive(self, feed: str) -> bool:
+        """Has a feed brought something within the last heartbeats?"""
+        at = self._site_of.get(feed)
+        return at is not None and self._lives[at].is_alive(feed, self._now_ns)
+
+    def take_events(self) -> list[told.Event]:
+        """What happened since it was asked last, in order."""
+        return self._teller.take()
+
+    def take_actions(self) -> list[Action]:
+        """What the channel asks for since it was asked last, in order."""
+        actions, self._actions = self._actions, []
+        return actions
+
+    # Time
 
     def start(self, now_ns: int) -> None:
         """Begin: asks for the streams that are needed."""
+        self._now_ns = self._progress_ns = now_ns
+        self._lives = [Liveness(site, self.settings.heartbeat_ns, now_ns) for site in self._sites]
+        self._actions += [Join(Stream.INCREMENTAL, feed) for site in self._sites for feed in site]
+        self._settle()
+
+    def tick(self, now_ns: int) -> None:
+        """Let time pass: what is missing is given up, silence is noticed."""
+        self._now_ns = max(now_ns, self._now_ns)
+        self._arbitrated(self._arbiter.expire(now_ns))
+        self._catch_up()
+        self._notice_silence()
+        self._teller.expire_news(now_ns)
+        self._settle()
+
+    def deadline(self) -> int | None:
+        """When `tick` is needed next; None while nothing is waited for."""
+        waits = (
+            self._arbiter.deadline_ns, self._live.deadline_ns, self._teller.news_deadline_ns
+        )  # fmt: skip
+        return min((each for each in waits if each is not None), default=None)
+
+    @property
+    def _live(self) -> Liveness:
+        return self._lives[self._active]
+
+    def _notice_silence(self) -> None:
+        if self._live.check(self._now_ns):
+            self.counters.downs += 1
+            self._here()
+            self._teller.end_event()
+            self._teller.tell(told.ChannelDown, self._live.silent_ns(self._now_ns))
+        if self._live.down or (self._idle and self._active):
+            self._fail_over()
+
+    def _fail_over(self) -> None:
+        """Go over to another site that is alive."""
+        for at, life in enumerate(self._lives):
+            if at != self._active and life.any_alive(self._now_ns):
+                self.counters.failovers += 1
+                self._begin_anew(at)
+                self._teller.tell(told.FailedOver, self.site)
+                return
+
+    def _begin_anew(self, site: int) -> None:
+        """Follow a site, or the same one again, of which nothing is known."""
+        for stream in list(self._joined):
+            self._listen(stream, wanted=False)
+        self._active = site
+        self._live.down = False
+        self._idle = self._synchronized = False
+        self._progress_ns = self._now_ns
+        self._here()
+        self._teller.begin_anew()
+        self._follow(self._follower.books, from_the_start=False)
+        for security_id in self.instruments:
+            self._follower.know(security_id)
+
+    # Datagrams
 
     def receive(
         self,
@@ -40,20 +230,191 @@ class Channel:
         received_ns: int | None = None,
     ) -> None:
         """Take a datagram in that came on a stream of a feed."""
+        counters = self.counters
+        counters.packets += 1
+        counters.bytes += len(payload)
+        self._now_ns = max(now_ns, self._now_ns)
+        received_ns = now_ns if received_ns is None else received_ns
+        try:
+            header = decode_header(payload)
+        except DecodeError:
+            counters.bad_packets += 1
+            return
+        if header.channel != self.settings.number or feed not in self._site_of:
+            counters.bad_packets += 1
+            return
+        if stream is Stream.INCREMENTAL:
+            self._incremental(feed, header, payload, received_ns)
+        elif self._joined.get(stream) != feed:
+            counters.unasked += 1
+        else:
+            self._looped(stream, header, RawPacket.of(header, payload, received_ns))
+        self._settle()
 
-    def tick(self, now_ns: int) -> None:
-        """Let time pass: what is missing is given up, silence is noticed."""
+    def _incremental(
+        self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
+    ) -> None:
+        at, now_ns = self._site_of[feed], self._now_ns
+        place = Place(header.sequence_version, header.sequence_number)
+        expected = self._arbiter.expected if at == self._active else None
+        if expected is not None and header.sequenced and _is_past(place, expected):
+            raw = RawPacket(header, payload, received_ns)  # a duplicate is not looked into
+        else:
+            raw = RawPacket.of(header, payload, received_ns)
+            if not raw.frames:
+                self.counters.bad_packets += 1
+                return
+        self._notice_silence()
+        self._lives[at].hear(feed, now_ns)
+        if at != self._active:
+            self.counters.unasked += 1
+            return
+        of_feed = self.counters.feeds[feed]
+        of_feed.packets += 1
+        if header.sequenced:
+            resets = is_reset(raw)
+            self._arbitrated(self._arbiter.accept(feed, place, now_ns, raw, resets=resets))
+            return
+        of_feed.heartbeats += 1
+        number = next_number(raw, self._decoder)
+        if number is not None:
+            self._heartbeat(Place(header.sequence_version, number), header, received_ns)
 
-    def deadline(self) -> int | None:
-        """When `tick` is needed next; None while nothing is waited for."""
-        return None
+    def _heartbeat(self, following: Place, header: PacketHeader, received_ns: int) -> None:
+        """A heartbeat names the packet that comes next (000 §7.5)."""
+        if self._follower.position is None:
+            self._teller.at(None, header.sending_time_ns, received_ns)
+            self._follower.begin(following)
+        self._arbitrated(self._arbiter.heartbeat(*following, self._now_ns))
+        self._catch_up()
+        expected = self._arbiter.expected
+        if following == expected and not self._arbiter.held:
+            self._goes_on()
+        elif expected is not None and _is_past(following, expected):
+            self._is_behind()
 
-    def take_events(self) -> list[Event]:
-        """What happened since it was asked last, in order."""
-        events, self._events = self._events, []
-        return events
+    def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
+        feeds = self.counters.feeds
+        for outcome in outcomes:
+            match outcome:
+                case Delivered():
+                    feeds[outcome.feed].first += 1
+                    self._deliver(outcome.item, outcome.place)
+                case Duplicate():
+                    feeds[outcome.feed].duplicates += 1
+                    self._is_behind()
+                case TooLate():
+                    feeds[outcome.feed].late += 1
+                    self._is_behind()
+                case Lost(version, first, last):
+                    self._here()
+                    self._teller.lost_packets(version, first, last)
+                    if last is not None:
+                        self._follower.lose(Place(version, last))
+                    self._goes_on()
 
-    def take_actions(self) -> list[Action]:
-        """What the channel asks for since it was asked last, in order."""
-        actions, self._actions = self._actions, []
-        return actions
+    def _deliver(self, raw: RawPacket, place: Place) -> None:
+        """Take a packet in whose turn it is."""
+        counters, teller, follower = self.counters, self._teller, self._follower
+        teller.at(place, raw.header.sending_time_ns, raw.received_ns)
+        position = follower.position
+        if position is not None and position.sequence_version != place.sequence_version:
+            teller.tell(told.VersionChanged, place.sequence_version)
+        packet = raw.decoded(self._decoder)
+        unread = sum(1 for found in packet.outcomes if found.reason)
+        if unread:
+            counters.unread += unread
+            teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
+        follower.deliver(packet)
+        counters.delivered += 1
+        counters.messages += len(packet.outcomes)
+        counters.overflows = self._room.overflows
+        if teller.reset:
+            teller.reset = self._idle = False
+        self._goes_on()
+
+    def _catch_up(self) -> None:
+        """Where only heartbeats tell of a new sequence version, be there too."""
+        expected, position = self._arbiter.expected, self._follower.position
+        if expected is None or position is None:
+            return
+        if expected.sequence_version != position.sequence_version:
+            self._here()
+            self._teller.tell(told.VersionChanged, expected.sequence_version)
+            self._follower.lose(Place(expected.sequence_version, expected.sequence_number - 1))
+
+    def _goes_on(self) -> None:
+        """The line goes on, and all that was missed is known."""
+        self._progress_ns = self._now_ns
+        if self._live.down:
+            self._live.down = False
+            self._teller.tell(told.ChannelUp)
+
+    def _is_behind(self) -> None:
+        """A packet is of the past; if nothing else comes, the numbers have gone back."""
+        silent_ns = self._now_ns - self._progress_ns
+        if silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns:
+            self.counters.resyncs += 1
+            self._begin_anew(self._active)
+
+    def _here(self) -> None:
+        """What is told now is of where the line is, and of no packet."""
+        self._teller.at(self._follower.position, 0, self._now_ns)
+
+    # The streams that repeat
+
+    def _looped(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
+        """Take a packet of the snapshot or definition stream in."""
+        if not raw.frames:
+            self.counters.bad_packets += 1
+            return
+        teller = self._teller
+        teller.at(self._follower.position, header.sending_time_ns, raw.received_ns)
+        if not header.sequenced:
+            if stream not in self._recovering and not self._idle:
+                self._idle = True
+                teller.tell(told.RecoveryIdle)
+            return
+        self._recovering.add(stream)
+        self._idle = False
+        packet = raw.decoded(self._decoder)
+        if stream is Stream.SNAPSHOT:
+            teller.begin_snapshot()
+            self._follower.snapshot(packet)
+            teller.end_snapshot()
+        else:
+            definitions = teller.state.definitions
+            teller.defined(definitions.looped(packet))
+            self.counters.definition_loops = definitions.loops
+
+    def _settle(self) -> None:
+        """Listen to the streams that are needed now, and to no others."""
+        teller = self._teller
+        snapshots = teller.loop_needed or teller.phases_doubted or not self._follower.trusted
+        definitions = not teller.state.definitions.complete
+        self._listen(Stream.DEFINITION, wanted=definitions)
+        self._listen(Stream.SNAPSHOT, wanted=snapshots)
+        if not (self._synchronized or snapshots or definitions or self.place is None):
+            self._synchronized = True
+            self._here()
+            teller.tell(told.Synchronized)
+
+    def _listen(self, stream: Stream, *, wanted: bool) -> None:
+        if wanted == (stream in self._joined):
+            return
+        if wanted:
+            feed = self._joined[stream] = self.site[0]
+            self._actions.append(Join(stream, feed))
+            return
+        self._actions.append(Leave(stream, self._joined.pop(stream)))
+        self._recovering.discard(stream)
+        if stream is Stream.SNAPSHOT:
+            self._follower.leave_snapshots()
+
+
+def _is_past(place: Place, expected: Place) -> bool:
+    """Is a packet of the version that runs, and was its turn before?"""
+    return (
+        place.sequence_version == expected.sequence_version
+        and place.sequence_number < expected.sequence_number
+    )

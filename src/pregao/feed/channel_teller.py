@@ -62,6 +62,7 @@ class Teller(Listener):
         self._news = NewsParts(settings.most_news_bytes, settings.news_ns)
         self._touched: dict[int, int] = {}
         """The books that changed in the event that is not over yet, and its number."""
+        self._set_aside: dict[int, int] = {}
         self._event = self._template = 0
         """Of the message that is being told."""
         self._handlers: dict[int, _Handler] = {
@@ -241,6 +242,15 @@ class Teller(Listener):
                 self.tell(told.StatusChanged, change.security_id, change.before, change.now)
 
     # Snapshots
+
+    def begin_snapshot(self) -> None:
+        """What changes from here on is no part of the event that may be under way."""
+        self._set_aside, self._touched = self._touched, {}
+
+    def end_snapshot(self) -> None:
+        """Tell of the books that a snapshot changed; the event goes on."""
+        self.end_event()
+        self._touched, self._set_aside = self._set_aside, {}
 
     def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
         """A whole snapshot is taken in."""

@@ -370,7 +370,8 @@ class Follower:
         whole = covered >= self._holes.missing
         self._listener.whole_loop(earliest, self._loop.phases, covers_all=whole)
         known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
-        if covered <= known and (self._absent or not self._holes.missing):
+        nothing_missing = not self._holes.missing and self._new.proven >= 0
+        if covered <= known and (self._absent or nothing_missing):
             return  # it tells nothing that one before it did not
         self._absent = [(earliest, frozenset(members))]
         for instrument in self._instruments.values():

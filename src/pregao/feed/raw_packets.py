@@ -1,0 +1,65 @@
+"""A packet that waits for its turn: walked once, decoded when it is its turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pregao.errors import DecodeError
+from pregao.umdf.packets import (
+    DecodedMessage,
+    DecodedPacket,
+    Frame,
+    PacketDecoder,
+    PacketHeader,
+    frames,
+)
+from pregao.umdf.templates import SEQUENCE, SEQUENCE_RESET
+
+
+@dataclass(slots=True)
+class RawPacket:
+    """A packet's bytes, and where its messages are."""
+
+    header: PacketHeader
+    payload: bytes
+    received_ns: int
+    frames: tuple[Frame, ...] = ()
+    broken: DecodedMessage | None = None
+    """Where and why the walk over its messages could not go on."""
+
+    @staticmethod
+    def of(header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+        """Walk over the messages of a packet."""
+        packet = RawPacket(header, payload, received_ns)
+        found = []
+        try:
+            for part in frames(payload):
+                found.append(part)
+        except DecodeError as error:
+            packet.broken = DecodedMessage(
+                None, error.position or 0, len(payload), reason=error.reason
+            )
+        packet.frames = tuple(found)
+        return packet
+
+    def decoded(self, decoder: PacketDecoder) -> DecodedPacket:
+        """The packet with its messages decoded."""
+        outcomes = [decoder.outcome(self.payload, part) for part in self.frames]
+        if self.broken is not None:
+            outcomes.append(self.broken)
+        return DecodedPacket(self.header, outcomes)
+
+
+def is_reset(packet: RawPacket) -> bool:
+    """Does a packet end its sequence version?"""
+    return any(part.template_id == SEQUENCE_RESET for part in packet.frames)
+
+
+def next_number(packet: RawPacket, decoder: PacketDecoder) -> int | None:
+    """The number that a heartbeat names as the next one; None if it is no heartbeat."""
+    for part in packet.frames:
+        if part.template_id == SEQUENCE:
+            decoded = decoder.outcome(packet.payload, part).decoded
+            if decoded is not None:
+                return int(decoded.values["nextSeqNo"])
+    return None

@@ -1,0 +1,341 @@
+"""Small simulated days for tests of a followed channel: all packets, and the truth at each place.
+
+A day is made once, in memory; a `Network` then brings its packets over lines as bad as is wished,
+and only those of streams that are joined.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pregao.book.faults import State
+from pregao.book.updates import Side
+from pregao.clock import MILLISECOND, SECOND
+from pregao.exchange.simulation import Settings, Simulation
+from pregao.exchange.simulation.settings import parse_reset
+from pregao.feed.channel import Channel
+from pregao.feed.channel_settings import ChannelSettings, Join
+from pregao.umdf import templates
+from pregao.umdf.packets import decode_header, frames
+from pregao.umdf.sequencing import Place
+from pregao.umdf.streams import Stream
+
+CHANNEL = 51
+LATENCY_NS = {"A": 9_000, "B": 12_500}
+
+
+class _NoTruth:
+    """Takes the place of what writes the truth to files."""
+
+    def know(self, instrument):
+        pass
+
+    def publish(self, units):
+        pass
+
+    def book(self, *args, **values):
+        pass
+
+
+@dataclass
+class Day:
+    """A day as it was sent: packets of every stream, and how each book was behind which packet."""
+
+    start_ns: int
+    end_ns: int
+    sent: list = field(default_factory=list)
+    """Time, stream and payload of every packet, in order."""
+    places: list = field(default_factory=list)
+    """The incremental packets behind which the truth is known, in order."""
+    books: dict = field(default_factory=dict)
+    """Of each instrument: since which of these places, how its book is."""
+    messages: int = 0
+
+    def book(self, security_id, at):
+        """How a book is behind the place of an index."""
+        known = self.books[security_id]
+        found = bisect_left(known, at + 1, key=lambda each: each[0]) - 1
+        return known[found][1] if found >= 0 else ((), ())
+
+    def final(self, security_id):
+        """How a book is in the end."""
+        return self.books[security_id][-1][1] if self.books[security_id] else ((), ())
+
+
+class _Market(Simulation):
+    """A simulation that keeps what it sends, and what the engine knows then."""
+
+    def made(self):
+        self._progress = None
+        self.found = Day(self.day.start_ns, self.day.end_ns)
+        self._truth = _NoTruth()
+        self._routes = {
+            each.security_id: (self.publisher.channels[each.channel], self)
+            for each in self.instruments
+        }
+        for each in self.instruments:
+            if each.channel == CHANNEL:
+                self.found.books[each.security_id] = []
+        self._begin()
+        while not self._done and self.clock.now_ns < self.day.end_ns:
+            self._trade_until(self._limit())
+            self._keep_house()
+        self._send(self.publisher.advance(self.clock.now_ns))
+        # What follows on a calm line: heartbeats and loops, nothing else.
+        self._send(self.publisher.advance(self.clock.now_ns + 3 * SECOND))
+        self.found.end_ns = self.clock.now_ns + 3 * SECOND
+        self.found.messages = self.publisher.messages
+        return self.found
+
+    def send(self, datagrams):
+        self._send(datagrams)
+
+    def _send(self, datagrams):
+        place = None
+        for each in datagrams:
+            if each.channel != CHANNEL:
+                continue
+            self.found.sent.append((each.time_ns, each.stream, each.payload))
+            if each.stream is Stream.INCREMENTAL:
+                header = decode_header(each.payload)
+                if header.sequenced:
+                    place = Place(header.sequence_version, header.sequence_number)
+        if place is None:
+            return
+        at = len(self.found.places)
+        self.found.places.append(place)
+        for security_id, known in self.found.books.items():
+            view = self.engine.book(security_id)
+            book = (_side(view.bids), _side(view.offers))
+            if not known or known[-1][1] != book:
+                known.append((at, book))
+
+    def _write_books(self, final):
+        pass
+
+
+def _side(entries):
+    return tuple((each.price, each.size, each.secondary_order_id) for each in entries)
+
+
+def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0):
+    """Simulate a small day of some instruments in memory."""
+    market = _Market(
+        Settings(
+            profile=profile, out=Path(), seed=seed, instruments=6, duration_ns=seconds * SECOND,
+            schema_version=version, rate=rate, resets=tuple(parse_reset(text) for text in resets),
+        )
+    )  # fmt: skip
+    return market.made()
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How bad the lines are; rates are of packets."""
+
+    loss: dict = field(default_factory=dict)
+    """By feed A, B, or stream ``snapshot`` and ``definition``."""
+    reorder: float = 0.0
+    duplicate: float = 0.0
+    bursts: int = 0
+    """How many times a run of packets is lost on both feeds."""
+    burst_packets: int = 200
+    """How long these are at the most."""
+    torn: float = 0.0
+    """Packets whose last message is cut short on both feeds."""
+    crash: bool = False
+    """Is every SequenceReset of the incremental stream lost, as if the sender had died?"""
+    join: float = 0.0
+    """After which part of the day the channel is joined."""
+    until: float = 0.8
+    """Behind this part of the day the lines are sound."""
+    slow: int = 0
+    """Events are taken only after so many packets."""
+
+
+@dataclass
+class Counts:
+    """What was done to the packets."""
+
+    lost: Counter = field(default_factory=Counter)
+    both: int = 0
+    reordered: int = 0
+    duplicated: int = 0
+    torn: int = 0
+    crashes: int = 0
+
+
+def arrivals(day, faults, seed):
+    """The packets as they come: time, stream, feed, payload; and what was done to them."""
+    draw = random.Random(seed)
+    span = day.sent[-1][0] - day.start_ns
+    joined_ns = day.start_ns + int(span * faults.join)
+    sound_ns = day.start_ns + int(span * faults.until)
+    numbered = [
+        at for at, (time, stream, _) in enumerate(day.sent)
+        if stream is Stream.INCREMENTAL and joined_ns <= time < sound_ns
+    ]  # fmt: skip
+    dead = set()
+    for _ in range(faults.bursts):
+        first = draw.randrange(len(numbered))
+        dead.update(numbered[first : first + draw.randint(2, faults.burst_packets)])
+    counts, found, free = Counts(), [], Counter()
+    for at, (time, stream, payload) in enumerate(day.sent):
+        if time < joined_ns:
+            continue
+        bad = time < sound_ns
+        if stream is Stream.INCREMENTAL:
+            if bad and faults.crash and is_last_of_version(payload):
+                counts.crashes += 1
+                continue
+            missed = 0
+            if bad and draw.random() < faults.torn and decode_header(payload).sequenced:
+                payload = payload[:-1]
+                counts.torn += 1
+            for feed in ("A", "B"):
+                if bad and (at in dead or draw.random() < faults.loss.get(feed, 0)):
+                    counts.lost[feed] += 1
+                    missed += 1
+                    continue
+                when = max(time + LATENCY_NS[feed] + draw.randint(0, 3_000), free[feed])
+                free[feed] = when + 700  # the line takes its time
+                if bad and draw.random() < faults.reorder:
+                    counts.reordered += 1
+                    when += draw.choice((20_000, 2 * MILLISECOND, 40 * MILLISECOND))
+                found.append((when, len(found), stream, feed, payload))
+                if bad and draw.random() < faults.duplicate:
+                    counts.duplicated += 1
+                    found.append((when + 5_000, len(found), stream, feed, payload))
+            counts.both += missed == 2
+        elif bad and draw.random() < faults.loss.get(stream.value, 0):
+            counts.lost[stream.value] += 1
+        else:
+            found.append((time + LATENCY_NS["A"], len(found), stream, "A", payload))
+    found.sort()
+    return found, counts, joined_ns
+
+
+def is_last_of_version(payload):
+    """Does a packet hold a SequenceReset?"""
+    return any(frame.template_id == templates.SEQUENCE_RESET for frame in frames(payload))
+
+
+def content(book):
+    """The orders of a book, as the truth writes them."""
+    return tuple(
+        tuple((each.price, each.size, each.order_id) for each in book.orders(side)) for side in Side
+    )
+
+
+class Checked:
+    """Follows a day and compares every book that is called valid or empty with the truth."""
+
+    def __init__(self, day, settings):
+        self.day = day
+        self.channel = Channel(settings)
+        self.listening = set()
+        self.events = Counter()
+        self.compared = self.untrusted = 0
+        self._index = {place: at for at, place in enumerate(day.places)}
+        self._seen = {}
+        teller = self.channel._teller
+        updated = teller.updated
+
+        def noted(security_id, event, update):
+            self._seen.pop(security_id, None)
+            updated(security_id, event, update)
+
+        teller.updated = noted
+        teller.delivered = lambda _place: self.compare()
+
+    def compare(self):
+        """Every book, with the truth at its place."""
+        channel = self.channel
+        at = self._index.get(channel.place)
+        if at is None:
+            return
+        for security_id in self.day.books:
+            book = channel.book(security_id)
+            if book.state not in (State.VALID, State.EMPTY):
+                self.untrusted += 1
+                continue
+            if security_id not in self._seen:
+                self._seen[security_id] = content(book.content)
+            truth = self.day.book(security_id, at)
+            assert self._seen[security_id] == truth, (security_id, channel.place, book.state)
+            self.compared += 1
+
+    def act(self):
+        for action in self.channel.take_actions():
+            key = (action.stream, action.feed)
+            if isinstance(action, Join):
+                assert key not in self.listening
+                self.listening.add(key)
+            else:
+                self.listening.remove(key)
+
+    def take(self):
+        found = self.channel.take_events()
+        self.events.update(type(each).__name__ for each in found)
+        return found
+
+    def follow(self, found, joined_ns, *, slow=0):
+        """Bring packets as they come, to who listens."""
+        channel = self.channel
+        channel.start(joined_ns)
+        self.act()
+        for count, (when, _, stream, feed, payload) in enumerate(found):
+            while (deadline := channel.deadline()) is not None and deadline <= when:
+                channel.tick(deadline)
+                self.compare()
+            if (stream, feed) in self.listening:
+                channel.receive(stream, feed, payload, when)
+                self.compare()
+                self.act()
+            if not slow or count % slow == 0:
+                self.take()
+        channel.tick(channel._now_ns + 1)
+        self.take()
+
+
+def check_the_end(checked):
+    """Every book equals the engine's, and is called so."""
+    channel = checked.channel
+    for security_id in checked.day.books:
+        book = channel.book(security_id)
+        assert book.trusted, (security_id, book.state, book.reason)
+        assert content(book.content) == checked.day.final(security_id)
+    assert checked.listening == {(Stream.INCREMENTAL, "A"), (Stream.INCREMENTAL, "B")}
+
+
+def settings_of(**changes):
+    """The settings of the channel of a day."""
+    return ChannelSettings(CHANNEL, **changes)
+
+
+_TECHNICAL = frozenset(
+    {"rptSeq", "matchEventIndicator", "mDEntryTimestamp", "transactTime", "tradeCondition",
+     "tradSesOpenTime", "totNoRelatedSym", "lastFragment", "securityUpdateAction"}
+)  # fmt: skip
+"""Fields that differ between what a message told and what a snapshot tells of the same."""
+
+
+def told_of(channel):
+    """What is known of instruments, states and statistics, comparable between two followers."""
+    found = {}
+    for security_id, instrument in channel.instruments.items():
+        statistics = {
+            key: {
+                name: value
+                for name, value in each.values.items()
+                if name not in _TECHNICAL and value is not None
+            }
+            for key, each in channel.statistics(security_id).items()
+        }
+        values = {k: v for k, v in instrument.values.items() if k not in _TECHNICAL}
+        found[security_id] = (channel.phases.status(security_id), statistics, values)
+    return found

@@ -1,0 +1,129 @@
+"""Small days over lines as bad as they get: no book that is called valid or empty is ever wrong.
+
+Each day has its own mix of faults, drawn from its seed; a failure names the seed. The suite runs
+some of them. `PREGAO_CHANNEL_DAYS=1000` runs so many, `PREGAO_CHANNEL_SEED=17` that one alone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from tests.feed.channel_days import (
+    Checked,
+    Faults,
+    arrivals,
+    check_the_end,
+    made_day,
+    settings_of,
+    told_of,
+)
+
+DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "200"))
+ONE = os.environ.get("PREGAO_CHANNEL_SEED")
+MARKETS = 20
+"""So many markets are simulated; each is followed with many mixes of faults."""
+PARTS = 10
+RESETS = ((), (), ("channel@0.4",), ("sequence@0.5",), ("sequence@0.3", "channel@0.6"))
+VERSIONS = (16, 16, 15, 10, 7)
+
+
+@cache
+def market(number):
+    """A simulated market, and what is told of it over sound lines."""
+    day = made_day(
+        number,
+        version=VERSIONS[number % len(VERSIONS)],
+        resets=RESETS[number // 2 % len(RESETS)],
+        rate=100.0 + 10 * number,
+    )
+    assert day.messages >= 500
+    assert len(day.books) >= 5
+    found, _, joined_ns = arrivals(day, Faults(), number)
+    sound = Checked(day, settings_of())
+    sound.follow(found, joined_ns)
+    check_the_end(sound)
+    return day, told_of(sound.channel)
+
+
+def mix(seed):
+    """The faults of a day, and how its channel is set."""
+    draw = random.Random(seed)
+
+    def perhaps(rate, most):
+        return draw.random() * most if draw.random() < rate else 0.0
+
+    loss = {"A": perhaps(0.7, 0.3), "B": perhaps(0.7, 0.3)}
+    loss |= {"snapshot": perhaps(0.5, 0.3), "definition": perhaps(0.5, 0.3)}
+    faults = Faults(
+        loss=loss,
+        reorder=perhaps(0.6, 0.1),
+        duplicate=perhaps(0.6, 0.1),
+        bursts=draw.choice((0, 0, 1, 2, 4)),
+        burst_packets=draw.choice((5, 50, 200)),
+        torn=perhaps(0.3, 0.02),
+        crash=draw.random() < 0.3,
+        join=draw.choice((0.0, 0.0, draw.random() * 0.6)),
+        slow=draw.choice((0, 0, 40)),
+    )
+    settings = settings_of(
+        reorder_packets=draw.choice((1, 4, 16)),
+        most_held=draw.choice((8, 65_536)),
+        most_queued=draw.choice((3, 20, 10_000)),
+        most_queued_in_all=draw.choice((10, 1_000_000)),
+        most_events=30 if faults.slow else 1_000_000,
+    )
+    return faults, settings
+
+
+def followed(seed):
+    """Follow the day of a seed, and tell what was done to it."""
+    day, expected = market(seed % MARKETS)
+    faults, settings = mix(seed)
+    found, counts, joined_ns = arrivals(day, faults, seed)
+    checked = Checked(day, settings)
+    checked.follow(found, joined_ns, slow=faults.slow)
+    check_the_end(checked)
+    assert told_of(checked.channel) == expected
+    return counts, checked
+
+
+def seeds(part):
+    """The seeds of a part of the days; those of a market are together."""
+    if ONE is not None:
+        return [int(ONE)] if part == 0 else []
+    return [seed for seed in range(DAYS) if seed % MARKETS % PARTS == part]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_over_bad_days_no_book_called_valid_or_empty_is_wrong_and_all_end_right(part):
+    total = Counter()
+    for seed in seeds(part):
+        try:
+            counts, checked = followed(seed)
+        except BaseException as error:
+            error.add_note(f"replay it alone with PREGAO_CHANNEL_SEED={seed}")
+            raise
+        total += counts.lost
+        total["days"] += 1
+        for name in ("both", "reordered", "duplicated", "torn", "crashes"):
+            total[name] += getattr(counts, name)
+        for name in ("gaps", "lost", "stale", "healed", "overflows", "downs", "events_missed"):
+            total[f"seen {name}"] += getattr(checked.channel.counters, name)
+        total["compared"] += checked.compared
+        total["untrusted"] += checked.untrusted
+    if ONE is not None or DAYS < 200:
+        return
+    # The faults were there, they were noticed, and most books were trusted all the same.
+    print(dict(total))
+    for name, least in (
+        ("A", 20), ("B", 20), ("both", 20), ("snapshot", 2), ("definition", 2),
+        ("reordered", 10), ("duplicated", 10), ("torn", 1), ("seen gaps", 3), ("seen stale", 3),
+        ("seen healed", 3), ("seen overflows", 1), ("seen events_missed", 1),
+    ):  # fmt: skip
+        assert total[name] >= least * total["days"] / 4, name
+    assert total["compared"] > total["untrusted"]
