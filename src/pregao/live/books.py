@@ -73,11 +73,9 @@ Item = LiveEvent | FreshBook | Missed
 """What a consumer gets."""
 
 
-def copy_of(channel: Channel, security_id: int, depth: int) -> BookCopy | None:
-    """The best levels of a book; None if there is nothing known of the instrument."""
+def copy_of(channel: Channel, security_id: int, depth: int) -> BookCopy:
+    """The best levels of a book."""
     book = channel.book(security_id)
-    if book is None:
-        return None
     return BookCopy(
         book.state,
         book.reason,

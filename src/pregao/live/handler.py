@@ -203,11 +203,19 @@ class FeedHandler:
             for line in self.config.lines
         ]
 
+    def now(self) -> int:
+        """The time, by the handler's clock."""
+        return self._clock()
+
     # Running
 
     def listen(self, listener: Listener) -> None:
         """Tell somebody too what happens; before the handler runs, or by a question."""
         self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Tell somebody no more."""
+        self._listeners = [each for each in self._listeners if each is not listener]
 
     def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
         """Have a question answered by the thread that runs the handler, between two batches."""

@@ -57,8 +57,6 @@ class Subscription:
         self._waiting: list[Item] = []
         self._behind = 0
         """Events dropped that the consumer was not told of yet; nothing waits meanwhile."""
-        self._begun = False
-        self._symbols: dict[tuple[int, int], str] = {}
 
     # In the handler's thread
 
@@ -70,7 +68,7 @@ class Subscription:
             security_id: int | None = getattr(event, "security_id", None)
             symbol = None
             if security_id is not None:
-                symbol = self._symbol(channel, security_id, event)
+                symbol = _symbol(channel, security_id, event)
                 if self.symbols is not None and symbol not in self.symbols:
                     continue
             if self._kinds is not None and not isinstance(event, self._kinds):
@@ -81,12 +79,6 @@ class Subscription:
             found.append(LiveEvent(number, symbol, event, book))
         if found:
             self._keep(found)
-
-    def _symbol(self, channel: Channel, security_id: int, event: Event) -> str | None:
-        if isinstance(event, InstrumentChanged):
-            return event.symbol
-        instrument = channel.instruments.get(security_id)
-        return None if instrument is None else instrument.symbol
 
     def _keep(self, found: list[Item]) -> None:
         with self._lock:
@@ -100,42 +92,42 @@ class Subscription:
         if self._notify is not None:
             self._notify()
 
+    def begin(self, handler: FeedHandler) -> None:
+        """Begin with the books as they are; a question to the handler."""
+        self.refresh(handler)
+        handler.listen(self)
+
     def refresh(self, handler: FeedHandler) -> None:
-        """Give the consumer the books as they are; a question to the handler."""
+        """Say what was missed, and give the books as they are; a question to the handler."""
         fresh: list[Item] = []
         for number, followed in handler.channels.items():
             for instrument in followed.channel.instruments.values():
                 if self.symbols is None or instrument.symbol in self.symbols:
                     book = copy_of(followed.channel, instrument.security_id, self._depth)
-                    if book is not None:
-                        fresh.append(
-                            FreshBook(number, instrument.symbol, instrument.security_id, book)
-                        )
+                    fresh.append(FreshBook(number, instrument.symbol, instrument.security_id, book))
         with self._lock:
+            told: list[Item] = [Missed(self._behind)] if self._behind else []
             self._behind = 0
-            self._waiting = fresh
+            self._waiting = told + fresh
+        if self._notify is not None:
+            self._notify()
 
     # In the consumer's thread
 
-    def take(self, handler: FeedHandler) -> list[Item]:
+    @property
+    def behind(self) -> bool:
+        """Was something dropped? Then nothing waits, and the handler is to be asked to refresh."""
+        return self._behind > 0
+
+    def take(self) -> list[Item]:
         """What happened since it was taken last."""
         with self._lock:
             found, self._waiting = self._waiting, []
-            behind = self._behind
-        if behind:
-            found.append(Missed(behind))
-            handler.ask(self.refresh)
-            if self._notify is not None:
-                self._notify()
         return found
 
 
-def symbols_known(handler: FeedHandler) -> dict[str, tuple[int, int]]:
-    """The instruments by symbol: channel and number; a question to the handler."""
-    return {
-        instrument.symbol: (number, instrument.security_id)
-        for number, followed in handler.channels.items()
-        for instrument in followed.channel.instruments.values()
-    }
-
-
+def _symbol(channel: Channel, security_id: int, event: Event) -> str | None:
+    if isinstance(event, InstrumentChanged):
+        return event.symbol
+    instrument = channel.instruments.get(security_id)
+    return None if instrument is None else instrument.symbol
