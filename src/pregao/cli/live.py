@@ -95,6 +95,7 @@ def live(
         else:
             shown = _demo(opened)
             followed = shown.config.only(channels)
+            shown.start(pace)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
         handler = FeedHandler(followed, recorder=recorder, spin=spin)
         if recorder is not None and lake is not None:
@@ -108,8 +109,6 @@ def live(
             server = serve(handler, metrics)
             opened.callback(server.close)
             _say(f"http://127.0.0.1:{server.port}/metrics")
-        if shown is not None:
-            shown.start(pace)
         end = None if seconds is None else time.monotonic() + seconds
         try:
             if headless:
@@ -177,21 +176,21 @@ def write_lines(
         over = (end is not None and time.monotonic() >= end) or (
             demo is not None and not demo.running
         )
+        due = over or time.monotonic() - told >= _STATUS_S
+        # Asked first, so that all that the last status tells of was written before it.
+        status = status_line(handler.ask(report)) if due else None
         items = subscription.take()
         for item in items:
             out.write(line_of(item) + "\n")
-        if subscription.behind:
-            handler.ask(subscription.refresh)
-            continue
-        if handler.failure is not None:
-            raise handler.failure
-        if over or time.monotonic() - told >= _STATUS_S:
-            out.write(status_line(handler.ask(report)) + "\n")
+        if status is not None:
+            out.write(status + "\n")
             told = time.monotonic()
         out.flush()
         if over:
             return
-        if not items:
+        if subscription.behind:
+            handler.ask(subscription.refresh)
+        elif not items:
             time.sleep(_PAUSE_S)
 
 

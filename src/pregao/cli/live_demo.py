@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
-import threading
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from pregao.clock import MINUTE
-from pregao.errors import PregaoError
 from pregao.exchange.publisher import Channel
 from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_moment, parse_rates
 from pregao.feed.channel_settings import ChannelSettings
@@ -25,24 +27,23 @@ FROM = "0.3"
 LOSS = "0.02"
 """The share of packets that each feed loses, so that there is something to heal."""
 _INTERFACE = "lo"
+_STEP_S = 0.2
 
 
 class Demo:
     """A simulated day in a temporary folder, and the replay that sends it."""
 
-    def __init__(self, duration_ns: int = DURATION_NS, instruments: int = INSTRUMENTS) -> None:
+    def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pregao-live-"))
-        self._replayer: Replayer | None = None
-        self._thread: threading.Thread | None = None
-        self.failure: PregaoError | None = None
+        self._sending: SpawnProcess | None = None
         try:
             lost, none = parse_rates("--loss", LOSS), parse_rates("--reorder", None)
             settings = Settings(
                 "equities",
                 self._folder,
                 force=True,
-                instruments=instruments,
-                duration_ns=duration_ns,
+                instruments=INSTRUMENTS,
+                duration_ns=DURATION_NS,
                 late_join=parse_moment("--late-join", FROM),
                 faults=fault_rates(lost, none, none),
             )
@@ -72,34 +73,44 @@ class Demo:
         channels = tuple(ChannelSettings(number) for number in numbers)
         return LiveConfig(channels, tuple(lines), name="the demonstration")
 
+    def start(self, speed: Speed) -> None:
+        """Begin to send, from a process of its own: what follows shall not wait for it."""
+        captures = [str(path) for path in sorted(self._folder.glob("*.pcap"))]
+        context = multiprocessing.get_context("spawn")
+        begun = context.Event()
+        self._sending = context.Process(
+            target=send,
+            args=(captures, self._targets, speed, begun),
+            name="pregao-replay",
+            daemon=True,
+        )
+        self._sending.start()
+        while self.running and not begun.wait(_STEP_S):
+            pass
+
     @property
     def running(self) -> bool:
         """Is there still something to be sent?"""
-        return self._thread is not None and self._thread.is_alive()
-
-    def start(self, speed: Speed) -> None:
-        """Begin to send, in a thread."""
-        captures = sorted(self._folder.glob("*.pcap"))
-        self._replayer = Replayer(
-            captures,
-            self._targets,
-            speed=speed,
-            interface=find_interface(_INTERFACE),
-            current_times=True,
-        )
-        self._thread = threading.Thread(target=self._send, name="pregao-replay", daemon=True)
-        self._thread.start()
-
-    def _send(self) -> None:
-        assert self._replayer is not None
-        try:
-            self._replayer.run()
-        except PregaoError as error:
-            self.failure = error
+        return self._sending is not None and self._sending.is_alive()
 
     def close(self) -> None:
         """Stop sending, and remove what was simulated."""
-        if self._replayer is not None and self._thread is not None:
-            self._replayer.stop()
-            self._thread.join()
+        if self._sending is not None:
+            self._sending.kill()
+            self._sending.join()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def send(
+    captures: list[str], targets: dict[Destination, Address], speed: Speed, begun: Event
+) -> None:
+    """Send the captures, and say when the first packets went out."""
+    # An interrupt at the terminal is for the process that follows; it ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Replayer(
+        captures,
+        targets,
+        speed=speed,
+        interface=find_interface(_INTERFACE),
+        current_times=True,
+    ).run(lambda _: begun.set())

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.live import Live as Screen
+from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
@@ -102,18 +104,18 @@ def watch(handler: FeedHandler, console: Console, note: str = "", end: float | N
         while not selection.ended and (end is None or time.monotonic() < end):
             if not selection.paused:
                 now = handler.ask(report)
-                room = max(3, console.height - len(now.channels) - 12)
-                most = partial(watcher.busiest, most=room)
-                rows = handler.ask(most)
+                room = max(3, console.height)
+                rows = handler.ask(partial(watcher.busiest, most=room))
                 selection.show([(row.channel, row.security_id) for row in rows])
                 page = None
                 if selection.held is not None:
                     channel, security_id = selection.held
                     asked = partial(
-                        watcher.page, channel=channel, security_id=security_id, depth=room // 2
+                        watcher.page, channel=channel, security_id=security_id, depth=room
                     )
                     page = handler.ask(asked)
-                drawn = draw(now, before, rows, page, selection, note)
+                size = (console.width, console.height)
+                drawn = draw(now, before, rows, page, selection, size, note)
                 if before is None or now.at_ns - before.at_ns >= SECOND:
                     before = now
             screen.update(drawn, refresh=True)
@@ -127,9 +129,11 @@ def draw(
     rows: list[InstrumentRow],
     page: InstrumentPage | None,
     selection: Selection,
+    size: tuple[int, int],
     note: str = "",
 ) -> RenderableType:
-    """The whole screen."""
+    """The whole screen, for a terminal of so many columns and lines."""
+    width, height = size
     head = Text.assemble(
         ("pregao live", "bold"),
         f"  {format_ns(now.at_ns)[:19]}  running {(now.at_ns - now.since_ns) // SECOND} s  ",
@@ -142,37 +146,80 @@ def draw(
     if now.unrecorded:
         head.append(f"  {now.unrecorded:,} not recorded", "bold red")
     keys_line = Text("↑↓ choose  ⏎ open  ← back  space pause  q end", "dim")
-    parts: list[RenderableType] = [head, channels_table(now, before)]
+    left = height - len(now.channels) - _AROUND_LISTS
+    parts: list[RenderableType] = [head, channels_table(now, before, width)]
     if selection.opened and page is not None:
-        parts.append(instrument_page(page))
+        parts.append(instrument_page(page, width, left))
     else:
-        sides = Table.grid(padding=(0, 2))
-        ladder: RenderableType = "" if page is None else ladder_table(page.row, 8)
-        sides.add_row(instruments_table(rows, selection.held), ladder)
-        parts.append(sides)
+        listed = instruments_table(rows[: max(1, left)], selection.held, width)
+        parts.append(listed)
+        if page is not None:
+            ladder = ladder_table(page.row, max(1, left))
+            beside = Table.grid(padding=(0, 2))
+            beside.add_row(listed, ladder)
+            if _width(beside) <= width:
+                parts[-1] = beside
     return Group(*parts, keys_line)
 
 
-def channels_table(now: Report, before: Report | None) -> Table:
+_AROUND_LISTS = 11
+"""Lines of the screen that are neither channels nor what is listed below them."""
+
+
+def _width(shown: RenderableType) -> int:
+    """How wide something would be if there were room."""
+    wide = Console(width=1000)
+    return Measurement.get(wide, wide.options, shown).maximum
+
+
+_Cell = Text | str
+
+
+def table_of(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[_Cell]],
+    width: int,
+    *,
+    texts: int = 1,
+    optional: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    title: str = "",
+) -> Table:
+    """A table in which nothing is cut; optional columns are left out, the last ones first.
+
+    The first ``texts`` columns are texts, the others numbers.
+    """
+    dropped = list(optional)
+    kept = list(range(len(columns)))
+    while True:
+        table = Table(box=box.SIMPLE_HEAD, title=Text(title, "bold") if title else None)
+        for place in kept:
+            justify: JustifyMethod = "left" if place < texts else "right"
+            table.add_column(columns[place].strip(), justify=justify, no_wrap=True)
+        for at, row in enumerate(rows):
+            style = styles[at] if styles else ""
+            table.add_row(*(row[place] for place in kept), style=style)
+        if not dropped or _width(table) <= width:
+            return table
+        kept.remove(columns.index(dropped.pop()))
+
+
+def channels_table(now: Report, before: Report | None, width: int) -> Table:
     """A row for each channel."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for name in ("channel", "state"):
-        table.add_column(name)
-    for name in (
-        "packets/s", "messages/s", "gaps", "lost", "stale", "unconfirmed", "heals", "bad",
-        "dropped", "p50", "p99", "max",
-    ):  # fmt: skip
-        table.add_column(name, justify="right")
     earlier = {} if before is None else {each.number: each for each in before.channels}
     seconds = 1.0 if before is None else max(1e-9, (now.at_ns - before.at_ns) / SECOND)
-    for each in now.channels:
-        table.add_row(*_channel_cells(each, earlier.get(each.number), seconds))
-    return table
+    columns = (
+        "channel", "state", "packets/s", "messages/s", "gaps", "lost", "stale", "unconfirmed",
+        "heals", "bad", "dropped", "p50", "p99", "max",
+    )  # fmt: skip
+    optional = ("p50", "gaps", "p99", "dropped", "messages/s", "lost", "heals", "bad", "max")
+    rows = [_channel_cells(each, earlier.get(each.number), seconds) for each in now.channels]
+    return table_of(columns, rows, width, texts=2, optional=optional)
 
 
 def _channel_cells(
     each: ChannelReport, before: ChannelReport | None, seconds: float
-) -> list[Text | str]:
+) -> list[_Cell]:
     counters = each.counters
 
     def rate(name: str) -> str:
@@ -207,68 +254,88 @@ def span(delay_ns: int | None) -> str:
     return f"{delay_ns / 10**9:,.1f} s"
 
 
-def instruments_table(rows: list[InstrumentRow], held: tuple[int, int] | None) -> Table:
+def instruments_table(
+    rows: Sequence[InstrumentRow], held: tuple[int, int] | None, width: int
+) -> Table:
     """The busiest instruments."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("instrument")
-    table.add_column("book")
-    for name in ("changes", "trades", "last", "bid size", "bid", "ask", "ask size"):
-        table.add_column(name, justify="right")
+    columns = (
+        "instrument", "book", "changes", "trades", "last", "bid size", "bid", "ask", "ask size"
+    )  # fmt: skip
+    optional = ("bid size", "ask size", "last", "trades", "changes")
+    cells: list[list[_Cell]] = []
+    styles = []
     for row in rows:
         bid, ask = row.book.best_bid, row.book.best_ask
-        table.add_row(
-            row.symbol,
-            Text(row.book.state.name.lower(), _BOOK_STYLES[row.book.state]),
-            f"{row.changes:,}",
-            f"{row.trades:,}",
-            price_text(row.last_price) or "",
-            "" if bid is None else f"{bid.size:,}",
-            "" if bid is None else price_text(bid.price) or "none",
-            "" if ask is None else price_text(ask.price) or "none",
-            "" if ask is None else f"{ask.size:,}",
-            style="reverse" if (row.channel, row.security_id) == held else "",
+        cells.append(
+            [
+                row.symbol,
+                Text(row.book.state.name.lower(), _BOOK_STYLES[row.book.state]),
+                f"{row.changes:,}",
+                f"{row.trades:,}",
+                price_text(row.last_price) or "",
+                "" if bid is None else f"{bid.size:,}",
+                "" if bid is None else price_text(bid.price) or "none",
+                "" if ask is None else price_text(ask.price) or "none",
+                "" if ask is None else f"{ask.size:,}",
+            ]
         )
-    return table
+        styles.append("reverse" if (row.channel, row.security_id) == held else "")
+    return table_of(columns, cells, width, texts=2, optional=optional, styles=styles)
 
 
-def ladder_table(row: InstrumentRow, depth: int) -> Table:
+def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
     """The levels of a book side by side."""
-    table = Table(box=box.SIMPLE_HEAD, title=Text(row.symbol, "bold"))
-    for name in ("orders", "size", "bid", "ask", "size ", "orders "):
-        table.add_column(name, justify="right")
     bids, asks = row.book.bids[:depth], row.book.asks[:depth]
-    style = "" if row.book.state in _TRUSTED else "dim"
+    cells: list[list[_Cell]] = []
     for at in range(max(len(bids), len(asks))):
-        cells = ["", "", "", "", "", ""]
+        line: list[_Cell] = ["", "", "", "", "", ""]
         if at < len(bids):
-            cells[:3] = [
-                f"{bids[at].orders:,}", f"{bids[at].size:,}", price_text(bids[at].price) or "none"
-            ]  # fmt: skip
+            best = bids[at]
+            line[:3] = [f"{best.orders:,}", f"{best.size:,}", price_text(best.price) or "none"]
         if at < len(asks):
-            cells[3:] = [
-                price_text(asks[at].price) or "none", f"{asks[at].size:,}", f"{asks[at].orders:,}"
-            ]  # fmt: skip
-        table.add_row(*cells, style=style)
-    return table
+            best = asks[at]
+            line[3:] = [price_text(best.price) or "none", f"{best.size:,}", f"{best.orders:,}"]
+        cells.append(line)
+    columns = ("orders", "size", "bid", "ask", "size ", "orders ")
+    style = "" if row.book.state in _TRUSTED else "dim"
+    return table_of(
+        columns,
+        cells,
+        width,
+        texts=0,
+        optional=("orders", "orders "),
+        styles=[style] * len(cells),
+        title=row.symbol,
+    )
 
 
-def instrument_page(page: InstrumentPage) -> Panel:
-    """One instrument: its ladder and its tape."""
-    row = page.row
-    tape = Table(box=box.SIMPLE_HEAD, title=Text("tape", "bold"))
-    for name in ("time", "price", "size", "trade", ""):
-        tape.add_column(name, justify="right")
-    for trade in page.tape:
+def tape_table(page: InstrumentPage, most: int) -> Table:
+    """The last trades, the newest first."""
+    cells: list[list[_Cell]] = []
+    styles = []
+    for trade in page.tape[:most]:
         if busted := isinstance(trade, TradeBusted):
             mark = "busted"
         else:
             mark = "corrected" if trade.corrects else ""
         when = format_ns(trade.sending_ns)[11:23]
-        cells = (when, price_text(trade.price) or "", f"{trade.size:,}", str(trade.trade_id), mark)
-        tape.add_row(*cells, style="red" if busted else "")
+        price = price_text(trade.price) or ""
+        cells.append([when, price, f"{trade.size:,}", str(trade.trade_id), mark])
+        styles.append("red" if busted else "")
+    columns = ("time", "price", "size", "trade", "")
+    return table_of(columns, cells, 1000, texts=0, styles=styles, title="tape")
+
+
+def instrument_page(page: InstrumentPage, width: int, height: int) -> Panel:
+    """One instrument: its ladder, and its tape where there is room."""
+    row = page.row
+    room = max(1, height - 5)
+    shown: RenderableType = ladder_table(row, room, width - 4)
     sides = Table.grid(padding=(0, 2))
-    sides.add_row(ladder_table(row, len(row.book.bids) + len(row.book.asks)), tape)
+    sides.add_row(shown, tape_table(page, room))
+    if _width(sides) <= width - 4:
+        shown = sides
     title = f"{row.symbol} ({row.security_id}), channel {row.channel}, {page.status}"
     state = Text(f"{row.book.state.name.lower()}: {row.book.reason}", _BOOK_STYLES[row.book.state])
     traded = f"{row.trades:,} trades, {row.volume:,} traded, {row.changes:,} changes"
-    return Panel(Group(state, traded, sides), title=title, title_align="left")
+    return Panel(Group(state, traded, shown), title=title, title_align="left")
