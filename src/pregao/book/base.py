@@ -111,6 +111,10 @@ class Life(LevelView):
         """Say that packets are missing which may have been about this book, or that none was."""
         self._doubted = doubted
 
+    def settle(self) -> None:
+        """Say that what fills the book again has ended: a snapshot equals it."""
+        self._building = self._snapshot
+
     def _break(self, fault: Fault) -> Fault | None:
         self._snapshot = self._building = False
         if self.fault is not None:

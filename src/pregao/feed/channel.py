@@ -390,7 +390,12 @@ class Channel:
     def _settle(self) -> None:
         """Listen to the streams that are needed now, and to no others."""
         teller = self._teller
-        snapshots = teller.loop_needed or teller.phases_doubted or not self._follower.trusted
+        snapshots = (
+            teller.loop_needed
+            or teller.phases_doubted
+            or bool(teller.awaited)
+            or not self._follower.trusted
+        )
         definitions = not teller.state.definitions.complete
         self._listen(Stream.DEFINITION, wanted=definitions)
         self._listen(Stream.SNAPSHOT, wanted=snapshots)

@@ -6,16 +6,16 @@ taken in; trades, states and statistics as their messages come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from pregao.book.updates import BookEmptied, ChannelReset, Doubted, Update
 from pregao.book.updates import Confirmed as BookConfirmed
-from pregao.book.updates import Doubted, Update
 from pregao.feed import channel_events as told
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings
 from pregao.feed.definitions import Instrument
-from pregao.feed.healing import Gap, Healed
-from pregao.feed.listener import Listener, Part
+from pregao.feed.healing import Gap, Healed, is_void
+from pregao.feed.listener import NO_EVENT, Listener, Part
 from pregao.feed.market_state import (
     STATISTICS,
     GroupChange,
@@ -28,7 +28,7 @@ from pregao.umdf import templates
 from pregao.umdf.events import ends_event
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.news import NewsParts
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import Place, covers
 
 _Handler = Callable[[Mapping[str, Any]], None]
 
@@ -51,6 +51,9 @@ class Teller(Listener):
         """Were packets lost that may have told the phase of a group?"""
         self.loop_needed = not settings.from_the_start
         """Is a whole loop of snapshots needed, to know of which instruments there is nothing?"""
+        self.awaited: dict[int, Place] = {}
+        """Instruments whose books were emptied, and where: a snapshot of behind it tells that the
+        book has been filled, and the statistics that may have been lost before."""
         self.reset = False
         """Has a ChannelReset come since this was last looked at?"""
         self.know: Callable[[int], None] = lambda _: None
@@ -124,6 +127,8 @@ class Teller(Listener):
             self.tell(told.Confirmed, security_id)
         else:
             self._touched[security_id] = event
+            if event != NO_EVENT and (kind is BookEmptied or kind is ChannelReset):
+                self.awaited[security_id] = self._here
 
     def stale(self, gap: Gap) -> None:
         """A book is not to be trusted any more."""
@@ -254,21 +259,34 @@ class Teller(Listener):
 
     def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
         """A whole snapshot is taken in."""
+        assert found.header is not None
         self._counters.snapshots += 1
-        if needed:
-            self.changed(self.state.snapshot(found.security_id, found.items, place))
+        if is_void(found.header):
+            return  # it tells nothing of statistics
+        security_id = found.security_id
+        awaited = self.awaited.get(security_id)
+        if awaited is not None and covers(place, awaited):
+            del self.awaited[security_id]
+        if needed or awaited is not None:
+            self.changed(self.state.snapshot(security_id, found.items, place))
 
     def absent(self, security_id: int, place: Place) -> None:
         """A whole loop is without an instrument."""
         self.changed(self.state.absent(security_id, place))
 
-    def whole_loop(self, place: Place, phases: list[Part], *, covers_all: bool) -> None:
+    def whole_loop(
+        self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
+    ) -> None:
         """A whole loop of snapshots came."""
         self._counters.snapshot_loops += 1
         for part in phases:
             self.changed(self.state.snapshot_phase(part.values, place, self.missing))
         if covers_all:
             self.phases_doubted = self.loop_needed = False
+        for security_id, emptied in list(self.awaited.items()):
+            if security_id not in members and covers(place, emptied):
+                del self.awaited[security_id]
+                self.absent(security_id, place)
 
     def old_snapshot(self, security_id: int) -> None:  # noqa: ARG002
         """A snapshot of an older sequence version was passed over."""
@@ -287,6 +305,7 @@ class Teller(Listener):
     def begin_anew(self) -> None:
         """The channel is followed elsewhere, or from the beginning."""
         self._touched.clear()
+        self.awaited.clear()
         self.state.begin_anew()
         self.loop_needed = True
         self.missing += 1

@@ -24,6 +24,7 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.feed.healing import (
+    Agreed,
     Apply,
     Change,
     Emptied,
@@ -368,17 +369,20 @@ class Follower:
                 earliest = place
         covered = self._holes.covered_at(earliest)
         whole = covered >= self._holes.missing
-        self._listener.whole_loop(earliest, self._loop.phases, covers_all=whole)
+        self._listener.whole_loop(earliest, members, self._loop.phases, covers_all=whole)
         known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
         nothing_missing = not self._holes.missing and self._new.proven >= 0
-        if covered <= known and (self._absent or nothing_missing):
-            return  # it tells nothing that one before it did not
-        self._absent = [(earliest, frozenset(members))]
-        for instrument in self._instruments.values():
-            if instrument.security_id not in members:
-                self._listener.absent(instrument.security_id, earliest)
-                self._miss(instrument, earliest)
-                self._trust(instrument, MessageKey(*earliest))
+        if covered > known or not (self._absent or nothing_missing):
+            self._absent = [(earliest, frozenset(members))]
+            concerned = [each for each in self._instruments if each not in members]
+        else:
+            # It tells nothing that one before it did not, but to whom there was no room for that.
+            concerned = [each for each in {*self._doubted, *self._stale} if each not in members]
+        for security_id in concerned:
+            instrument = self._instruments[security_id]
+            self._listener.absent(security_id, earliest)
+            self._miss(instrument, earliest)
+            self._trust(instrument, MessageKey(*earliest))
 
     def _miss(self, instrument: _Instrument, place: Place) -> None:
         missing, covered = self._holes.missing_at(place), self._holes.covered_at(place)
@@ -402,6 +406,10 @@ class Follower:
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
+                case Agreed():
+                    book = self.books.get(security_id)
+                    if book is not None:
+                        book.settle()
                 case Emptied(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():

@@ -73,6 +73,13 @@ class Load(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Agreed:
+    """The book equals a snapshot as of a place, behind which nothing has come: it is filled."""
+
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
 class Healed:
     """A stale book is sound again, as of a place."""
 
@@ -88,7 +95,7 @@ class Emptied:
     place: Place
 
 
-Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Emptied | Healed
+Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Agreed | Emptied | Healed
 """What happens to a book, in order."""
 
 
@@ -285,8 +292,9 @@ class FollowedInstrument(Generic[T]):
         self, found: InstrumentSnapshot[T], place: Place, count: int, missing: int, covered: int
     ) -> list[Change[T]]:
         """A snapshot of a book that is not stale."""
-        if self._is_quiet_since(place) or self._kept:
-            if not self._is_quiet_since(place):
+        quiet = self._is_quiet_since(place)
+        if quiet or self._kept:
+            if not quiet:
                 # It is loaded before the messages that have come since, as far as it tells more.
                 if covered <= self.count.proven:
                     return []
@@ -294,7 +302,7 @@ class FollowedInstrument(Generic[T]):
             step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
             self._sound = place
             if step is Step.AGREES:
-                return []
+                return [Agreed(place)] if quiet else []
             self._last_item = place
             return [Load(found, place), *self._again(place)]
         first = self._first

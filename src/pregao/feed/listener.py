@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,8 +56,10 @@ class Listener:
     def absent(self, security_id: int, place: Place) -> None:
         """A whole loop of snapshots as of a place told that there is nothing of an instrument."""
 
-    def whole_loop(self, place: Place, phases: list[Part], *, covers_all: bool) -> None:
-        """A whole loop of snapshots came: as of a place, with the phases of groups.
+    def whole_loop(
+        self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
+    ) -> None:
+        """A whole loop of snapshots came: as of a place, of some instruments, phases of groups.
 
         Does it make up for all that is missing?
         """

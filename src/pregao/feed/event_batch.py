@@ -1,0 +1,82 @@
+"""Events of a channel as columns: for who takes many at once and has no time for objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from pregao.book.rows import NULL
+from pregao.feed import channel_events as told
+from pregao.feed.columns import Codes, Numbers
+
+KINDS: Final[tuple[type[told.Event], ...]] = (
+    told.BookChanged,
+    told.TradeDone,
+    told.TradeBusted,
+    told.StatusChanged,
+    told.PhaseChanged,
+    told.StatisticChanged,
+    told.InstrumentChanged,
+    told.NewsReceived,
+    told.Unconfirmed,
+    told.Confirmed,
+    told.Stale,
+    told.Healed,
+    told.Gap,
+    told.ChannelDown,
+    told.ChannelUp,
+    told.FailedOver,
+    told.Synchronized,
+    told.RecoveryIdle,
+    told.BooksReset,
+    told.VersionChanged,
+    told.EventsMissed,
+)
+"""The kinds of events; a column holds the place of its kind in this list."""
+_CODES = {kind: code for code, kind in enumerate(KINDS)}
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Events in order, a row each; what an event does not have is `pregao.book.rows.NULL`."""
+
+    kind: Codes
+    """See `KINDS`."""
+    security_id: Numbers
+    sequence_version: Numbers
+    sequence_number: Numbers
+    event: Numbers
+    sending_ns: Numbers
+    received_ns: Numbers
+    price: Numbers
+    """Of trades and busts, as in books; so is the size."""
+    size: Numbers
+    trade_id: Numbers
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        return len(self.kind)
+
+    @staticmethod
+    def of(events: Sequence[told.Event]) -> EventBatch:
+        """The columns of some events."""
+        places = [each.place or (NULL, NULL) for each in events]
+
+        def column(name: str) -> Numbers:
+            return np.array([getattr(each, name, NULL) for each in events], np.int64)
+
+        return EventBatch(
+            np.array([_CODES[type(each)] for each in events], np.uint8),
+            column("security_id"),
+            np.array([place[0] for place in places], np.int64),
+            np.array([place[1] for place in places], np.int64),
+            column("event"),
+            column("sending_ns"),
+            column("received_ns"),
+            column("price"),
+            column("size"),
+            column("trade_id"),
+        )

@@ -1,0 +1,360 @@
+"""What a followed channel tells beside its books: events, trades, states, statistics, news."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from pregao.book.rows import NULL
+from pregao.feed import channel_events as told
+from pregao.feed.event_batch import KINDS, EventBatch
+from pregao.umdf import templates
+from pregao.umdf.phases import GroupKey, Status
+from pregao.umdf.sequencing import Place
+from tests.feed.channel_messages import (
+    DAY,
+    END,
+    SNAPSHOT,
+    Driven,
+    channel_reset,
+    definition,
+    empty_book,
+    encode,
+    heartbeat,
+    order,
+    packet,
+    snapshot,
+)
+
+P1 = GroupKey("P1")
+
+
+def channel(**settings):
+    """A channel seen from its first packet, of two instruments of one group."""
+    driven = Driven(from_the_start=True, **settings)
+    driven.send(heartbeat(1))
+    driven.definitions(1, [definition(total=2), definition(2222, "VALE3", total=2)])
+    driven.events()
+    return driven
+
+
+def trade(rpt, number, price=10, *, flags=0, condition=0, sub_type=None, security=1111):
+    return encode(
+        templates.TRADE, securityID=security, matchEventIndicator=flags, tradingSessionID=1,
+        tradeCondition=condition, mDEntryPx=Decimal(price), mDEntrySize=100, tradeID=number,
+        mDEntryBuyer=3, mDEntrySeller=8, tradeDate=DAY, trdSubType=sub_type, transactTime=5,
+        rptSeq=rpt,
+    )  # fmt: skip
+
+
+def bust(rpt, number, *, flags=END):
+    return encode(
+        templates.TRADE_BUST, securityID=1111, matchEventIndicator=flags, tradingSessionID=1,
+        mDEntryPx=Decimal(10), mDEntrySize=100, tradeID=number, tradeDate=DAY, transactTime=6,
+        rptSeq=rpt,
+    )  # fmt: skip
+
+
+def high(rpt, price, security=1111):
+    return encode(
+        templates.HIGH_PRICE, securityID=security, matchEventIndicator=END, tradeDate=DAY,
+        mDEntryPx=Decimal(price), mDEntryTimestamp=1, rptSeq=rpt, mDUpdateAction="NEW",
+    )  # fmt: skip
+
+
+def theoretical(rpt, price, action="NEW"):
+    return encode(
+        templates.THEORETICAL_OPENING_PRICE, securityID=1111, matchEventIndicator=END,
+        tradeDate=DAY, mDEntryPx=Decimal(price), mDEntrySize=5, mDEntryTimestamp=1, rptSeq=rpt,
+        mDUpdateAction=action,
+    )  # fmt: skip
+
+
+def imbalance(rpt, size):
+    return encode(
+        templates.AUCTION_IMBALANCE, securityID=1111, matchEventIndicator=END,
+        imbalanceCondition=256, mDEntrySize=size, mDEntryTimestamp=1, rptSeq=rpt,
+        mDUpdateAction="NEW",
+    )  # fmt: skip
+
+
+def band(rpt, low, kind):
+    return encode(
+        max(templates.PRICE_BANDS), securityID=1111, matchEventIndicator=END, priceBandType=kind,
+        priceLimitType=None, priceBandMidpointPriceType=None, lowLimitPrice=Decimal(low),
+        highLimitPrice=None, tradingReferencePrice=None, mDEntryTimestamp=1, rptSeq=rpt,
+    )  # fmt: skip
+
+
+def status(rpt, state, event=None, security=1111):
+    return encode(
+        templates.SECURITY_STATUS, securityID=security, matchEventIndicator=END,
+        tradingSessionID=1, securityTradingStatus=state, securityTradingEvent=event,
+        tradeDate=DAY, tradSesOpenTime=None, transactTime=1, rptSeq=rpt,
+    )  # fmt: skip
+
+
+def phase(state, event=None, group="P1"):
+    return encode(
+        templates.SECURITY_GROUP_PHASE, securityGroup=group, matchEventIndicator=END,
+        tradingSessionID=1, tradingSessionSubID=state, securityTradingEvent=event,
+        tradeDate=DAY, tradSesOpenTime=None, transactTime=1,
+    )  # fmt: skip
+
+
+def news(number, count, text):
+    return encode(
+        templates.NEWS, securityID=1111, newsSource="OTHER", totalTextLength=4, partCount=count,
+        matchEventIndicator=END, partNumber=number, origTime=1, headline=b"Aviso", text=text,
+        uRLLink=b"",
+    )  # fmt: skip
+
+
+def shown(driven, security=1111):
+    return {
+        key: each.values.get("mDEntryPx", each.values.get("lowLimitPrice"))
+        for key, each in driven.channel.statistics(security).items()
+    }
+
+
+# Events
+
+
+def test_10_a_book_is_told_once_when_its_event_is_over():
+    driven = channel()
+    driven.send(packet(1, order(1, 1, flags=0), trade(2, 7), order(3, 2, flags=0)))
+    assert [type(each).__name__ for each in driven.events()] == ["TradeDone", "StatisticChanged"]
+    driven.send(packet(2, order(1, 5, security=2222, flags=0), order(4, 3)))
+    changed = driven.events(told.BookChanged)
+    assert [each.security_id for each in changed] == [1111, 2222]
+    assert len({each.event for each in changed}) == 1
+    assert {each.place for each in changed} == {Place(1, 2)}
+    assert {each.sending_ns for each in changed} == {10**18 + 2}
+
+
+def test_10_an_event_whose_end_is_lost_is_told_before_the_gap():
+    driven = channel()
+    driven.send(packet(1, order(1, 1, flags=0)), packet(3, order(3, 3)))
+    driven.wait()
+    kinds = [type(each).__name__ for each in driven.events()]
+    assert kinds[:2] == ["BookChanged", "Gap"]
+
+
+def test_events_that_nobody_takes_are_dropped_and_that_is_told():
+    driven = channel(most_events=10)
+    for number in range(1, 36):
+        driven.send(packet(number, order(number, number)))
+    found = driven.events()
+    assert isinstance(found[0], told.EventsMissed)
+    assert found[0].count + len(found) - 1 == 35
+    assert len(found) - 1 <= 10
+    assert driven.channel.counters.events_missed == found[0].count
+    assert len(driven.orders()) == 35
+    assert driven.events() == []
+
+
+def test_events_as_columns():
+    driven = channel()
+    driven.send(packet(1, trade(1, 7), order(2, 2)), heartbeat(2))
+    driven.silence()
+    events = driven.events()
+    batch = EventBatch.of(events)
+    assert [KINDS[code] for code in batch.kind] == [type(each) for each in events]
+    assert len(batch) == len(events) > 3
+    first = batch.price.tolist(), batch.size.tolist(), batch.trade_id.tolist()
+    assert [column[0] for column in first] == [100_000, 100, 7]
+    assert [column[-1] for column in first] == [NULL] * 3
+    assert batch.sequence_number.tolist() == [1] * len(events)
+    assert batch.received_ns.tolist() == [each.received_ns for each in events]
+
+
+# Trades
+
+
+def test_13_3_and_13_4_trades_busts_and_corrections_are_told_as_they_come():
+    driven = channel()
+    driven.send(packet(1, trade(1, 7, flags=END)), packet(2, trade(2, 8, 11, flags=END)))
+    driven.send(packet(3, bust(3, 8)), packet(4, trade(4, 7, 12, flags=END)))
+    done = driven.events(told.TradeDone, told.TradeBusted)
+    assert [(type(each).__name__, each.trade_id, each.price) for each in done] == [
+        ("TradeDone", 7, 100_000), ("TradeDone", 8, 110_000),
+        ("TradeBusted", 8, 100_000), ("TradeDone", 7, 120_000),
+    ]  # fmt: skip
+    assert [each.corrects for each in done if isinstance(each, told.TradeDone)] == [0, 0, 1]
+
+
+def test_trades_of_a_stale_book_are_told_once_and_at_once():
+    driven = channel()
+    driven.send(packet(1, order(1, 1)), packet(3, trade(3, 7, flags=END)))
+    driven.wait()
+    assert driven.state() == "STALE"
+    assert len(driven.events(told.TradeDone)) == 1
+    driven.snapshots(1, [snapshot(2, 2, security=1111)])
+    assert driven.state() == "EMPTY"
+    assert driven.events(told.TradeDone) == []
+
+
+def test_13_3_the_last_price_is_that_of_the_last_trade_in_sequence():
+    driven = channel()
+    driven.send(packet(1, trade(1, 7, 10, flags=END)))
+    driven.send(packet(2, trade(2, 8, 11, flags=END, condition=templates.OUT_OF_SEQUENCE)))
+    driven.send(packet(3, trade(3, 9, 12, flags=END, sub_type="LEG_TRADE")))
+    assert shown(driven) == {("LastTradePrice", None): Decimal(10)}
+    driven.send(packet(4, trade(4, 10, 13, flags=END)))
+    assert shown(driven) == {("LastTradePrice", None): Decimal(13)}
+
+
+# States
+
+
+def test_14_states_follow_the_group_leave_it_and_rejoin():
+    driven = channel()
+    driven.send(packet(1, phase("OPEN")))
+    assert [(each.group, each.now) for each in driven.events(told.PhaseChanged)] == [
+        (P1, Status.OPEN)
+    ]
+    driven.send(packet(2, status(1, "PAUSE", "SECURITY_STATUS_CHANGE")))
+    driven.send(packet(3, phase("CLOSE")))
+    changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
+    assert changed == [(1111, Status.PAUSE), (2222, Status.CLOSE)]
+    driven.send(packet(4, status(2, "OPEN", "SECURITY_REJOINS_SECURITY_GROUP_STATUS")))
+    # It tells the group's phase as well.
+    changed = [(each.security_id, each.now) for each in driven.events(told.StatusChanged)]
+    assert sorted(changed) == [(1111, Status.OPEN), (2222, Status.OPEN)]
+
+
+def test_14_phases_of_a_snapshot_loop_count_where_the_incremental_stream_told_none():
+    driven = Driven()
+    driven.send(heartbeat(11))
+    driven.definitions(1, [definition()])
+    driven.snapshots(1, [phase("OPEN")], [snapshot(10, 4, stats=1), status(None, None)])
+    assert driven.channel.phases.status(1111) is Status.OPEN
+    driven.send(packet(11, phase("PAUSE")))
+    # A loop that is older than that message changes nothing...
+    driven.send(packet(12, empty_book()))
+    driven.snapshots(2, [phase("OPEN")], [snapshot(12, 4, stats=1), status(None, None)])
+    assert driven.channel.phases.status(1111) is Status.PAUSE
+    # ...but behind a loss it is believed.
+    driven.send(heartbeat(15))
+    driven.wait()
+    assert (SNAPSHOT, "A") in driven.joined
+    driven.snapshots(3, [phase("CLOSE")], [snapshot(14, 4, stats=1), status(None, None)])
+    assert driven.channel.phases.status(1111) is Status.CLOSE
+
+
+# Statistics
+
+
+def test_13_11_bands_of_different_types_are_side_by_side():
+    driven = channel()
+    driven.send(packet(1, band(1, 9, "HARD_LIMIT"), band(2, 8, "AUCTION_LIMITS")))
+    driven.send(packet(2, band(3, 7, "HARD_LIMIT")))
+    assert shown(driven) == {
+        ("PriceBand", "HARD_LIMIT"): Decimal(7), ("PriceBand", "AUCTION_LIMITS"): Decimal(8),
+    }  # fmt: skip
+    (first, second, third) = driven.events(told.StatisticChanged)
+    assert (first.kind, second.kind, third.kind) == ("HARD_LIMIT", "AUCTION_LIMITS", "HARD_LIMIT")
+
+
+def test_13_10_theoretical_price_and_imbalance_are_forgotten_after_the_auction():
+    driven = channel()
+    driven.send(packet(1, phase("RESERVED"), theoretical(1, 10), imbalance(2, 5), high(3, 11)))
+    assert set(shown(driven)) == {
+        ("TheoreticalOpeningPrice", None), ("AuctionImbalance", None), ("HighPrice", None),
+    }  # fmt: skip
+    driven.send(packet(2, phase("OPEN")))
+    assert set(shown(driven)) == {("HighPrice", None)}
+    gone = [each.name for each in driven.events(told.StatisticChanged) if each.values is None]
+    assert gone == ["TheoreticalOpeningPrice", "AuctionImbalance"]
+
+
+def test_13_10_an_instrument_still_in_auction_keeps_them_when_its_group_opens():
+    driven = channel()
+    driven.send(packet(1, phase("RESERVED"), status(1, "RESERVED", "SECURITY_STATUS_CHANGE")))
+    driven.send(packet(2, theoretical(2, 10)), packet(3, phase("OPEN")))
+    assert set(shown(driven)) == {("TheoreticalOpeningPrice", None)}
+
+
+def test_a_statistic_that_is_withdrawn_is_no_more():
+    driven = channel()
+    driven.send(packet(1, phase("RESERVED"), theoretical(1, 10)))
+    driven.send(packet(2, theoretical(2, 10, "DELETE")))
+    assert shown(driven) == {}
+
+
+@pytest.mark.parametrize("by_group", [True, False])
+def test_14_3_a_new_session_resets_what_is_of_the_session(by_group):
+    driven = channel()
+    driven.send(packet(1, trade(1, 7, flags=END), high(2, 11), band(3, 9, "HARD_LIMIT")))
+    change = "TRADING_SESSION_CHANGE"
+    driven.send(packet(2, phase("CLOSE", change) if by_group else status(4, "CLOSE", change)))
+    assert shown(driven) == {("PriceBand", "HARD_LIMIT"): Decimal(9)}
+
+
+def test_6_5_12_a_channel_reset_clears_books_and_no_statistics():
+    driven = channel()
+    driven.send(packet(1, order(1, 1), high(2, 11)), packet(2, channel_reset()))
+    assert (driven.state(), shown(driven)) == ("EMPTY", {("HighPrice", None): Decimal(11)})
+
+
+def test_a_snapshot_replaces_what_was_told_up_to_its_place_and_nothing_newer():
+    driven = channel()
+    driven.send(packet(1, high(1, 11), band(2, 9, "HARD_LIMIT")))
+    driven.send(packet(3, high(4, 13)))  # the second packet is lost
+    driven.wait()
+    driven.events()
+    driven.snapshots(1, [snapshot(2, 3, stats=2), high(None, 12), theoretical(None, 10)])
+    assert shown(driven) == {
+        ("HighPrice", None): Decimal(13), ("TheoreticalOpeningPrice", None): Decimal(10),
+    }  # fmt: skip
+
+
+def test_statistics_lost_before_an_empty_book_are_taken_from_the_next_snapshot():
+    driven = channel()
+    driven.send(packet(1, high(1, 11)), packet(3, empty_book()))
+    driven.wait()
+    assert (driven.state(), shown(driven)) == ("EMPTY", {("HighPrice", None): Decimal(11)})
+    driven.snapshots(1, [snapshot(2, 2, stats=1), high(None, 12)])
+    assert (SNAPSHOT, "A") in driven.joined  # that one is of before
+    driven.snapshots(2, [snapshot(3, None, stats=1), high(None, 12)])
+    assert shown(driven) == {("HighPrice", None): Decimal(12)}
+
+
+# Instruments and news
+
+
+def test_instruments_are_added_changed_and_deleted_during_the_day():
+    driven = channel()
+    driven.send(packet(1, definition(3333, "ABEV3")))
+    driven.send(packet(2, definition(2222, "VALE5", action="MODIFY")), packet(3, high(1, 11)))
+    driven.send(packet(4, definition(1111, action="DELETE")))
+    changes = [(each.symbol, each.change.value) for each in driven.events(told.InstrumentChanged)]
+    assert changes == [("ABEV3", "added"), ("VALE5", "changed"), ("PETR4", "deleted")]
+    assert set(driven.channel.instruments) == {2222, 3333}
+    assert driven.channel.statistics(1111) == {}
+
+
+def test_6_5_8_behind_a_loss_a_whole_loop_tells_which_instruments_there_are():
+    driven = channel()
+    driven.send(packet(3, definition(4444, "ITUB4")))
+    driven.wait()
+    driven.events()
+    # 2222 was deleted and 3333 added in what was lost.
+    driven.definitions(2, [definition(total=2), definition(3333, "ABEV3", total=2)])
+    changes = [(each.symbol, each.change.value) for each in driven.events(told.InstrumentChanged)]
+    assert changes == [("ABEV3", "added"), ("VALE3", "deleted")]
+    assert set(driven.channel.instruments) == {1111, 3333, 4444}
+
+
+def test_000_5_8_news_is_joined_from_its_parts_in_any_order():
+    driven = channel()
+    driven.send(packet(1, news(2, 2, b"lo")), packet(2, news(1, 2, b"Le")))
+    (told_news,) = driven.events(told.NewsReceived)
+    assert (told_news.news.headline, told_news.news.text) == ("Aviso", "Lelo")
+    driven.send(packet(3, news(1, 2, b"Le")))
+    driven.send(heartbeat(4))
+    for _ in range(70):
+        driven.wait(10**9)
+        driven.send(heartbeat(4))
+    assert driven.channel.counters.news_dropped == 1

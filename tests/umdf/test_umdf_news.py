@@ -1,0 +1,77 @@
+"""News put together from its parts: in any order, doubled, missing, too long."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pregao.umdf.news import MOST_PENDING, NewsParts
+
+SECOND = 10**9
+
+
+def part(number, count, text="", **changes):
+    values = {
+        "newsID": None, "newsSource": "MARKET_SURVEILLANCE", "origTime": 5, "securityID": 1111,
+        "languageCode": "pt", "partCount": count, "partNumber": number, "headline": "Leilão",
+        "text": text, "uRLLink": "",
+    }  # fmt: skip
+    return values | changes
+
+
+def test_a_single_part_is_whole_at_once():
+    news = NewsParts().part(part(1, 1, "suspenso"), 0)
+    assert (news.headline, news.text, news.security_id, news.parts) == (
+        "Leilão", "suspenso", 1111, 1,
+    )  # fmt: skip
+
+
+@given(st.lists(st.text(max_size=8), min_size=2, max_size=9), st.randoms())
+def test_000_5_8_parts_in_any_order_and_doubled_give_the_text_once(texts, draw):
+    parts = [part(at, len(texts), text) for at, text in enumerate(texts, 1)]
+    sent = parts[:-1] * 2  # the last one only once: it makes the piece whole
+    draw.shuffle(sent)
+    collector = NewsParts()
+    assert [collector.part(each, 0) for each in sent] == [None] * len(sent)
+    assert collector.part(parts[-1], 0).text == "".join(texts)
+    assert len(collector) == collector.dropped == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"newsID": 2}, {"newsSource": "OTHER"}, {"origTime": 6}, {"securityID": 2222},
+     {"languageCode": "en"}, {"partCount": 3}],
+)  # fmt: skip
+def test_parts_without_a_number_belong_together_by_source_time_instrument_and_count(change):
+    collector = NewsParts()
+    assert collector.part(part(1, 2, "a"), 0) is None
+    assert collector.part(part(2, 2, "b") | change, 0) is None
+    assert collector.part(part(2, 2, "c"), 0).text == "ac"
+
+
+def test_parts_are_waited_for_no_longer_than_the_limit():
+    collector = NewsParts(most_wait_ns=60 * SECOND)
+    collector.part(part(1, 2, "a"), 0)
+    assert collector.deadline_ns == 60 * SECOND
+    assert collector.part(part(2, 2, "b"), 60 * SECOND) is None
+    assert collector.dropped == 1
+    assert collector.part(part(1, 2, "a"), 61 * SECOND).text == "ab"
+    assert collector.deadline_ns is None
+
+
+def test_no_piece_is_longer_than_the_limit_and_no_more_are_kept_than_that():
+    collector = NewsParts(most_bytes=100)
+    assert collector.part(part(1, 3, "x" * 90, headline=""), 0) is None
+    assert collector.part(part(2, 3, "x" * 20, headline=""), 0) is None
+    assert (len(collector), collector.dropped) == (0, 1)
+    for number in range(2 * MOST_PENDING):
+        collector.part(part(1, 2, "x", origTime=number), 0)
+    assert len(collector) == MOST_PENDING
+    assert collector.dropped == 1 + MOST_PENDING
+
+
+def test_a_part_beyond_the_count_is_dropped():
+    collector = NewsParts()
+    assert collector.part(part(3, 2, "x"), 0) is None
+    assert (len(collector), collector.dropped) == (0, 1)
