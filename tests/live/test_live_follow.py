@@ -5,14 +5,16 @@ import json
 import random
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from pregao.book.faults import State
 from pregao.capture import datagrams, read_packets
+from pregao.clock import MILLISECOND
 from pregao.errors import NetworkError
-from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
+from pregao.feed.channel_events import BookChanged, ChannelDown, Gap, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelState
 from pregao.live import (
     FeedHandler,
@@ -131,6 +133,35 @@ def test_loss_on_both_feeds_is_told_and_no_trusted_book_is_wrong(lossy_day):
 def summary_faults(folder):
     data = json.loads((folder / "truth" / "faults.json").read_text())
     return data["channels"][str(NUMBER)]["lost_on_both"]
+
+
+def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
+    folder, summary = day
+    config, targets = followed_at()
+    quick = replace(config.channels[0], heartbeat_ns=100 * MILLISECOND)
+    heard = Heard()
+    with running(replace(config, channels=(quick,)), heard) as handler:
+        first = replayer(folder, targets)
+        sending = threading.Thread(target=first.run)
+        sending.start()
+        settled(handler, packets_of(summary) // 3)
+        first.stop()
+        sending.join()
+        stop = time.monotonic() + 20
+        while not heard.of(ChannelDown) and time.monotonic() < stop:
+            time.sleep(0.02)
+        down = handler.ask(report).channels[0]
+        # It knows nothing of what it sent before: its numbers go back to the first one.
+        before = sum(feed["packets"] for feed in down.feeds.values())
+        replayer(folder, targets, speed=5.0).run()
+        made = settled(handler, before + packets_of(summary)).channels[0]
+        found = handler.ask(books_of)
+    truth = true_books(folder)
+    assert down.state is ChannelState.DOWN
+    assert down.books[State.VALID] == 0
+    assert made.counters["resyncs"] >= 1
+    assert len(heard.of(Synchronized)) >= 2
+    assert {number: found[number] for number in truth} == truth
 
 
 def test_noise_at_full_rate_is_counted_and_the_feed_goes_on(day):

@@ -55,6 +55,7 @@ class Recorder:
         self._destinations: dict[int, int] = {}
         self._table = np.empty(0, np.int64)
         self._file: _File | None = None
+        self._named_ns = 0
         try:
             settings.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -98,7 +99,9 @@ class Recorder:
         ):
             self._end_file()
         if self._file is None:
-            path = settings.folder / f"{settings.name}-{_moment(time_ns)}{ENDING}"
+            # Two files may begin with packets of the same time.
+            self._named_ns = max(time_ns, self._named_ns + 1)
+            path = settings.folder / f"{settings.name}-{_moment(self._named_ns)}{ENDING}"
             self._file = _File(path, self._records.header, time_ns, settings.sync_ns)
             self.files += 1
         return self._file
