@@ -12,6 +12,8 @@ from pregao.live import Missed
 
 @dataclass
 class Bar:
+    """What was traded in a span of time."""
+
     begin_ns: int
     open: float
     high: float
@@ -20,12 +22,14 @@ class Bar:
     volume: int = 0
 
     def add(self, price, size):
+        """Take a trade in."""
         self.high, self.low = max(self.high, price), min(self.low, price)
         self.close = price
         self.volume += size
 
 
 async def main(config, seconds, symbols):
+    """Print a bar when the next one of its instrument begins."""
     bars = {}
     async for item in Live(config, symbols=symbols or None, kinds=(TradeDone,)):
         if isinstance(item, Missed):

@@ -8,12 +8,14 @@ from pregao.live import FreshBook, LiveEvent, Missed
 
 
 def shown(level):
+    """A level as text."""
     if level is None:
         return "nothing"
     return f"{level.size:,} at {'market' if level.price is None else level.price / 10_000}"
 
 
 async def main(config, symbols):
+    """Print what the top of each book has become."""
     last = {}
     async for item in Live(config, symbols=symbols or None, depth=1):
         match item:
