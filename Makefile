@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check bench clean lock env
+.PHONY: demo test days check bench clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -20,6 +20,10 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2
+
+# A thousand small days over bad lines: every trusted book is compared with the exchange's.
+days: $(STAMP)
+	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -292,6 +292,7 @@ class Checked:
             while (deadline := channel.deadline()) is not None and deadline <= when:
                 channel.tick(deadline)
                 self.compare()
+                self.act()
             if (stream, feed) in self.listening:
                 channel.receive(stream, feed, payload, when)
                 self.compare()

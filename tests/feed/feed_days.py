@@ -19,6 +19,7 @@ from pregao.feed.day import ChannelDay, DayFollower
 from pregao.feed.holes import MANY, Hole, Holes
 from pregao.feed.meaning import BOOK_TEMPLATES, snapshot_columns, update_columns
 from pregao.feed.messages import BookMessages, Messages, Resets, key_columns, times_of
+from pregao.feed.snapshot_intake import ends_version
 from pregao.feed.snapshots import (
     LoopRows,
     SnapshotOrders,
@@ -30,6 +31,7 @@ from pregao.feed.snapshots import snapshot_orders as orders_of
 from pregao.feed.statistics import OtherMessages, PhaseChanges
 from pregao.sbe.names import snake_case
 from pregao.umdf import templates
+from pregao.umdf.arbitration import Arbiter, Delivered, Lost
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.gaps import Item
 from pregao.umdf.packets import PacketDecoder
@@ -72,6 +74,40 @@ def packets_of(folder, channel=CHANNEL):
             packet = _DECODER.decode(datagram.payload)
             merged.append(Captured(datagram.time_ns, len(merged), name, packet))
     return sorted(merged, key=lambda each: (each.time_ns, each.order))
+
+
+class Lines:
+    """A follower behind an arbiter, as a channel has them: packets of any feed as they come."""
+
+    def __init__(self, follower, lost, **settings):
+        self.follower = follower
+        self._lost = lost
+        self._arbiter = Arbiter(**settings)
+
+    def receive(self, feed, packet, time_ns):
+        header = packet.header
+        place = Place(header.sequence_version, header.sequence_number)
+        if header.sequenced:
+            self._take(
+                self._arbiter.accept(feed, place, time_ns, packet, resets=ends_version(packet))
+            )
+            return
+        for decoded in packet.messages:
+            following = Place(header.sequence_version, decoded.values["nextSeqNo"])
+            self.follower.begin(following)
+            self._take(self._arbiter.heartbeat(*following, time_ns))
+
+    def expire(self, now_ns):
+        self._take(self._arbiter.expire(now_ns))
+
+    def _take(self, outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome, Delivered):
+                self.follower.deliver(outcome.item)
+            elif isinstance(outcome, Lost):
+                self._lost(outcome)
+                if outcome.last is not None:
+                    self.follower.lose(Place(outcome.sequence_version, outcome.last))
 
 
 def arbitrated(captured):

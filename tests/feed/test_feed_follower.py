@@ -12,6 +12,7 @@ from pregao.schemas import bundled
 from pregao.umdf import templates
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from pregao.umdf.sequencing import Place
+from tests.feed.feed_days import Lines
 
 CODEC = SchemaCodec(bundled("umdf", 16))
 DECODER = PacketDecoder()
@@ -67,10 +68,11 @@ def follower(*, from_the_start=True):
 
 def test_7_5_an_idle_channel_is_joined_by_the_number_its_heartbeats_tell():
     followed, heard = follower(from_the_start=False)
+    lines = Lines(followed, heard.lost)
     followed.snapshot(packet(1, snapshot(1235, 4)))
-    followed.incremental("A", heartbeat(1236), 0)
+    lines.receive("A", heartbeat(1236), 0)
     assert followed.position == Place(1, 1235)
-    followed.incremental("A", packet(1236, order(5, 1)), 1)
+    lines.receive("A", packet(1236, order(5, 1)), 1)
     assert followed.stale == {}
     assert heard.gaps == []
     assert [each.order_id for each in followed.books[1111].orders(Side.BID)] == [1]
@@ -78,9 +80,10 @@ def test_7_5_an_idle_channel_is_joined_by_the_number_its_heartbeats_tell():
 
 def test_7_5_a_heartbeat_shows_what_is_missing_before_the_first_packet():
     followed, heard = follower(from_the_start=False)
-    followed.incremental("A", heartbeat(1236), 0)
-    followed.incremental("A", packet(1240, order(5, 1)), 1)
-    followed.expire(10**12)
+    lines = Lines(followed, heard.lost)
+    lines.receive("A", heartbeat(1236), 0)
+    lines.receive("A", packet(1240, order(5, 1)), 1)
+    lines.expire(10**12)
     assert heard.holes == [(1236, 1239)]
 
 

@@ -9,9 +9,8 @@ from pregao.book.levels import LevelsBook
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND
 from pregao.feed.follower import Follower, Listener
-from pregao.umdf.arbitration import Arbiter
 from pregao.umdf.sequencing import Place
-from tests.feed.feed_days import packets_of, simulated
+from tests.feed.feed_days import Lines, packets_of, simulated
 
 
 def lines_of(book):
@@ -73,15 +72,15 @@ class Comparison(Listener):
 def followed(out, truth, *, from_the_start):
     """Follow the captures of both feeds, as they came."""
     seen = Comparison(truth)
-    arbiter = Arbiter(most_wait_ns=5 * MILLISECOND)
-    follower = Follower(from_the_start=from_the_start, listener=seen, arbiter=arbiter)
+    follower = Follower(from_the_start=from_the_start, listener=seen)
+    lines = Lines(follower, seen.lost, most_wait_ns=5 * MILLISECOND)
     seen.follower = follower
     for each in packets_of(out):
         if each.stream == "Snapshot":
             follower.snapshot(each.packet)
         else:
-            follower.incremental(each.stream, each.packet, each.time_ns)
-    follower.expire(2**62)
+            lines.receive(each.stream, each.packet, each.time_ns)
+    lines.expire(2**62)
     return follower, seen
 
 

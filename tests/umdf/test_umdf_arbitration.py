@@ -113,15 +113,45 @@ def test_what_is_remembered_has_a_limit_and_streams_are_kept_apart():
     assert seen.note(2, "incremental", Place(1, 30), "B", 35) is None
 
 
+def test_named_feeds_that_are_all_well_past_it_give_a_packet_up_at_once():
+    arbiter = Arbiter(most_wait_ns=10**9, feeds=("A", "B"), reorder=2)
+    arbiter.accept("A", Place(1, 1), 0, 1)
+    for number in (3, 4, 5, 6):
+        assert arbiter.accept("A", Place(1, number), number, number) == []
+    assert lost(arbiter.accept("B", Place(1, 3), 7, 3)) == []
+    outcomes = arbiter.accept("B", Place(1, 4), 8, 4)
+    assert lost(outcomes) == [Lost(1, 2, 2)]
+    assert delivered(outcomes) == [3, 4, 5, 6]
+    assert arbiter.accept("B", Place(1, 2), 9, 2) == [TooLate(Place(1, 2), "B")]
+
+
+def test_heartbeats_of_a_later_version_end_the_one_before():
+    arbiter = Arbiter(most_wait_ns=10)
+    arbiter.accept("A", Place(4, 9), 0, 9)
+    assert arbiter.heartbeat(5, 3, 1) == []
+    assert arbiter.heartbeat(5, 4, 11) == [Lost(4, 10, None), Lost(5, 1, 2)]
+    assert (arbiter.expected, arbiter.deadline_ns) == (Place(5, 3), 21)
+
+
+def test_behind_a_stream_reset_heartbeats_of_the_next_version_show_no_loss():
+    arbiter = Arbiter(most_wait_ns=10)
+    arbiter.accept("A", Place(4, 9), 0, 9, resets=True)
+    assert arbiter.heartbeat(5, 1, 1) == []
+    assert list(arbiter.expire(11)) == []
+    assert arbiter.expected == Place(5, 1)
+    assert delivered(arbiter.accept("A", Place(5, 1), 12, 1)) == [1]
+
+
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
     count=st.integers(1, 80),
     loss=st.sampled_from([0, 0.05, 0.3]),
     shuffle=st.integers(0, 8),
+    feeds=st.sampled_from([(), ("A", "B")]),
 )
 def test_two_lossy_feeds_give_every_packet_once_in_order_and_tell_the_rest(
-    seed, count, loss, shuffle
+    seed, count, loss, shuffle, feeds
 ):
     rng = random.Random(seed)
     versions = [LAST_SEQUENCE_VERSION, 1, 2]
@@ -135,7 +165,7 @@ def test_two_lossy_feeds_give_every_packet_once_in_order_and_tell_the_rest(
                 when = 0 if at == 0 else 10 * at + lag + rng.randrange(10 * shuffle + 1)
                 arrivals.append((when, feed, packet))
     arrivals.sort()
-    arbiter = Arbiter(most_wait_ns=200)
+    arbiter = Arbiter(most_wait_ns=200, feeds=feeds, reorder=1)
     outcomes = []
     for when, feed, (version, number, resets) in arrivals:
         place = Place(version, number)

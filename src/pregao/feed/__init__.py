@@ -1,7 +1,9 @@
 """A channel followed: what its messages mean for books, which snapshot heals what, statistics.
 
-What is here holds whoever reads the channel: `Follower` takes packets as they come, its bulk twin
-`DayFollower` takes a day as columns. Neither knows of files, sockets or Spark.
+What is here holds whoever reads the channel: `Follower` takes packets in their turn, its bulk twin
+`DayFollower` takes a day as columns. `Channel` follows a channel live, over its feeds: datagrams
+and a time in, events (`channel_events`) and actions out. None of them knows of files, sockets or
+Spark.
 """
 
 from __future__ import annotations
@@ -10,9 +12,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pregao.feed.book_view import ChannelBook as ChannelBook
+    from pregao.feed.channel import Channel as Channel
+    from pregao.feed.channel_settings import ChannelCounters as ChannelCounters
+    from pregao.feed.channel_settings import ChannelSettings as ChannelSettings
+    from pregao.feed.channel_settings import ChannelState as ChannelState
+    from pregao.feed.channel_settings import Join as Join
+    from pregao.feed.channel_settings import Leave as Leave
     from pregao.feed.day import ChannelDay as ChannelDay
     from pregao.feed.day import DayFollower as DayFollower
     from pregao.feed.day import DayOutput as DayOutput
+    from pregao.feed.definitions import Instrument as Instrument
+    from pregao.feed.event_batch import EventBatch as EventBatch
     from pregao.feed.follower import Follower as Follower
     from pregao.feed.follower import Listener as Listener
     from pregao.feed.healing import Gap as Gap
@@ -27,6 +38,11 @@ if TYPE_CHECKING:
     from pregao.feed.statistics import StatisticReader as StatisticReader
 
 _HOMES = {
+    "book_view": ["ChannelBook"],
+    "channel": ["Channel"],
+    "channel_settings": ["ChannelCounters", "ChannelSettings", "ChannelState", "Join", "Leave"],
+    "definitions": ["Instrument"],
+    "event_batch": ["EventBatch"],
     "day": ["ChannelDay", "DayFollower", "DayOutput"],
     "follower": ["Follower", "Listener"],
     "healing": ["Gap", "Healed"],

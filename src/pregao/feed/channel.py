@@ -24,7 +24,6 @@ from pregao.feed.channel_settings import (
     ChannelState,
     FeedCounters,
     Join,
-    Leave,
 )
 from pregao.feed.channel_teller import Teller
 from pregao.feed.definitions import Instrument
@@ -33,6 +32,7 @@ from pregao.feed.healing import Room
 from pregao.feed.liveness import Liveness
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.raw_packets import RawPacket, is_reset, next_number
+from pregao.feed.recovery_streams import RecoveryStreams
 from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FeedOutcome, Lost, TooLate
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
@@ -57,12 +57,7 @@ class Channel:
         self._site_of = {feed: at for at, site in enumerate(self._sites) for feed in site}
         self._active = 0
         self._actions: list[Action] = []
-        self._joined: dict[Stream, str] = {}
-        """The recovery streams that are listened to, and on which feed."""
-        self._recovering: set[Stream] = set()
-        """Of these, the ones that have brought something since they were joined."""
-        self._idle = False
-        """Do the recovery streams say that they wait for a ChannelReset?"""
+        self._recovery = RecoveryStreams(self._actions)
         self._synchronized = False
         self._progress_ns = 0
         """When the line last went on."""
@@ -98,9 +93,9 @@ class Channel:
             return ChannelState.DOWN
         if self._follower.position is None and not self._live.heard:
             return ChannelState.STARTING
-        if self._synchronized and not self._joined:
+        if self._synchronized and not self._recovery:
             return ChannelState.LIVE
-        if self._idle:
+        if self._recovery.idle:
             return ChannelState.WAITING
         return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
 
@@ -155,7 +150,8 @@ class Channel:
 
     def take_actions(self) -> list[Action]:
         """What the channel asks for since it was asked last, in order."""
-        actions, self._actions = self._actions, []
+        actions = list(self._actions)
+        self._actions.clear()
         return actions
 
     # Time
@@ -193,7 +189,7 @@ class Channel:
             self._here()
             self._teller.end_event()
             self._teller.tell(told.ChannelDown, self._live.silent_ns(self._now_ns))
-        if self._live.down or (self._idle and self._active):
+        if self._live.down or (self._recovery.idle and self._active):
             self._fail_over()
 
     def _fail_over(self) -> None:
@@ -207,11 +203,9 @@ class Channel:
 
     def _begin_anew(self, site: int) -> None:
         """Follow a site, or the same one again, of which nothing is known."""
-        for stream in list(self._joined):
-            self._listen(stream, wanted=False)
+        self._recovery.leave()
         self._active = site
-        self._live.down = False
-        self._idle = self._synchronized = False
+        self._live.down = self._synchronized = False
         self._progress_ns = self._now_ns
         self._here()
         self._teller.begin_anew()
@@ -245,7 +239,7 @@ class Channel:
             return
         if stream is Stream.INCREMENTAL:
             self._incremental(feed, header, payload, received_ns)
-        elif self._joined.get(stream) != feed:
+        elif not self._recovery.listens(stream, feed):
             counters.unasked += 1
         else:
             self._looped(stream, header, RawPacket.of(header, payload, received_ns))
@@ -321,16 +315,16 @@ class Channel:
         if position is not None and position.sequence_version != place.sequence_version:
             teller.tell(told.VersionChanged, place.sequence_version)
         packet = raw.decoded(self._decoder)
-        unread = sum(1 for found in packet.outcomes if found.reason)
+        unread = [found for found in packet.outcomes if found.reason]
         if unread:
-            counters.unread += unread
+            counters.unread += len(unread)
             teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
         follower.deliver(packet)
         counters.delivered += 1
         counters.messages += len(packet.outcomes)
         counters.overflows = self._room.overflows
         if teller.reset:
-            teller.reset = self._idle = False
+            teller.reset = self._recovery.idle = False
         self._goes_on()
 
     def _catch_up(self) -> None:
@@ -371,12 +365,10 @@ class Channel:
         teller = self._teller
         teller.at(self._follower.position, header.sending_time_ns, raw.received_ns)
         if not header.sequenced:
-            if stream not in self._recovering and not self._idle:
-                self._idle = True
+            if self._recovery.heartbeat(stream):
                 teller.tell(told.RecoveryIdle)
             return
-        self._recovering.add(stream)
-        self._idle = False
+        self._recovery.tells(stream)
         packet = raw.decoded(self._decoder)
         if stream is Stream.SNAPSHOT:
             teller.begin_snapshot()
@@ -397,24 +389,14 @@ class Channel:
             or not self._follower.trusted
         )
         definitions = not teller.state.definitions.complete
-        self._listen(Stream.DEFINITION, wanted=definitions)
-        self._listen(Stream.SNAPSHOT, wanted=snapshots)
+        main = self._sites[self._active][0]
+        self._recovery.want(Stream.DEFINITION, main, wanted=definitions)
+        if self._recovery.want(Stream.SNAPSHOT, main, wanted=snapshots):
+            self._follower.leave_snapshots()
         if not (self._synchronized or snapshots or definitions or self.place is None):
             self._synchronized = True
             self._here()
             teller.tell(told.Synchronized)
-
-    def _listen(self, stream: Stream, *, wanted: bool) -> None:
-        if wanted == (stream in self._joined):
-            return
-        if wanted:
-            feed = self._joined[stream] = self.site[0]
-            self._actions.append(Join(stream, feed))
-            return
-        self._actions.append(Leave(stream, self._joined.pop(stream)))
-        self._recovering.discard(stream)
-        if stream is Stream.SNAPSHOT:
-            self._follower.leave_snapshots()
 
 
 def _is_past(place: Place, expected: Place) -> bool:

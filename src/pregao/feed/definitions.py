@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pregao.feed.channel_events import Change
+from pregao.feed.snapshot_intake import ends_version
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.phases import GroupKey
-from pregao.umdf.templates import SECURITY_DEFINITIONS, SEQUENCE_RESET
+from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 EXCHANGE = "BVMF"
 """The exchange where a message names none."""
@@ -110,7 +111,7 @@ class Definitions:
     def looped(self, packet: DecodedPacket) -> Changes:
         """Take a packet of the definition stream in."""
         header = packet.header
-        resets = any(found.message.id == SEQUENCE_RESET for found in packet.messages)
+        resets = ends_version(packet)
         if self.complete or not self._loop.packet(
             header.sequence_version, header.sequence_number, resets=resets
         ):

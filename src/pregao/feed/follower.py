@@ -1,13 +1,12 @@
 """The follower: packets of a channel in, books out, message by message.
 
-It is the plain machine whose bulk twin is `pregao.feed.day`: packets go through the arbiter,
-snapshots through their loop, messages through the counter of their instrument, and what remains
-changes the books of `pregao.book`.
+It is the plain machine whose bulk twin is `pregao.feed.day`: packets come in the order that an
+arbiter gives them, snapshots go through their loop, messages through the counter of their
+instrument, and what remains changes the books of `pregao.book`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pregao.book.faults import State
@@ -41,12 +40,11 @@ from pregao.feed.healing import (
 from pregao.feed.holes import MANY, HoleLog
 from pregao.feed.listener import NO_EVENT, Listener, Part
 from pregao.feed.meaning import snapshot_updates, update_of
-from pregao.feed.waiting import WaitingSnapshots
+from pregao.feed.snapshot_intake import WaitingSnapshots, ends_version, whole_snapshots
 from pregao.umdf import templates
-from pregao.umdf.arbitration import Arbiter, Delivered, FeedOutcome, Lost
 from pregao.umdf.events import EventNumbers
 from pregao.umdf.gaps import InstrumentCount, Item
-from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
+from pregao.umdf.loops import InstrumentSnapshot, SnapshotLoop
 from pregao.umdf.packets import DecodedMessage, DecodedPacket
 from pregao.umdf.recovery import NEVER_DISCARDED, Incremental, is_usable, snapshot_place
 from pregao.umdf.sequencing import Place, covers
@@ -59,14 +57,13 @@ _Instrument = FollowedInstrument[Part]
 
 
 class Follower:
-    """Follows one channel: its incremental stream on any feeds, and its snapshot stream."""
+    """Follows one channel: its incremental stream, feeds made one, and its snapshot stream."""
 
     def __init__(
         self,
         *,
         from_the_start: bool,
         listener: Listener | None = None,
-        arbiter: Arbiter[DecodedPacket] | None = None,
         room: Room | None = None,
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
@@ -79,7 +76,6 @@ class Follower:
         self.books: dict[int, OrderBook] = {} if books is None else books
         self.position: Place | None = None
         """The last packet that was delivered in order."""
-        self._arbiter = Arbiter[DecodedPacket]() if arbiter is None else arbiter
         self._listener = listener or Listener()
         self._room = Room() if room is None else room
         self._only_current = only_current
@@ -133,23 +129,6 @@ class Follower:
 
     # The incremental stream
 
-    def incremental(self, feed: str, packet: DecodedPacket, time_ns: int) -> None:
-        """Take a packet of the incremental stream in, of any feed."""
-        header = packet.header
-        if not header.sequenced:
-            for decoded in packet.messages:
-                if decoded.message.id == templates.SEQUENCE:
-                    number = decoded.values["nextSeqNo"]
-                    self._heartbeat(Place(header.sequence_version, number), time_ns)
-            return
-        place = Place(header.sequence_version, header.sequence_number)
-        resets = _resets(packet)
-        self._arbitrated(self._arbiter.accept(feed, place, time_ns, packet, resets=resets))
-
-    def _heartbeat(self, following: Place, time_ns: int) -> None:
-        self.begin(following)
-        self._arbitrated(self._arbiter.heartbeat(*following, time_ns))
-
     def begin(self, following: Place) -> None:
         """A heartbeat tells the packet that comes next, and so where an idle channel is."""
         if self.position is None:
@@ -158,19 +137,6 @@ class Follower:
             self._begun(following)
             self.position = before
 
-    def expire(self, now_ns: int) -> None:
-        """Give up what has been waited for long enough."""
-        self._arbitrated(self._arbiter.expire(now_ns))
-
-    def _arbitrated(self, outcomes: Iterable[FeedOutcome[DecodedPacket]]) -> None:
-        for outcome in outcomes:
-            if isinstance(outcome, Lost):
-                self._listener.lost(outcome)
-                if outcome.last is not None:
-                    self.lose(Place(outcome.sequence_version, outcome.last))
-            elif isinstance(outcome, Delivered):
-                self.deliver(outcome.item)
-
     def deliver(self, packet: DecodedPacket) -> None:
         """Take the next packet of the sequence in; packets before it may be missing."""
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
@@ -178,14 +144,21 @@ class Follower:
         if self._waiting:
             self._begun(place)
         self._reached(place, behind=False)
-        sound = all(not found.reason for found in packet.outcomes)
+        outcomes = packet.outcomes
+        sound = True
+        for found in outcomes:
+            if found.reason:
+                sound = False
         if not sound:
             self._hole(place, 1)
-        for found in packet.outcomes:
+        ended = False
+        for found in outcomes:
             if found.decoded is not None and found.frame is not None:
                 self._message(place, found, sound)
+                if found.frame.template_id == templates.SEQUENCE_RESET:
+                    ended = True
         self.position = place
-        self._ended = _resets(packet)
+        self._ended = ended
         self._reached(place, behind=True)
         self._listener.delivered(place)
 
@@ -273,43 +246,18 @@ class Follower:
     def snapshot(self, packet: DecodedPacket) -> None:
         """Take a packet of the snapshot stream in."""
         header = packet.header
-        resets = _resets(packet)
+        resets = ends_version(packet)
         if not header.sequenced or not self._loop.packet(
             header.sequence_version, header.sequence_number, resets=resets
         ):
             return
-        for found in packet.outcomes:
-            if found.decoded is not None and found.frame is not None:
-                self._snapshot_message(found)
-        if resets and self._loop.complete:
-            self._whole_loop()
-
-    def _snapshot_message(self, found: DecodedMessage) -> None:
-        assert found.decoded is not None
-        assert found.frame is not None
-        values, template = found.decoded.values, found.frame.template_id
-        part = Part(found.frame.version, values, template)
-        if template == templates.SNAPSHOT_HEADER:
-            snapshot = self._loop.header(SnapshotHeader.of(values))
-        elif template == templates.SNAPSHOT_ORDERS:
-            entries = values["noMDEntries"]
-            sides = [entry["mDEntryType"] for entry in entries]
-            security_id = values["securityID"]
-            snapshot = self._loop.orders(
-                security_id, sides.count("BID"), sides.count("OFFER"), part
-            )
-        elif template == templates.SECURITY_GROUP_PHASE:
-            self._loop.phase(part)
-            return
-        elif "securityID" in values:
-            snapshot = self._loop.statistic(values["securityID"], part)
-        else:
-            return
-        if snapshot.complete and snapshot.header is not None:
+        for snapshot in whole_snapshots(self._loop, packet):
             if self.position is None:
                 self._waiting.came_early(snapshot)
             else:
                 self._whole_snapshot(snapshot, self.position)
+        if resets and self._loop.complete:
+            self._whole_loop()
 
     def leave_snapshots(self) -> None:
         """The snapshot stream is left: what a loop has brought of it is forgotten."""
@@ -460,7 +408,3 @@ def gives_position(values: dict[str, Any], before: bool) -> bool:
     if "mDEntryPositionNo" in values:
         return values["mDEntryPositionNo"] is not None
     return before and "secondaryOrderID" not in values
-
-
-def _resets(packet: DecodedPacket) -> bool:
-    return any(decoded.message.id == templates.SEQUENCE_RESET for decoded in packet.messages)

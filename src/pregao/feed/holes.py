@@ -18,6 +18,8 @@ from pregao.umdf.sequencing import Place
 
 MANY = 1 << 32
 """How many packets are taken to be missing where nobody knows how many are."""
+MOST_HOLES = 65_536
+"""So many holes a channel remembers; of those before, only how much was missing in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,10 @@ class HoleLog:
         self._first.append(first.serial(self._base))
         self._packets.append(packets)
         self._total.append(self._total[-1] + packets)
+        if len(self._first) > MOST_HOLES:
+            # A snapshot from before what is remembered then proves less than it could.
+            forgotten = MOST_HOLES // 2
+            del self._first[:forgotten], self._packets[:forgotten], self._total[:forgotten]
 
     def begins(self, proven: int) -> Place | None:
         """The packet before the first hole behind what was missing at a proof; None without."""

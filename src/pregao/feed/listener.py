@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pregao.book.updates import Update
 from pregao.feed.healing import Gap, Healed
-from pregao.umdf.arbitration import Lost
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.sequencing import Place
 
@@ -16,8 +14,7 @@ NO_EVENT = -1
 """The event of what is no event of the market: a snapshot that is loaded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A message as it was decoded, with the event that it belongs to."""
 
     version: int
@@ -43,9 +40,6 @@ class Listener:
 
     def healed(self, healed: Healed) -> None:
         """A stale book is sound again, as of a place that may be in the past."""
-
-    def lost(self, lost: Lost) -> None:
-        """Packets are missing that no feed brought."""
 
     def delivered(self, place: Place) -> None:
         """All messages of a packet were taken in."""

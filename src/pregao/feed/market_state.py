@@ -115,6 +115,7 @@ class MarketState:
         self._session: dict[int, Place] = {}
         """Where the trading session of an instrument began."""
         self._last_trade: dict[int, tuple[Any, int]] = {}
+        """Day and number of the last trade of an instrument; one that is not above corrects."""
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
@@ -241,6 +242,10 @@ class MarketState:
         values: Mapping[str, Any],
         place: Place,
     ) -> Iterator[StateChange]:
+        if key == _LAST_TRADE and values.get("tradeID") is not None:
+            # Who joins late learns from a snapshot how far trades have been counted.
+            number = (values["tradeDate"], values["tradeID"])
+            self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
         statistic = Statistic(*key, values, template_id, place)
         self.statistics.setdefault(security_id, {})[key] = statistic
         yield StatisticChange(security_id, *key, statistic)

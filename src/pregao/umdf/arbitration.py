@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pregao.clock import MILLISECOND
 from pregao.umdf.sequencing import Place, next_version, version_distance
@@ -22,8 +22,7 @@ REMEMBERED = 65_536
 REORDER = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered(Generic[T]):
+class Delivered(NamedTuple, Generic[T]):
     """A packet in its turn."""
 
     place: Place
@@ -42,8 +41,7 @@ class Lost:
     last: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Duplicate:
+class Duplicate(NamedTuple):
     """A packet that another feed, or the same one, had brought already."""
 
     place: Place

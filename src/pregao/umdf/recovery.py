@@ -6,8 +6,7 @@ behind it follows on it. News and definitions are in no snapshot: they are never
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from pregao.umdf.loops import SnapshotHeader
 from pregao.umdf.sequencing import Place, version_distance
@@ -19,8 +18,7 @@ NEVER_DISCARDED = SECURITY_DEFINITIONS | {NEWS}
 """Templates that snapshots do not reflect."""
 
 
-@dataclass(frozen=True, slots=True)
-class Incremental(Generic[T]):
+class Incremental(NamedTuple, Generic[T]):
     """A message of the incremental stream, as far as recovery needs to know it."""
 
     place: Place

@@ -1,10 +1,14 @@
-"""Snapshots that cannot be used yet: of before the first packet, or ahead of the stream."""
+"""Snapshots on their way into books: put together from packets, and kept until their turn."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from pregao.umdf.loops import InstrumentSnapshot
+from pregao.feed.listener import Part
+from pregao.umdf import templates
+from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
+from pregao.umdf.packets import DecodedPacket
 from pregao.umdf.sequencing import Place, covers
 
 T = TypeVar("T")
@@ -12,6 +16,37 @@ T = TypeVar("T")
 MOST_OF_INSTRUMENT = 4
 """So many snapshots of one instrument wait: the first ones, which are reached first, and the
 newest."""
+
+
+def ends_version(packet: DecodedPacket) -> bool:
+    """Does a packet end its sequence version, and so a loop?"""
+    return any(decoded.message.id == templates.SEQUENCE_RESET for decoded in packet.messages)
+
+
+def whole_snapshots(
+    loop: SnapshotLoop[Part], packet: DecodedPacket
+) -> Iterator[InstrumentSnapshot[Part]]:
+    """Put the messages of a packet into their loop; the snapshots that are whole with it."""
+    for found in packet.outcomes:
+        if found.decoded is None or found.frame is None:
+            continue
+        values, template = found.decoded.values, found.frame.template_id
+        part = Part(found.frame.version, values, template)
+        if template == templates.SNAPSHOT_HEADER:
+            snapshot = loop.header(SnapshotHeader.of(values))
+        elif template == templates.SNAPSHOT_ORDERS:
+            sides = [entry["mDEntryType"] for entry in values["noMDEntries"]]
+            bids, offers = sides.count("BID"), sides.count("OFFER")
+            snapshot = loop.orders(values["securityID"], bids, offers, part)
+        elif template == templates.SECURITY_GROUP_PHASE:
+            loop.phase(part)
+            continue
+        elif "securityID" in values:
+            snapshot = loop.statistic(values["securityID"], part)
+        else:
+            continue
+        if snapshot.complete and snapshot.header is not None:
+            yield snapshot
 
 
 class WaitingSnapshots(Generic[T]):
