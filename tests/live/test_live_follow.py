@@ -92,7 +92,8 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert counts.packets > packets_of(summary)
     assert len(truth) >= 5
     assert {number: found[number] for number in truth} == truth
-    assert made.state is ChannelState.LIVE
+    # A book that was emptied late in the day may still await its snapshot.
+    assert made.state in (ChannelState.LIVE, ChannelState.HEALING)
     assert made.books[State.STALE] == made.books[State.UNCONFIRMED] == 0
     assert made.counters["messages"] == summary.messages
     assert (made.counters["gaps"], made.counters["bad_packets"], made.dropped) == (0, 0, 0)
@@ -100,10 +101,10 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert len(heard.of(TradeDone)) == summary.trades
     assert len(heard.of(BookChanged)) > 1000
     # Left when nothing was to be learned from it any more.
-    assert [line.line.stream for line in made.lines if not line.joined] == [
-        Stream.SNAPSHOT,
-        Stream.DEFINITION,
-    ]
+    joined = {line.line.stream: line.joined for line in made.lines}
+    assert joined[Stream.INCREMENTAL]
+    assert not joined[Stream.DEFINITION]
+    assert joined[Stream.SNAPSHOT] == (made.state is ChannelState.HEALING)
     assert 0 < made.delays_ns[0] <= made.delays_ns[1] <= made.delays_ns[2]
 
 
@@ -288,9 +289,11 @@ def test_metrics_health_and_readiness_are_served(day):
         status, told = get("/ready")
         text = get("/metrics")[1]
         server.close()
-    assert (status, "channel 51: live" in told) == (200, True)
+    state = told.split(": ")[1]
+    assert state in ("live", "healing")
+    assert (status == 200) == (state == "live")
     assert f'pregao_channel_messages_total{{channel="51"}} {summary.messages}' in text
-    assert 'pregao_channel_state{channel="51",state="live"} 1' in text
+    assert f'pregao_channel_state{{channel="51",state="{state}"}} 1' in text
     assert 'pregao_line_packets_total{channel="51",stream="incremental",feed="B"}' in text
     names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"]
     described = [line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")]
@@ -358,7 +361,9 @@ def test_percentiles_of_delays():
         exact = share * 100_000 * 1000
         assert exact * 0.99 <= delays.percentile(share) <= exact * 1.1
     recent = RecentDelays(10)
-    recent.add(values, 100)
+    for value in values[:3000].tolist():
+        recent.add(value, 100)
+    recent.add(-(1 << 70), 101)
     assert recent.percentiles((0.5,), 105)[0] is not None
     assert recent.percentiles((0.5,), 115)[0] is not None
     assert recent.percentiles((0.5,), 200) == [None]

@@ -29,6 +29,7 @@ EPILOG = "\n\n".join(
 )
 _STATUS_S = 1.0
 _PAUSE_S = 0.02
+_SWITCH_S = 0.0005
 
 
 def live(
@@ -84,6 +85,8 @@ def live(
         raise UsageError("--spool is where captures for a lake go: give --lake too, or --record.")
     if lake is not None and record is not None:
         raise UsageError("--lake records by itself: give --spool to say where, not --record.")
+    # The thread that follows must not wait long for the one that writes or draws.
+    sys.setswitchinterval(_SWITCH_S)
     pace = parse_speed(speed)
     seconds = None if duration is None else parse_span(duration, "--for") / SECOND
     channels = option_values.numbers(channel, "--channel", 255)

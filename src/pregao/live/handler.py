@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import queue
+import struct
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -31,7 +33,7 @@ from pregao.net import (
     open_receiver,
     receive_socket,
 )
-from pregao.umdf.bulk import read_headers
+from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
 from pregao.umdf.streams import Stream
 
 T = TypeVar("T")
@@ -40,7 +42,9 @@ _LONGEST_WAIT_NS = 200 * MILLISECOND
 _AGAIN_NS = 5 * SECOND
 """How long after a refusal something is tried again."""
 _RECENT_NS = 10 * SECOND
-_ANSWER_S = 10.0
+_ANSWER_S = 30.0
+_LOOK_S = 1.0
+_SENT = struct.Struct("<q")
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +71,8 @@ class _Joined:
     """A line that is received."""
 
     number: int
+    followed: Followed
+    line: Line
     wanted: bool
     """Does the channel want it? If not, it is only recorded."""
 
@@ -105,7 +111,7 @@ class FeedHandler:
         self._joined: dict[Line, _Joined] = {}
         self._ended: dict[Line, LineCounts] = {}
         """What came on lines before they were left."""
-        self._route: dict[int, tuple[Followed, Line]] = {}
+        self._route: dict[int, _Joined] = {}
         self._again: dict[Line, int] = {}
         self._record_from_ns = 0
         self._listeners: list[Listener] = []
@@ -138,8 +144,8 @@ class FeedHandler:
         joined = self._joined.get(line)
         if joined is None:
             number = self._receiver.add(_open(line, self.config.buffer_bytes))
-            joined = self._joined[line] = _Joined(number, wanted)
-            self._route[number] = (self.channels[line.channel], line)
+            joined = _Joined(number, self.channels[line.channel], line, wanted)
+            self._joined[line] = self._route[number] = joined
             if self.recorder is not None:
                 self.recorder.line(number, line.address)
         joined.wanted |= wanted
@@ -226,7 +232,15 @@ class FeedHandler:
         answer: Future[T] = Future()
         self._questions.put((question, answer))
         self._receiver.wake()
-        return answer.result(timeout_s)
+        stop = time.monotonic() + timeout_s
+        while True:
+            try:
+                return answer.result(min(_LOOK_S, max(0.0, stop - time.monotonic())))
+            except TimeoutError:
+                if answer.done() or time.monotonic() >= stop:
+                    raise
+                if not self._thread.is_alive():
+                    self._answer()  # it ended before it saw the question
 
     def start(self) -> None:
         """Run in a thread of its own."""
@@ -255,14 +269,15 @@ class FeedHandler:
             self._close()
 
     def _step(self) -> None:
-        batch = self._receiver.receive(self._patience() / SECOND)
+        # Time is that before the sockets were asked, or of what they gave: a packet that waits in
+        # the kernel, because this thread was held up, is not missing.
+        now = self._clock()
+        batch = self._receiver.receive(self._patience(now) / SECOND)
         if len(batch):
             self._record(batch)
             self._take(batch)
-        # As long as there is more to be had, time is that of what was received last: packets that
-        # wait in the kernel are not missing.
-        late = batch.more and len(batch)
-        now = int(batch.time_ns[-1]) if late else self._clock()
+            last = int(batch.time_ns[-1])
+            now = last if batch.more else max(now, last)
         for followed in self.channels.values():
             deadline = followed.channel.deadline()
             if deadline is not None and deadline <= now:
@@ -275,36 +290,26 @@ class FeedHandler:
             self.recorder.tick(now)
         self._answer()
 
-    def _patience(self) -> int:
+    def _patience(self, now_ns: int) -> int:
         """How long to wait for packets at most, in nanoseconds."""
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
-        now = self._clock()
-        waits = [deadline - now for deadline in deadlines if deadline is not None]
+        waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
         return (
             max(0, min(waits, default=_LONGEST_WAIT_NS, key=int), 0) if waits else _LONGEST_WAIT_NS
         )
 
     def _take(self, batch: Batch) -> None:
-        lines = batch.line.tolist()
-        times = batch.time_ns.tolist()
+        route = self._route
+        lines, times = batch.line.tolist(), batch.time_ns.tolist()
         for number, payload, when in zip(lines, batch.payloads(), times, strict=True):
-            found = self._route.get(number)
-            if found is None or not self._joined[found[1]].wanted:
+            joined = route[number]
+            if not joined.wanted:
                 continue
-            followed, line = found
+            followed, line = joined.followed, joined.line
             followed.channel.receive(line.stream, line.feed, payload, when, when)
+            if line.stream is Stream.INCREMENTAL and len(payload) >= PACKET_HEADER_SIZE:
+                followed.delays.add(when - _SENT.unpack_from(payload, SENDING_TIME_AT)[0], when)
             self._tell(followed)
-        self._measure(batch, lines)
-
-    def _measure(self, batch: Batch, lines: Iterable[int]) -> None:
-        """Count how long packets of the incremental streams were on their way."""
-        sent = read_headers(batch.buffer, batch.offset, batch.length).sending_time_ns
-        for number in set(lines):
-            found = self._route.get(number)
-            if found is not None and found[1].stream is Stream.INCREMENTAL:
-                chosen = (batch.line == number) & (sent > 0)
-                delays = batch.time_ns[chosen] - sent[chosen]
-                found[0].delays.add(delays, int(batch.time_ns[-1]))
 
     def _tell(self, followed: Followed) -> None:
         events = followed.channel.take_events()

@@ -11,6 +11,10 @@ _DOUBLINGS = 44
 """Up to some five hours; what is longer counts as that."""
 
 
+_LONGEST = 2.0**62
+_MOST_WAITING = 1024
+
+
 class Delays:
     """Counts delays in nanoseconds; what is negative (clocks that differ) counts as 0."""
 
@@ -19,7 +23,7 @@ class Delays:
     def __init__(self) -> None:
         self.counts: NDArray[np.int64] = np.zeros(_STEPS * _DOUBLINGS + 1, np.int64)
 
-    def add(self, delays_ns: NDArray[np.int64]) -> None:
+    def add(self, delays_ns: NDArray[np.int64] | NDArray[np.float64]) -> None:
         """Count some."""
         classes = np.log2(np.maximum(delays_ns, 1)) * _STEPS
         places = np.minimum(classes.astype(np.int64), len(self.counts) - 1)
@@ -45,17 +49,22 @@ class RecentDelays:
         self._before = Delays()
         self._now = Delays()
         self._since_ns = 0
+        self._waiting: list[int] = []
 
-    def add(self, delays_ns: NDArray[np.int64], now_ns: int) -> None:
-        """Count some."""
-        self._move(now_ns)
-        self._now.add(delays_ns)
+    def add(self, delay_ns: int, now_ns: int) -> None:
+        """Count one; they are put into their classes many at a time."""
+        self._waiting.append(delay_ns)
+        if len(self._waiting) >= _MOST_WAITING or now_ns - self._since_ns >= self._span_ns:
+            self._move(now_ns)
 
     def _move(self, now_ns: int) -> None:
         passed = now_ns - self._since_ns
         if passed >= self._span_ns:
             self._before = self._now if passed < 2 * self._span_ns else Delays()
             self._now, self._since_ns = Delays(), now_ns
+        if self._waiting:
+            self._now.add(np.clip(np.array(self._waiting, np.float64), 0, _LONGEST))
+            self._waiting.clear()
 
     def percentiles(self, shares: tuple[float, ...], now_ns: int) -> list[int | None]:
         """Several percentiles of the last while."""

@@ -8,7 +8,6 @@ from http import HTTPStatus
 
 from pregao.book.faults import State
 from pregao.clock import SECOND
-from pregao.errors import PregaoError
 from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
 from pregao.live.handler import FeedHandler, Followed, LineState
 from pregao.net import HttpServer, Response
@@ -217,7 +216,7 @@ def serve(handler: FeedHandler, port: int) -> HttpServer:
         def answer() -> Response:
             try:
                 return page(handler.ask(report))
-            except (PregaoError, TimeoutError) as error:
+            except Exception as error:  # whatever ended the feed, the page tells it
                 return Response(f"{error or 'no answer'}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
         return answer

@@ -22,6 +22,10 @@ NAME, NAME_LENGTH, VECTOR, VECTORS, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = ran
 COUNT, HEAD, TROUBLE, MORE = range(4)
 RESULTS = 4
 
+# What is counted of each socket.
+PACKETS, BYTES, CUT = range(3)
+TALLIES = 3
+
 _DONT_WAIT = 0x40
 _TRUNCATED = 0x20
 _POLL_IN = 1
@@ -95,7 +99,7 @@ def receive(
     time_ns,
     line,
     source,
-    cut,
+    tallies,
     result,
 ):
     """Take what the sockets have, wait for it if there is nothing, and put it in order of time.
@@ -120,6 +124,8 @@ def receive(
         runs[0] = head
         for place in range(sockets):
             number = (first + place) % sockets
+            if turn == rounds and not (polled[number] >> 48) & _POLL_IN:
+                continue  # it was waited for, and has nothing
             begin = runs[found]
             most = min(share, head + batch - begin)
             if most <= 0:
@@ -148,7 +154,9 @@ def receive(
         owner = owners[run]
         for slot in range(runs[run], runs[run + 1]):
             if _note(headers, control, slot, slot_bytes, slot_length, slot_time):
-                cut[owner] += 1
+                tallies[owner, CUT] += 1
+            tallies[owner, BYTES] += slot_length[slot]
+        tallies[owner, PACKETS] += runs[run + 1] - runs[run]
     _merge(
         runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
         offset, length, time_ns, line, source,

@@ -15,7 +15,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
 import numpy as np
@@ -114,7 +114,7 @@ class CompiledReceiver:
         self._result = np.zeros(_kernels.RESULTS, np.int64)
         self._lines: dict[int, _Line] = {}
         self._numbers: NDArray[np.int32] = np.empty(0, np.int32)
-        self._cut: NDArray[np.int64] = np.empty(0, np.int64)
+        self._tallies: NDArray[np.int64] = np.empty((0, _kernels.TALLIES), np.int64)
         self._added = 0
         self._first = 0
         self._waker = _Waker()
@@ -135,13 +135,13 @@ class CompiledReceiver:
 
     def _arrange(self) -> None:
         """Lay out what the system is asked to look at."""
-        for number, cut in zip(self._numbers.tolist(), self._cut.tolist(), strict=True):
+        for number, tally in zip(self._numbers.tolist(), self._tallies.tolist(), strict=True):
             if number in self._lines:
-                self._lines[number].cut += cut
+                self._lines[number].add(*tally)
         sockets = [line.socket.fileno() for line in self._lines.values()]
         self._polled = np.array([*sockets, self._waker.end.fileno()], np.int64)
         self._numbers = np.array(list(self._lines), np.int32)
-        self._cut = np.zeros(len(self._lines), np.int64)
+        self._tallies = np.zeros((len(self._lines), self._kernels.TALLIES), np.int64)
 
     def receive(self, timeout_s: float) -> Batch:
         """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
@@ -171,7 +171,7 @@ class CompiledReceiver:
             time_ns,
             line,
             source,
-            self._cut,
+            self._tallies,
             self._result,
         )
         count = int(self._result[self._kernels.COUNT])
@@ -181,20 +181,7 @@ class CompiledReceiver:
             if self._result[self._kernels.TROUBLE]:
                 _look_for_trouble(self._lines.values())
         columns = (offset[:count], length[:count], time_ns[:count], line[:count], source[:count])
-        batch = Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
-        self._count(batch)
-        return batch
-
-    def _count(self, batch: Batch) -> None:
-        if len(self._lines) == 1:
-            only = next(iter(self._lines.values()))
-            only.packets += len(batch)
-            only.bytes += int(batch.length.sum())
-            return
-        for number in np.unique(batch.line).tolist():
-            its = batch.line == number
-            self._lines[number].packets += int(np.count_nonzero(its))
-            self._lines[number].bytes += int(batch.length[its].sum())
+        return Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
 
     def wake(self) -> None:
         """Let a receiver that waits in another thread return at once."""
@@ -202,9 +189,8 @@ class CompiledReceiver:
 
     def counts(self, line: int) -> LineCounts:
         """What became of a line's datagrams."""
-        found = self._lines[line]
-        place = list(self._lines).index(line)
-        return replace(found.counts(), cut=found.cut + int(self._cut[place]))
+        self._arrange()
+        return self._lines[line].counts()
 
     def close(self) -> None:
         """Close all sockets."""
@@ -221,6 +207,12 @@ class _Line:
     packets: int = 0
     bytes: int = 0
     cut: int = 0
+
+    def add(self, packets: int, size: int, cut: int) -> None:
+        """Count what came."""
+        self.packets += packets
+        self.bytes += size
+        self.cut += cut
 
     def counts(self) -> LineCounts:
         """The counts so far."""
@@ -291,9 +283,7 @@ class PlainReceiver:
                 return
             except OSError as error:
                 raise NetworkError(_broken(line.socket, error)) from error
-            line.packets += 1
-            line.bytes += len(payload)
-            line.cut += bool(flags & socket.MSG_TRUNC)
+            line.add(1, len(payload), bool(flags & socket.MSG_TRUNC))
             taken.payloads.append(payload)
             taken.times.append(_time_of(told))
             taken.lines.append(number)
