@@ -2,4 +2,5 @@
 
 from pregao.cli.main import run
 
-run()
+if __name__ == "__main__":  # processes that a command starts import this too
+    run()

@@ -35,6 +35,10 @@ class CaptureError(PregaoError):
     """A capture file cannot be read; the message names the file, the position and the reason."""
 
 
+class NetworkError(PregaoError):
+    """The network refuses something; the message names the address or interface and the reason."""
+
+
 class UsageError(PregaoError):
     """Something was asked for that makes no sense; the message says what to do instead."""
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import io
 import struct
+from ipaddress import IPv4Address
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from pregao.capture import (
     PcapWriter,
     UdpFramer,
+    UdpRecords,
     datagrams,
     read_packets,
     segments,
@@ -63,6 +66,33 @@ def test_a_tcp_frame_is_read_back_and_its_checksums_are_right(
     (segment,) = segments(read_packets(file))
     assert segment.flow == (src, src_port, dst, dst_port)
     assert (segment.sequence, segment.flags, segment.payload) == (sequence, 0x12, payload)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**32 * 10**9 - 1), st.binary(max_size=200), addresses, ports,
+            addresses | st.just("239.128.7.9"), ports,
+        ),
+        max_size=9,
+    )
+)  # fmt: skip
+def test_records_in_bulk_are_those_made_one_by_one(sent):
+    length = np.array([len(each[1]) for each in sent], np.int32)
+    offset = (np.cumsum(length, dtype=np.int64) - length).astype(np.int64)
+    buffer = np.frombuffer(b"".join(each[1] for each in sent) + bytes(8), np.uint8)
+    times = np.array([each[0] for each in sent], np.int64)
+    source, destination = (
+        np.array([int(IPv4Address(each[at])) << 16 | each[at + 1] for each in sent], np.int64)
+        for at in (2, 4)
+    )
+    made = UdpRecords().build(buffer, offset, length, times, source, destination).tobytes()
+    file = io.BytesIO()
+    with PcapWriter(file) as writer:
+        for ident, (time_ns, payload, *flow) in enumerate(sent):
+            writer.write(time_ns, udp_frame(*flow, payload, ident=ident))
+    assert UdpRecords.header + made == file.getvalue()
 
 
 @settings(max_examples=100, deadline=None)

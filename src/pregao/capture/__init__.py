@@ -2,7 +2,7 @@
 
 `read_blocks` gives the UDP payloads of a capture as flat arrays, `read_packets` one packet at a
 time (`datagrams`, `segments` and `streams` take them apart). `split_points` says where a capture
-can be cut without reading it. `PcapWriter` writes one.
+can be cut without reading it. `PcapWriter` writes one, `UdpRecords` makes records in bulk.
 """
 
 from pregao.capture.bulk import BLOCK_BYTES, PADDING, BlockReader, PacketBlock, read_blocks
@@ -25,6 +25,7 @@ from pregao.capture.layers import (
 )
 from pregao.capture.pcap import is_pcap
 from pregao.capture.reader import CaptureReader, Packet, TruncatedTail, read_packets
+from pregao.capture.records import UdpRecords
 from pregao.capture.source import ByteSource, Source, capture_error, open_source
 from pregao.capture.split import (
     BoundaryFinder,
@@ -79,6 +80,7 @@ __all__ = [
     "TcpReassembler",
     "TruncatedTail",
     "UdpFramer",
+    "UdpRecords",
     "boundary_at_time",
     "boundary_finder",
     "capture_error",

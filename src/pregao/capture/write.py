@@ -23,6 +23,12 @@ _UDP = 17
 _TCP = 6
 
 
+def pcap_header(link_type: int = 1, snaplen: int = 65535) -> bytes:
+    """What a pcap file with nanosecond times begins with; link type 1 is Ethernet."""
+    fields = (2, 4, 0, 0, _fits("snaplen", snaplen, 32), _fits("link_type", link_type, 16))
+    return struct.pack("<IHHiIII", _MAGIC_NANOSECONDS, *fields)
+
+
 class PcapWriter:
     """Writes a pcap file with nanosecond times.
 
@@ -36,10 +42,9 @@ class PcapWriter:
         link_type: int = 1,
         snaplen: int = 65535,
     ) -> None:
-        self.snaplen = _fits("snaplen", snaplen, 32)
+        header = pcap_header(link_type, snaplen)
+        self.snaplen = snaplen
         self._opened: list[Any] = []
-        fields = (2, 4, 0, 0, snaplen, _fits("link_type", link_type, 16))
-        header = struct.pack("<IHHiIII", _MAGIC_NANOSECONDS, *fields)
         if isinstance(file, str | os.PathLike):
             self.name = str(file)
             self._file: Any = self._open(Path(file))

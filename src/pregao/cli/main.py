@@ -21,8 +21,10 @@ from pregao.cli import export as export_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
 from pregao.cli import lake as lake_commands
+from pregao.cli import live as live_command
 from pregao.cli import pack as pack_command
 from pregao.cli import query as query_command
+from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
@@ -68,6 +70,8 @@ app.command(epilog=info_command.EPILOG)(info_command.info)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+app.command(epilog=live_command.EPILOG)(live_command.live)
+app.command(epilog=replay_command.EPILOG)(replay_command.replay)
 app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
 app.command(epilog=stream_command.EPILOG)(stream_command.stream)
 app.command(epilog=query_command.EPILOG)(query_command.query)

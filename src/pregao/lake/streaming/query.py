@@ -25,6 +25,9 @@ from pregao.lake.streaming.stream_ingest import StreamIngest
 CHECKPOINTS = "_streams"
 """The folder of a lake in which Spark keeps the checkpoints of its streams."""
 
+_STEP_S = 0.2
+"""How often a stream that waits looks whether it is to end."""
+
 Told = Callable[[Report], None]
 
 
@@ -40,22 +43,39 @@ class StreamPace:
     """What is newer than this waits for the other feed, unless no file grows any more."""
 
 
-def follow_here(ingest: StreamIngest, pace: StreamPace, told: Told) -> None:
-    """Follow the files in this process, without Spark; it ends if it is to go once."""
+def follow_here(
+    ingest: StreamIngest,
+    pace: StreamPace,
+    told: Told,
+    ending: Callable[[], bool] = lambda: False,
+) -> None:
+    """Follow the files in this process, without Spark; it ends if it is to go once.
+
+    When ``ending`` says so, what is there by then is taken in, and that is the end too.
+    """
     offset: Offset = {}
+    once = pace.once or ending()
     available = ingest.files.look()
     while True:
-        until = None if pace.once else ingest.files.until(available, pace.holdback_ns)
+        until = None if once else ingest.files.until(available, pace.holdback_ns)
         later = next_offset(offset, available, max_bytes=pace.max_bytes, until_ns=until)
         if later != offset:
             for report in ingest.take(ranges_between(ingest.files, offset, later)):
                 told(report)
             offset = later
             continue
-        if pace.once:
+        if once:
             return
-        time.sleep(pace.interval_ns / SECOND)
+        _sleep(pace.interval_ns / SECOND, ending)
+        once = ending()  # asked first: what was written before is there to be seen
         available = ingest.files.look()
+
+
+def _sleep(seconds: float, ending: Callable[[], bool]) -> None:
+    """Wait, but not for long once the end has come."""
+    stop = time.monotonic() + seconds
+    while not ending() and (left := stop - time.monotonic()) > 0:
+        time.sleep(min(left, _STEP_S))
 
 
 def follow_on_spark(

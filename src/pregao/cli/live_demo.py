@@ -1,0 +1,116 @@
+"""``pregao live --demo``: a market simulated, sent over loopback and followed."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+from multiprocessing.context import SpawnProcess
+from multiprocessing.synchronize import Event
+from pathlib import Path
+
+from pregao.clock import MINUTE
+from pregao.exchange.publisher import Channel
+from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_moment, parse_rates
+from pregao.feed.channel_settings import ChannelSettings
+from pregao.live import Line, LiveConfig, Replayer, Speed
+from pregao.live.config import STREAMS
+from pregao.net import Address, find_interface
+from pregao.umdf.survey import Destination
+
+INSTRUMENTS = 16
+DURATION_NS = 5 * MINUTE
+FROM = "0.3"
+"""Where the day is joined: then it must be synchronized, and trading is going on."""
+LOSS = "0.02"
+"""The share of packets that each feed loses, so that there is something to heal."""
+_INTERFACE = "lo"
+_STEP_S = 0.2
+
+
+class Demo:
+    """A simulated day in a temporary folder, and the replay that sends it."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pregao-live-"))
+        self._sending: SpawnProcess | None = None
+        try:
+            lost, none = parse_rates("--loss", LOSS), parse_rates("--reorder", None)
+            settings = Settings(
+                "equities",
+                self._folder,
+                force=True,
+                instruments=INSTRUMENTS,
+                duration_ns=DURATION_NS,
+                late_join=parse_moment("--late-join", FROM),
+                faults=fault_rates(lost, none, none),
+            )
+            simulation = Simulation(settings)
+            self.summary = simulation.run()
+            numbers = sorted(int(number) for number in self.summary.data["channels"])
+            self._targets: dict[Destination, Address] = {}
+            self.config = self._follow(numbers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _follow(self, numbers: list[int]) -> LiveConfig:
+        """The channels, at groups that no other demonstration on this machine uses."""
+        process = os.getpid()
+        lines = []
+        place = 0
+        for number in numbers:
+            channel = Channel.numbered(number)
+            for stream in STREAMS:
+                for feed, endpoint in channel.endpoints(stream):
+                    place += 1
+                    host = f"239.{192 + process % 32}.{process // 32 % 256}.{place}"
+                    address = Address(host, endpoint.port)
+                    self._targets[Destination(endpoint.address, endpoint.port)] = address
+                    lines.append(Line(number, stream, feed.value, address, _INTERFACE))
+        channels = tuple(ChannelSettings(number) for number in numbers)
+        return LiveConfig(channels, tuple(lines), name="the demonstration")
+
+    def start(self, speed: Speed) -> None:
+        """Begin to send, from a process of its own: what follows shall not wait for it."""
+        captures = [str(path) for path in sorted(self._folder.glob("*.pcap"))]
+        context = multiprocessing.get_context("spawn")
+        begun = context.Event()
+        self._sending = context.Process(
+            target=send,
+            args=(captures, self._targets, speed, begun),
+            name="pregao-replay",
+            daemon=True,
+        )
+        self._sending.start()
+        while self.running and not begun.wait(_STEP_S):
+            pass
+
+    @property
+    def running(self) -> bool:
+        """Is there still something to be sent?"""
+        return self._sending is not None and self._sending.is_alive()
+
+    def close(self) -> None:
+        """Stop sending, and remove what was simulated."""
+        if self._sending is not None:
+            self._sending.kill()
+            self._sending.join()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def send(
+    captures: list[str], targets: dict[Destination, Address], speed: Speed, begun: Event
+) -> None:
+    """Send the captures, and say when the first packets went out."""
+    # An interrupt at the terminal is for the process that follows; it ends this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Replayer(
+        captures,
+        targets,
+        speed=speed,
+        interface=find_interface(_INTERFACE),
+        current_times=True,
+    ).run(lambda _: begun.set())

@@ -1,0 +1,107 @@
+"""What ``pregao live --headless`` writes: a line of JSON for everything that happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from pregao.book.views import Level
+from pregao.cli.book import price_text
+from pregao.feed.channel_events import Event
+from pregao.live import BookCopy, FreshBook, Item, LiveEvent, Missed, Report
+from pregao.umdf.sequencing import Place
+
+
+def line_of(item: Item) -> str:
+    """Something that happened, as a line."""
+    return json.dumps(data_of(item), ensure_ascii=False, separators=(",", ":"))
+
+
+def data_of(item: Item) -> dict[str, Any]:
+    """Something that happened, in a form that JSON can hold."""
+    match item:
+        case Missed(count):
+            return {"event": "Missed", "count": count}
+        case FreshBook(channel, symbol, security_id, book):
+            named = {"channel": channel, "symbol": symbol, "security_id": security_id}
+            return {"event": "FreshBook", **named, "book": book_data(book)}
+        case LiveEvent(channel, symbol, event, book):
+            data: dict[str, Any] = {"event": type(event).__name__, "channel": channel}
+            if symbol is not None:
+                data["symbol"] = symbol
+            data |= {"market_event" if k == "event" else k: v for k, v in _fields(event).items()}
+            if book is not None:
+                data["book"] = book_data(book)
+            return data
+
+
+def book_data(book: BookCopy) -> dict[str, Any]:
+    """A book; prices are texts, exact to the last digit."""
+    return {
+        "state": book.state.name.lower(),
+        "place": _plain(book.place),
+        "bids": [_level(level) for level in book.bids],
+        "asks": [_level(level) for level in book.asks],
+    }
+
+
+def _level(level: Level) -> list[Any]:
+    return [price_text(level.price), level.size, level.orders]
+
+
+def _fields(event: Event) -> dict[str, Any]:
+    values = {each.name: getattr(event, each.name) for each in fields(event)}
+    if "price" in values:
+        values["price"] = price_text(values["price"])
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON holds it."""
+    match value:
+        case Place():
+            return list(value)
+        case Enum():
+            return value.name.lower()
+        case Decimal() | date():
+            return str(value)
+        case Mapping():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(each) for each in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+        case _:
+            return value
+
+
+def status_line(report: Report) -> str:
+    """How healthy the feed is, as a line."""
+    return json.dumps({"event": "Status", **status_data(report)}, separators=(",", ":"))
+
+
+def status_data(report: Report) -> dict[str, Any]:
+    """A report in a form that JSON can hold."""
+    return {
+        "at_ns": report.at_ns,
+        "ready": report.ready,
+        "channels": [
+            {
+                "channel": each.number,
+                "state": each.state.name.lower(),
+                "instruments": each.instruments,
+                "books": {state.name.lower(): count for state, count in each.books.items()},
+                "dropped": each.dropped,
+                "delays_ns": dict(zip(("p50", "p99", "max"), each.delays_ns, strict=True)),
+                "counters": each.counters,
+                "feeds": each.feeds,
+            }
+            for each in report.channels
+        ],
+        **({} if report.recorded is None else {"recorded": report.recorded}),
+    }

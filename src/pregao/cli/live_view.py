@@ -1,0 +1,341 @@
+"""The terminal view of the live feed: channels, the busiest instruments, one ladder and tape."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.live import Live as Screen
+from rich.measure import Measurement
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from pregao.book.faults import State
+from pregao.cli.book import price_text
+from pregao.cli.live_keys import keys
+from pregao.clock import SECOND, format_ns
+from pregao.feed.channel_events import TradeBusted
+from pregao.feed.channel_settings import ChannelState
+from pregao.live import ChannelReport, InstrumentPage, InstrumentRow, Report, Watcher, report
+
+if TYPE_CHECKING:
+    from pregao.live import FeedHandler
+
+_EVERY_S = 0.25
+_CHANNEL_STYLES = {
+    ChannelState.LIVE: "green",
+    ChannelState.DOWN: "bold red",
+    ChannelState.HEALING: "yellow",
+    ChannelState.WAITING: "yellow",
+    ChannelState.SYNCHRONIZING: "cyan",
+    ChannelState.STARTING: "dim",
+}
+_BOOK_STYLES = {
+    State.VALID: "green",
+    State.EMPTY: "dim",
+    State.BUILDING: "cyan",
+    State.STALE: "bold red",
+    State.UNCONFIRMED: "yellow",
+}
+_TRUSTED = (State.VALID, State.EMPTY)
+
+
+@dataclass(slots=True)
+class Selection:
+    """What the user looks at, moved by keys."""
+
+    at: int = 0
+    opened: bool = False
+    paused: bool = False
+    ended: bool = False
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    """The instruments of the list, as channel and number."""
+    held: tuple[int, int] | None = None
+    """The instrument that is chosen: it stays so when the list is sorted anew."""
+
+    def press(self, key: str, page: int = 10) -> None:
+        """Follow a key."""
+        match key:
+            case "q":
+                self.ended = True
+            case "up" | "k":
+                self._move(-1)
+            case "down" | "j":
+                self._move(1)
+            case "page up":
+                self._move(-page)
+            case "page down":
+                self._move(page)
+            case "enter" | "right" | "l":
+                self.opened = bool(self.rows)
+            case "escape" | "left" | "h" | "backspace":
+                self.opened = False
+            case " " | "p":
+                self.paused = not self.paused
+
+    def _move(self, by: int) -> None:
+        if self.rows:
+            self.at = max(0, min(self.at + by, len(self.rows) - 1))
+            self.held = self.rows[self.at]
+
+    def show(self, rows: list[tuple[int, int]]) -> None:
+        """The list is now this one."""
+        self.rows = rows
+        if self.held in rows:
+            self.at = rows.index(self.held)
+        elif rows:
+            self.at = min(self.at, len(rows) - 1)
+            self.held = rows[self.at]
+
+
+def watch(handler: FeedHandler, console: Console, note: str = "", end: float | None = None) -> None:
+    """Show the feed until the user has seen enough, or until a moment of the monotonic clock."""
+    watcher = Watcher()
+    handler.ask(lambda running: running.listen(watcher))
+    selection = Selection()
+    before: Report | None = None
+    with keys() as pressed, Screen(console=console, screen=True, auto_refresh=False) as screen:
+        while not selection.ended and (end is None or time.monotonic() < end):
+            if not selection.paused:
+                now = handler.ask(report)
+                room = max(3, console.height)
+                rows = handler.ask(partial(watcher.busiest, most=room))
+                selection.show([(row.channel, row.security_id) for row in rows])
+                page = None
+                if selection.held is not None:
+                    channel, security_id = selection.held
+                    asked = partial(
+                        watcher.page, channel=channel, security_id=security_id, depth=room
+                    )
+                    page = handler.ask(asked)
+                size = (console.width, console.height)
+                drawn = draw(now, before, rows, page, selection, size, note)
+                if before is None or now.at_ns - before.at_ns >= SECOND:
+                    before = now
+            screen.update(drawn, refresh=True)
+            for key in pressed.wait(_EVERY_S):
+                selection.press(key, room)
+
+
+def draw(
+    now: Report,
+    before: Report | None,
+    rows: list[InstrumentRow],
+    page: InstrumentPage | None,
+    selection: Selection,
+    size: tuple[int, int],
+    note: str = "",
+) -> RenderableType:
+    """The whole screen, for a terminal of so many columns and lines."""
+    width, height = size
+    head = Text.assemble(
+        ("pregao live", "bold"),
+        f"  {format_ns(now.at_ns)[:19]}  running {(now.at_ns - now.since_ns) // SECOND} s  ",
+        ("ready" if now.ready else "not ready", "green" if now.ready else "yellow"),
+        "  paused" if selection.paused else "",
+        f"  {note}" if note else "",
+    )
+    if now.recorded is not None:
+        head.append(f"  {now.recorded:,} packets recorded")
+    if now.unrecorded:
+        head.append(f"  {now.unrecorded:,} not recorded", "bold red")
+    keys_line = Text("↑↓ choose  ⏎ open  ← back  space pause  q end", "dim")
+    left = height - len(now.channels) - _AROUND_LISTS
+    parts: list[RenderableType] = [head, channels_table(now, before, width)]
+    if selection.opened and page is not None:
+        parts.append(instrument_page(page, width, left))
+    else:
+        listed = instruments_table(rows[: max(1, left)], selection.held, width)
+        parts.append(listed)
+        if page is not None:
+            ladder = ladder_table(page.row, max(1, left))
+            beside = Table.grid(padding=(0, 2))
+            beside.add_row(listed, ladder)
+            if _width(beside) <= width:
+                parts[-1] = beside
+    return Group(*parts, keys_line)
+
+
+_AROUND_LISTS = 11
+"""Lines of the screen that are neither channels nor what is listed below them."""
+
+
+def _width(shown: RenderableType) -> int:
+    """How wide something would be if there were room."""
+    wide = Console(width=1000)
+    return Measurement.get(wide, wide.options, shown).maximum
+
+
+_Cell = Text | str
+
+
+def table_of(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[_Cell]],
+    width: int,
+    *,
+    texts: int = 1,
+    optional: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    title: str = "",
+) -> Table:
+    """A table in which nothing is cut; optional columns are left out, the last ones first.
+
+    The first ``texts`` columns are texts, the others numbers.
+    """
+    dropped = list(optional)
+    kept = list(range(len(columns)))
+    while True:
+        table = Table(box=box.SIMPLE_HEAD, title=Text(title, "bold") if title else None)
+        for place in kept:
+            justify: JustifyMethod = "left" if place < texts else "right"
+            table.add_column(columns[place].strip(), justify=justify, no_wrap=True)
+        for at, row in enumerate(rows):
+            style = styles[at] if styles else ""
+            table.add_row(*(row[place] for place in kept), style=style)
+        if not dropped or _width(table) <= width:
+            return table
+        kept.remove(columns.index(dropped.pop()))
+
+
+def channels_table(now: Report, before: Report | None, width: int) -> Table:
+    """A row for each channel."""
+    earlier = {} if before is None else {each.number: each for each in before.channels}
+    seconds = 1.0 if before is None else max(1e-9, (now.at_ns - before.at_ns) / SECOND)
+    columns = (
+        "channel", "state", "packets/s", "messages/s", "gaps", "lost", "stale", "unconfirmed",
+        "heals", "bad", "dropped", "p50", "p99", "max",
+    )  # fmt: skip
+    optional = ("p50", "gaps", "p99", "dropped", "messages/s", "lost", "heals", "bad", "max")
+    rows = [_channel_cells(each, earlier.get(each.number), seconds) for each in now.channels]
+    return table_of(columns, rows, width, texts=2, optional=optional)
+
+
+def _channel_cells(
+    each: ChannelReport, before: ChannelReport | None, seconds: float
+) -> list[_Cell]:
+    counters = each.counters
+
+    def rate(name: str) -> str:
+        if before is None:
+            return "–"
+        return f"{(counters[name] - before.counters[name]) / seconds:,.0f}"
+
+    stale, unconfirmed = each.books[State.STALE], each.books[State.UNCONFIRMED]
+    return [
+        str(each.number),
+        Text(each.state.name.lower(), _CHANNEL_STYLES[each.state]),
+        rate("packets"),
+        rate("messages"),
+        f"{counters['gaps']:,}",
+        f"{counters['lost']:,}",
+        Text(f"{stale:,}", "bold red" if stale else ""),
+        Text(f"{unconfirmed:,}", "yellow" if unconfirmed else ""),
+        f"{counters['healed'] + counters['confirmed']:,}",
+        f"{counters['bad_packets']:,}",
+        Text(f"{each.dropped:,}", "bold red" if each.dropped else ""),
+        *(span(delay) for delay in each.delays_ns),
+    ]
+
+
+def span(delay_ns: int | None) -> str:
+    """A delay as people read it."""
+    if delay_ns is None:
+        return "–"
+    for unit, size in (("ns", 1), ("µs", 10**3), ("ms", 10**6)):
+        if delay_ns < 1000 * size:
+            return f"{delay_ns / size:.3g} {unit}"
+    return f"{delay_ns / 10**9:,.1f} s"
+
+
+def instruments_table(
+    rows: Sequence[InstrumentRow], held: tuple[int, int] | None, width: int
+) -> Table:
+    """The busiest instruments."""
+    columns = (
+        "instrument", "book", "changes", "trades", "last", "bid size", "bid", "ask", "ask size"
+    )  # fmt: skip
+    optional = ("bid size", "ask size", "last", "trades", "changes")
+    cells: list[list[_Cell]] = []
+    styles = []
+    for row in rows:
+        bid, ask = row.book.best_bid, row.book.best_ask
+        cells.append(
+            [
+                row.symbol,
+                Text(row.book.state.name.lower(), _BOOK_STYLES[row.book.state]),
+                f"{row.changes:,}",
+                f"{row.trades:,}",
+                price_text(row.last_price) or "",
+                "" if bid is None else f"{bid.size:,}",
+                "" if bid is None else price_text(bid.price) or "none",
+                "" if ask is None else price_text(ask.price) or "none",
+                "" if ask is None else f"{ask.size:,}",
+            ]
+        )
+        styles.append("reverse" if (row.channel, row.security_id) == held else "")
+    return table_of(columns, cells, width, texts=2, optional=optional, styles=styles)
+
+
+def ladder_table(row: InstrumentRow, depth: int, width: int = 1000) -> Table:
+    """The levels of a book side by side."""
+    bids, asks = row.book.bids[:depth], row.book.asks[:depth]
+    cells: list[list[_Cell]] = []
+    for at in range(max(len(bids), len(asks))):
+        line: list[_Cell] = ["", "", "", "", "", ""]
+        if at < len(bids):
+            best = bids[at]
+            line[:3] = [f"{best.orders:,}", f"{best.size:,}", price_text(best.price) or "none"]
+        if at < len(asks):
+            best = asks[at]
+            line[3:] = [price_text(best.price) or "none", f"{best.size:,}", f"{best.orders:,}"]
+        cells.append(line)
+    columns = ("orders", "size", "bid", "ask", "size ", "orders ")
+    style = "" if row.book.state in _TRUSTED else "dim"
+    return table_of(
+        columns,
+        cells,
+        width,
+        texts=0,
+        optional=("orders", "orders "),
+        styles=[style] * len(cells),
+        title=row.symbol,
+    )
+
+
+def tape_table(page: InstrumentPage, most: int) -> Table:
+    """The last trades, the newest first."""
+    cells: list[list[_Cell]] = []
+    styles = []
+    for trade in page.tape[:most]:
+        if busted := isinstance(trade, TradeBusted):
+            mark = "busted"
+        else:
+            mark = "corrected" if trade.corrects else ""
+        when = format_ns(trade.sending_ns)[11:23]
+        price = price_text(trade.price) or ""
+        cells.append([when, price, f"{trade.size:,}", str(trade.trade_id), mark])
+        styles.append("red" if busted else "")
+    columns = ("time", "price", "size", "trade", "")
+    return table_of(columns, cells, 1000, texts=0, styles=styles, title="tape")
+
+
+def instrument_page(page: InstrumentPage, width: int, height: int) -> Panel:
+    """One instrument: its ladder, and its tape where there is room."""
+    row = page.row
+    room = max(1, height - 5)
+    shown: RenderableType = ladder_table(row, room, width - 4)
+    sides = Table.grid(padding=(0, 2))
+    sides.add_row(shown, tape_table(page, room))
+    if _width(sides) <= width - 4:
+        shown = sides
+    title = f"{row.symbol} ({row.security_id}), channel {row.channel}, {page.status}"
+    state = Text(f"{row.book.state.name.lower()}: {row.book.reason}", _BOOK_STYLES[row.book.state])
+    traded = f"{row.trades:,} trades, {row.volume:,} traded, {row.changes:,} changes"
+    return Panel(Group(state, traded, shown), title=title, title_align="left")

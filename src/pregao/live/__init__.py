@@ -1,0 +1,72 @@
+"""The feed on the network: what receives, records and replays it, and says how healthy it is.
+
+`FeedHandler` follows the channels of a configuration in a thread; `Live` is that for programs with
+``async for``. `Recorder` writes what is received as captures, `Replayer` sends captures again.
+What others use is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pregao.live.books import BookCopy as BookCopy
+    from pregao.live.books import FreshBook as FreshBook
+    from pregao.live.books import Item as Item
+    from pregao.live.books import LiveEvent as LiveEvent
+    from pregao.live.books import Missed as Missed
+    from pregao.live.client import Live as Live
+    from pregao.live.config import Line as Line
+    from pregao.live.config import LiveConfig as LiveConfig
+    from pregao.live.config import config_text as config_text
+    from pregao.live.config import parse_config as parse_config
+    from pregao.live.config import read_config as read_config
+    from pregao.live.handler import FeedHandler as FeedHandler
+    from pregao.live.handler import LineState as LineState
+    from pregao.live.handler import Listener as Listener
+    from pregao.live.recording import Recorder as Recorder
+    from pregao.live.recording import RecordSettings as RecordSettings
+    from pregao.live.replaying import ReplayCounts as ReplayCounts
+    from pregao.live.replaying import Replayer as Replayer
+    from pregao.live.replaying import Speed as Speed
+    from pregao.live.replaying import Told as Told
+    from pregao.live.replaying import destinations_of as destinations_of
+    from pregao.live.replaying import parse_speed as parse_speed
+    from pregao.live.replaying import targets_from as targets_from
+    from pregao.live.reports import ChannelReport as ChannelReport
+    from pregao.live.reports import Report as Report
+    from pregao.live.reports import metrics_text as metrics_text
+    from pregao.live.reports import report as report
+    from pregao.live.reports import serve as serve
+    from pregao.live.subscriptions import Subscription as Subscription
+    from pregao.live.watching import InstrumentPage as InstrumentPage
+    from pregao.live.watching import InstrumentRow as InstrumentRow
+    from pregao.live.watching import Watcher as Watcher
+
+_HOMES = {
+    "books": ["BookCopy", "FreshBook", "Item", "LiveEvent", "Missed"],
+    "client": ["Live"],
+    "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
+    "handler": ["FeedHandler", "LineState", "Listener"],
+    "recording": ["RecordSettings", "Recorder"],
+    "replaying": [
+        "ReplayCounts",
+        "Replayer",
+        "Speed",
+        "Told",
+        "destinations_of",
+        "parse_speed",
+        "targets_from",
+    ],
+    "reports": ["ChannelReport", "Report", "metrics_text", "report", "serve"],
+    "subscriptions": ["Subscription"],
+    "watching": ["InstrumentPage", "InstrumentRow", "Watcher"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,131 @@
+"""Following the feed from a program: ``async for`` over what happens to some instruments.
+
+::
+
+    async for item in Live("live.toml", symbols=["PETR4"]):
+        match item:
+            case LiveEvent(event=BookChanged(), book=book): ...
+
+The feed is followed in a thread of its own. A program that is slow gets `Missed` and fresh books;
+it never holds the feed up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from types import TracebackType
+
+from pregao.errors import PregaoError
+from pregao.feed.channel_events import Event
+from pregao.live.books import Item
+from pregao.live.config import LiveConfig, read_config
+from pregao.live.handler import FeedHandler
+from pregao.live.recording import Recorder
+from pregao.live.reports import Report, report
+from pregao.live.subscriptions import DEPTH, MOST_WAITING, Subscription
+
+
+class Live:
+    """The feed of a configuration, followed from where it is iterated (or entered) until its end.
+
+    Books come with the events that changed them, as copies of their best levels. Each loop over it
+    is a subscription of its own.
+    """
+
+    def __init__(
+        self,
+        config: str | Path | LiveConfig,
+        *,
+        symbols: Iterable[str] | None = None,
+        kinds: tuple[type[Event], ...] | None = None,
+        depth: int = DEPTH,
+        most_waiting: int = MOST_WAITING,
+        recorder: Recorder | None = None,
+        spin: bool = False,
+    ) -> None:
+        """``config`` is a file or what was read from one; without ``symbols`` all are followed."""
+        self._config = config if isinstance(config, LiveConfig) else read_config(config)
+        self._symbols = None if symbols is None else frozenset(symbols)
+        self._kinds = kinds
+        self._depth = depth
+        self._most = most_waiting
+        self._recorder = recorder
+        self._spin = spin
+        self._handler: FeedHandler | None = None
+        self._users = 0
+
+    async def __aenter__(self) -> Live:
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._end()
+
+    def _begin(self) -> FeedHandler:
+        self._users += 1
+        if self._handler is None:
+            self._handler = FeedHandler(self._config, recorder=self._recorder, spin=self._spin)
+            self._handler.start()
+        return self._handler
+
+    async def _end(self) -> None:
+        self._users -= 1
+        if self._users == 0 and self._handler is not None:
+            handler, self._handler = self._handler, None
+            await asyncio.to_thread(handler.stop)
+
+    async def report(self) -> Report:
+        """How healthy the feed is, while it is followed."""
+        if self._handler is None:
+            raise PregaoError("The feed is not followed yet: enter it with `async with`.")
+        return await asyncio.to_thread(self._handler.ask, report)
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self._items()
+
+    async def _items(self) -> AsyncIterator[Item]:
+        loop = asyncio.get_running_loop()
+        there = asyncio.Event()
+
+        def notify() -> None:
+            if not there.is_set():
+                loop.call_soon_threadsafe(there.set)
+
+        subscription = Subscription(
+            self._symbols,
+            kinds=self._kinds,
+            depth=self._depth,
+            most_waiting=self._most,
+            notify=notify,
+        )
+        handler = self._begin()
+        try:
+            await asyncio.to_thread(handler.ask, subscription.begin)
+            while True:
+                for item in subscription.take():
+                    yield item
+                if subscription.behind:
+                    await asyncio.to_thread(handler.ask, subscription.refresh)
+                    continue
+                if handler.failure is not None:
+                    raise handler.failure
+                await _until(there)
+        finally:
+            handler.forget(subscription)
+            await self._end()
+
+
+async def _until(there: asyncio.Event) -> None:
+    """Wait until there is something to take; now and then look whether the feed still runs."""
+    try:
+        await asyncio.wait_for(there.wait(), 1.0)
+    except TimeoutError:
+        return
+    there.clear()

@@ -1,0 +1,259 @@
+"""What to listen to: channels, their streams and feeds, groups and ports, read from TOML.
+
+::
+
+    interface = "eth1"
+
+    [channel.51.incremental]
+    A = "233.252.14.1:30511"
+    B = { address = "233.252.14.2:30512", interface = "eth2", source = "198.51.100.12" }
+
+    [channel.51.snapshot]
+    A = "233.252.14.3:30513"
+
+    [channel.51.definition]
+    A = "233.252.14.4:30514"
+
+A mistake is told with the file, the table and the entry.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pregao.clock import parse_span
+from pregao.errors import PregaoError, UsageError
+from pregao.feed.channel_settings import ChannelSettings
+from pregao.net import BUFFER_BYTES, Address, parse_address
+from pregao.umdf.streams import Stream
+
+STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+BACKUP_FEED = "C"
+"""The feed that is another site unless ``backup`` says otherwise."""
+_TOP = ("interface", "buffer_bytes", "channel")
+_SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
+_NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
+_CHANNEL = (*(stream.value for stream in STREAMS), "backup", *_SPANS, *_NUMBERS)
+_LINE = ("address", "interface", "source")
+_LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Where one feed of a stream of a channel is received."""
+
+    channel: int
+    stream: Stream
+    feed: str
+    address: Address
+    interface: str | None = None
+    source: str | None = None
+    """Hear this sender alone (source-specific multicast)."""
+
+    def __str__(self) -> str:
+        return f"channel {self.channel}, {self.stream.value} {self.feed} ({self.address})"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveConfig:
+    """The channels to follow, and where they are received."""
+
+    channels: tuple[ChannelSettings, ...]
+    lines: tuple[Line, ...]
+    buffer_bytes: int = BUFFER_BYTES
+    name: str = "the configuration"
+    """Where it comes from, for sentences about it."""
+
+    def only(self, numbers: Iterable[int] | None) -> LiveConfig:
+        """The same with some of its channels."""
+        if numbers is None:
+            return self
+        wanted = set(numbers)
+        known = {each.number for each in self.channels}
+        for number in sorted(wanted - known):
+            there = ", ".join(map(str, sorted(known)))
+            raise UsageError(f"{self.name} has no channel {number}; it has {there}.")
+        return replace(
+            self,
+            channels=tuple(each for each in self.channels if each.number in wanted),
+            lines=tuple(line for line in self.lines if line.channel in wanted),
+        )
+
+
+def read_config(path: str | Path) -> LiveConfig:
+    """Read a file of TOML."""
+    path = Path(path)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}.") from None
+    return parse_config(data, str(path))
+
+
+def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> LiveConfig:
+    """Make sense of what a file says."""
+    reading = _Reading(name, "")
+    reading.names(data, _TOP)
+    interface = reading.text(data, "interface")
+    buffer = data.get("buffer_bytes", BUFFER_BYTES)
+    if not _is_whole(buffer) or not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
+        reading.fail("buffer_bytes", f"takes a number from {_LEAST_BUFFER} to {_MOST_BUFFER}")
+    tables = reading.table(data, "channel")
+    if not tables:
+        raise UsageError(
+            f"{name} names no channel: it needs tables such as [channel.51.incremental] with "
+            'A = "233.252.14.1:30511".'
+        )
+    channels, lines = [], []
+    for number, table in tables.items():
+        inside = reading.inside(f"channel.{number}")
+        if not (number.isascii() and number.isdigit() and int(number) <= 0xFF):
+            inside.fail("", "is no channel: their numbers go from 0 to 255")
+        if not isinstance(table, Mapping):
+            inside.fail("", "must be a table")
+        own = list(_lines(inside, int(number), table, interface))
+        channels.append(_settings(inside, int(number), table, own))
+        lines += own
+    _check_distinct(name, lines)
+    return LiveConfig(tuple(channels), tuple(lines), buffer, name)
+
+
+class _Reading:
+    """A table of the file, and how mistakes in it are told."""
+
+    def __init__(self, name: str, at: str) -> None:
+        self._name = name
+        self._at = at
+
+    def inside(self, table: str) -> _Reading:
+        """A table of the table."""
+        return _Reading(self._name, f"{self._at}.{table}" if self._at else table)
+
+    def fail(self, entry: str, why: str) -> NoReturn:
+        """Tell what is wrong, and where."""
+        where = ".".join(part for part in (self._at, entry) if part)
+        raise UsageError(f"{self._name}: {where} {why}.") from None
+
+    def names(self, table: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Refuse entries of other names."""
+        known = list(known)
+        for entry in table:
+            if entry not in known:
+                near = difflib.get_close_matches(entry, known, 1)
+                hint = f"did you mean {near[0]}" if near else f"there are {', '.join(known)}"
+                self.fail(entry, f"means nothing here; {hint}")
+
+    def text(self, table: Mapping[str, Any], entry: str) -> str | None:
+        """A text, or None if there is none."""
+        value = table.get(entry)
+        if value is not None and not isinstance(value, str):
+            self.fail(entry, f"must be a text, not {value!r}")
+        return value
+
+    def table(self, table: Mapping[str, Any], entry: str) -> Mapping[str, Any]:
+        """A table, empty if there is none."""
+        value = table.get(entry, {})
+        if not isinstance(value, Mapping):
+            self.fail(entry, f"must be a table, not {value!r}")
+        return value
+
+
+def _lines(
+    reading: _Reading, channel: int, table: Mapping[str, Any], interface: str | None
+) -> Iterator[Line]:
+    for stream in STREAMS:
+        inside = reading.inside(stream.value)
+        feeds = reading.table(table, stream.value)
+        if not feeds:
+            inside.fail("", 'is missing: it takes feeds such as A = "233.252.14.1:30511"')
+        for feed, value in feeds.items():
+            if not (len(feed) == 1 and "A" <= feed <= "Z"):
+                inside.fail(feed, "is no feed: they are called A, B, C …")
+            entry = {"address": value} if isinstance(value, str) else value
+            if not isinstance(entry, Mapping):
+                inside.fail(feed, f'takes "ADDRESS:PORT" or a table with an address, not {value!r}')
+            own = inside.inside(feed)
+            own.names(entry, _LINE)
+            text = own.text(entry, "address")
+            if text is None:
+                own.fail("address", "is missing")
+            try:
+                address = parse_address(text, feed)
+                source = own.text(entry, "source")
+                if source is not None:
+                    source = parse_address(f"{source}:1", "source").host
+            except PregaoError as error:
+                inside.fail("", str(error).rstrip("."))
+            yield Line(
+                channel, stream, feed, address, own.text(entry, "interface") or interface, source
+            )
+
+
+def _settings(
+    reading: _Reading, number: int, table: Mapping[str, Any], lines: list[Line]
+) -> ChannelSettings:
+    reading.names(table, _CHANNEL)
+    names = [line.feed for line in lines if line.stream is Stream.INCREMENTAL]
+    backup = table.get("backup", [each for each in names if each == BACKUP_FEED])
+    if not isinstance(backup, list) or not set(backup) <= set(names):
+        reading.fail("backup", f"takes a list of the incremental feeds {', '.join(names)}")
+    values: dict[str, Any] = {}
+    for entry, setting in _SPANS.items():
+        text = reading.text(table, entry)
+        if text is not None:
+            try:
+                values[setting] = parse_span(text, entry)
+            except UsageError as error:
+                reading.fail("", str(error).rstrip("."))
+    for entry in _NUMBERS:
+        if entry in table:
+            if not _is_whole(table[entry]):
+                reading.fail(entry, f"takes a whole number, not {table[entry]!r}")
+            values[entry] = table[entry]
+    feeds = tuple(each for each in names if each not in backup)
+    try:
+        return ChannelSettings(number, feeds, tuple(backup), **values)
+    except UsageError as error:
+        reading.fail("", f"cannot be followed: {str(error).rstrip('.')}")
+
+
+def _check_distinct(name: str, lines: Iterable[Line]) -> None:
+    """Two lines at one address could not be told apart."""
+    seen: dict[tuple[Any, ...], Line] = {}
+    for line in lines:
+        other = seen.setdefault((line.address, line.interface), line)
+        if other is not line:
+            raise UsageError(f"{name}: {other} and {line} are received at the same address.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def config_text(config: LiveConfig) -> str:
+    """A configuration as the text of a file."""
+    parts = (
+        [f"buffer_bytes = {config.buffer_bytes}\n"] if config.buffer_bytes != BUFFER_BYTES else []
+    )
+    for channel in config.channels:
+        for stream in STREAMS:
+            parts.append(f"\n[channel.{channel.number}.{stream.value}]\n")
+            for line in config.lines:
+                if (line.channel, line.stream) == (channel.number, stream):
+                    values = {
+                        "address": str(line.address),
+                        "interface": line.interface,
+                        "source": line.source,
+                    }
+                    told = ", ".join(f'{k} = "{v}"' for k, v in values.items() if v is not None)
+                    parts.append(f"{line.feed} = {{ {told} }}\n")
+    return "".join(parts)

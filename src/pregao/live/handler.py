@@ -1,0 +1,362 @@
+"""The feed handler: sockets and channels brought together, in one thread.
+
+Datagrams go to the channel that their line belongs to; what a channel asks for is joined and left;
+what it tells goes to listeners. Everything else (a terminal, a page of metrics, a user's program)
+asks questions that are answered between two batches, so that nobody waits for anybody's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import struct
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
+from pregao.errors import NetworkError, PregaoError
+from pregao.feed.channel import Channel
+from pregao.feed.channel_events import Event
+from pregao.feed.channel_settings import Join
+from pregao.live.config import Line, LiveConfig
+from pregao.live.latency import RecentDelays
+from pregao.live.recording import Recorder
+from pregao.net import (
+    Batch,
+    LineCounts,
+    LineReceiver,
+    find_interface,
+    open_receiver,
+    receive_socket,
+)
+from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
+from pregao.umdf.streams import Stream
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_NS = 200 * MILLISECOND
+_AGAIN_NS = 5 * SECOND
+"""How long after a refusal something is tried again."""
+_RECENT_NS = 10 * SECOND
+_ANSWER_S = 30.0
+_LOOK_S = 1.0
+_SENT = struct.Struct("<q")
+
+_log = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Hears what channels tell, in the handler's thread: it must be quick, and never wait."""
+
+    def told(self, channel: Channel, events: list[Event]) -> None:
+        """Something happened on a channel."""
+
+
+@dataclass(slots=True)
+class Followed:
+    """A channel, and what is known of receiving it."""
+
+    channel: Channel
+    delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
+    """From sending to receiving, of the incremental stream."""
+    deadline_ns: int | None = None
+
+
+@dataclass(slots=True)
+class _Joined:
+    """A line that is received."""
+
+    number: int
+    followed: Followed
+    line: Line
+    wanted: bool
+    """Does the channel want it? If not, it is only recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class LineState:
+    """A line, and what came on it."""
+
+    line: Line
+    joined: bool
+    counts: LineCounts
+
+
+class FeedHandler:
+    """Follows the channels of a configuration until it is stopped."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        *,
+        recorder: Recorder | None = None,
+        spin: bool = False,
+        compiled: bool | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """Sockets are opened here, so that what the network refuses is told at once."""
+        self.config = config
+        self.channels = {each.number: Followed(Channel(each)) for each in config.channels}
+        self.recorder = recorder
+        self.unrecorded = 0
+        """Packets that could not be recorded."""
+        self.failure: BaseException | None = None
+        """What ended the handler, if anything did."""
+        self._clock = clock
+        self._lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
+        self._joined: dict[Line, _Joined] = {}
+        self._ended: dict[Line, LineCounts] = {}
+        """What came on lines before they were left."""
+        self._route: dict[int, _Joined] = {}
+        self._again: dict[Line, int] = {}
+        self._record_from_ns = 0
+        self._listeners: list[Listener] = []
+        self._questions: queue.SimpleQueue[tuple[Callable[[FeedHandler], Any], Future[Any]]]
+        self._questions = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
+        self.started_ns = clock()
+        try:
+            self._open_lines()
+        except BaseException:
+            self._receiver.close()
+            raise
+
+    # Lines
+
+    def _open_lines(self) -> None:
+        for followed in self.channels.values():
+            followed.channel.start(self.started_ns)
+            self._act(followed, first=True)
+        for line in self.config.lines:
+            if self.recorder is not None:
+                self._join(line, wanted=False)
+            elif line not in self._joined:
+                # Looked at now: a stream that cannot be joined must not be noticed in an hour.
+                _open(line, self.config.buffer_bytes).close()
+
+    def _join(self, line: Line, *, wanted: bool) -> None:
+        joined = self._joined.get(line)
+        if joined is None:
+            number = self._receiver.add(_open(line, self.config.buffer_bytes))
+            joined = _Joined(number, self.channels[line.channel], line, wanted)
+            self._joined[line] = self._route[number] = joined
+            if self.recorder is not None:
+                self.recorder.line(number, line.address)
+        joined.wanted |= wanted
+
+    def _leave(self, line: Line) -> None:
+        self._again.pop(line, None)
+        joined = self._joined.get(line)
+        if joined is None:
+            return
+        if self.recorder is not None:
+            joined.wanted = False
+            return
+        self._ended[line] = self._counts(line)
+        del self._joined[line], self._route[joined.number]
+        self._receiver.remove(joined.number)
+
+    def _act(self, followed: Followed, *, first: bool = False) -> None:
+        """Do what a channel asks for."""
+        for action in followed.channel.take_actions():
+            key = (followed.channel.settings.number, action.stream, action.feed)
+            line = self._lines.get(key)
+            if line is None:
+                continue  # the configuration does not have it: the channel goes on without
+            if not isinstance(action, Join):
+                self._leave(line)
+                continue
+            try:
+                self._join(line, wanted=True)
+            except NetworkError as error:
+                if first:
+                    raise
+                self._refused(line, error)
+
+    def _refused(self, line: Line, error: NetworkError) -> None:
+        _log.warning("%s", error)
+        self._again[line] = self._clock() + _AGAIN_NS
+
+    def _join_again(self, now_ns: int) -> None:
+        for line in [line for line, when in self._again.items() if when <= now_ns]:
+            del self._again[line]
+            try:
+                self._join(line, wanted=True)
+            except NetworkError as error:
+                self._refused(line, error)
+
+    def _counts(self, line: Line) -> LineCounts:
+        before = self._ended.get(line, LineCounts())
+        joined = self._joined.get(line)
+        now = LineCounts() if joined is None else self._receiver.counts(joined.number)
+        return LineCounts(
+            before.packets + now.packets,
+            before.bytes + now.bytes,
+            before.cut + now.cut,
+            before.dropped + now.dropped,
+        )
+
+    def line_states(self) -> list[LineState]:
+        """All lines, and what came on them; asked by `ask` or by a listener."""
+        return [
+            LineState(line, line in self._joined and self._joined[line].wanted, self._counts(line))
+            for line in self.config.lines
+        ]
+
+    def now(self) -> int:
+        """The time, by the handler's clock."""
+        return self._clock()
+
+    # Running
+
+    def listen(self, listener: Listener) -> None:
+        """Tell somebody too what happens; before the handler runs, or by a question."""
+        self._listeners.append(listener)
+
+    def forget(self, listener: Listener) -> None:
+        """Tell somebody no more."""
+        self._listeners = [each for each in self._listeners if each is not listener]
+
+    def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
+        """Have a question answered by the thread that runs the handler, between two batches."""
+        if self._thread is None or not self._thread.is_alive():
+            if self.failure is not None:
+                raise self.failure
+            return question(self)
+        answer: Future[T] = Future()
+        self._questions.put((question, answer))
+        self._receiver.wake()
+        stop = time.monotonic() + timeout_s
+        while True:
+            try:
+                return answer.result(min(_LOOK_S, max(0.0, stop - time.monotonic())))
+            except TimeoutError:
+                if answer.done() or time.monotonic() >= stop:
+                    raise
+                if not self._thread.is_alive():
+                    self._answer()  # it ended before it saw the question
+
+    def start(self) -> None:
+        """Run in a thread of its own."""
+        self._thread = threading.Thread(target=self.run, name="pregao-feed", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End soon; waits for the thread."""
+        self._stopping.set()
+        self._receiver.wake()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def run(self) -> None:
+        """Follow until `stop` is called."""
+        try:
+            while not self._stopping.is_set():
+                self._step()
+        except BaseException as error:
+            self.failure = error
+            if self._thread is None:
+                raise
+            _log.error("The feed handler ended: %s", error)
+        finally:
+            self._answer()
+            self._close()
+
+    def _step(self) -> None:
+        # Time is that before the sockets were asked, or of what they gave: a packet that waits in
+        # the kernel, because this thread was held up, is not missing.
+        now = self._clock()
+        batch = self._receiver.receive(self._patience(now) / SECOND)
+        if len(batch):
+            self._record(batch)
+            self._take(batch)
+            last = int(batch.time_ns[-1])
+            now = last if batch.more else max(now, last)
+        for followed in self.channels.values():
+            deadline = followed.channel.deadline()
+            if deadline is not None and deadline <= now:
+                followed.channel.tick(now)
+                self._tell(followed)
+            self._act(followed)
+        if self._again:
+            self._join_again(now)
+        if self.recorder is not None:
+            self.recorder.tick(now)
+        self._answer()
+
+    def _patience(self, now_ns: int) -> int:
+        """How long to wait for packets at most, in nanoseconds."""
+        deadlines = [followed.channel.deadline() for followed in self.channels.values()]
+        waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
+        return (
+            max(0, min(waits, default=_LONGEST_WAIT_NS, key=int), 0) if waits else _LONGEST_WAIT_NS
+        )
+
+    def _take(self, batch: Batch) -> None:
+        route = self._route
+        lines, times = batch.line.tolist(), batch.time_ns.tolist()
+        for number, payload, when in zip(lines, batch.payloads(), times, strict=True):
+            joined = route[number]
+            if not joined.wanted:
+                continue
+            followed, line = joined.followed, joined.line
+            followed.channel.receive(line.stream, line.feed, payload, when, when)
+            if line.stream is Stream.INCREMENTAL and len(payload) >= PACKET_HEADER_SIZE:
+                followed.delays.add(when - _SENT.unpack_from(payload, SENDING_TIME_AT)[0], when)
+            self._tell(followed)
+
+    def _tell(self, followed: Followed) -> None:
+        events = followed.channel.take_events()
+        if events:
+            for listener in self._listeners:
+                listener.told(followed.channel, events)
+
+    def _record(self, batch: Batch) -> None:
+        if self.recorder is None:
+            return
+        now = self._clock()
+        if now < self._record_from_ns:
+            self.unrecorded += len(batch)
+            return
+        try:
+            self.recorder.write(batch)
+        except PregaoError as error:
+            # The feed goes on; what is missing in the captures is counted.
+            self.unrecorded += len(batch)
+            self._record_from_ns = now + _AGAIN_NS
+            _log.warning("Nothing is recorded for a while: %s", error)
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                question, answer = self._questions.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                answer.set_result(question(self))
+            except BaseException as error:
+                answer.set_exception(error)
+
+    def _close(self) -> None:
+        for line in self._joined:
+            self._ended[line] = self._counts(line)
+        self._joined.clear()
+        self._receiver.close()
+        if self.recorder is not None:
+            self.recorder.close()
+
+
+def _open(line: Line, buffer_bytes: int) -> Any:
+    try:
+        interface = None if line.interface is None else find_interface(line.interface)
+        return receive_socket(
+            line.address, interface=interface, source=line.source, buffer_bytes=buffer_bytes
+        )
+    except NetworkError as error:
+        raise NetworkError(f"{line}: {error}") from error

@@ -1,0 +1,226 @@
+"""The recorder: what is received goes into pcap files as it comes, rolled by size and time.
+
+Every write holds whole records. A process that is killed within a write may leave half a record at
+the end of its last file: readers tell that, and the next recorder of the same folder cuts it off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import threading
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+import numpy as np
+
+from pregao.capture import UdpRecords, read_blocks
+from pregao.clock import MINUTE, SECOND, format_ns
+from pregao.errors import CaptureError, UsageError
+from pregao.net import Address, Batch
+
+ROLL_BYTES = 256 * 1024 * 1024
+ROLL_NS = 10 * MINUTE
+SYNC_NS = SECOND
+ENDING = ".pcap"
+_MOST_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSettings:
+    """Where captures go, and when the next file begins."""
+
+    folder: Path
+    name: str = "live"
+    """What the names of all files begin with."""
+    roll_bytes: int = ROLL_BYTES
+    roll_ns: int = ROLL_NS
+    sync_ns: int = SYNC_NS
+    """How often what was written is made to survive the loss of power."""
+
+
+class Recorder:
+    """Writes batches of datagrams to files of a folder; one thread uses it."""
+
+    def __init__(self, settings: RecordSettings) -> None:
+        self.settings = settings
+        self.packets = 0
+        self.bytes = 0
+        self.files = 0
+        self._records = UdpRecords()
+        self._destinations: dict[int, int] = {}
+        self._table = np.empty(0, np.int64)
+        self._file: _File | None = None
+        self._named_ns = 0
+        try:
+            settings.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _refused(settings.folder, error) from error
+        self.mended = mend(settings.folder, settings.name)
+        """Bytes of half records that a recorder before left, and that were cut off."""
+
+    def line(self, number: int, address: Address) -> None:
+        """Say where the datagrams of a line were sent to."""
+        self._destinations[number] = int(IPv4Address(address.host)) << 16 | address.port
+        self._table = np.zeros(max(self._destinations) + 1, np.int64)
+        for line, destination in self._destinations.items():
+            self._table[line] = destination
+
+    def write(self, batch: Batch) -> None:
+        """Write datagrams down."""
+        if not len(batch):
+            return
+        file = self._file_for(int(batch.time_ns[0]))
+        made = self._records.build(
+            batch.buffer,
+            batch.offset,
+            batch.length,
+            batch.time_ns,
+            batch.source,
+            self._table[batch.line],
+        )
+        file.append(made.data)
+        self.packets += len(batch)
+        self.bytes += len(made)
+
+    def tick(self, now_ns: int) -> None:
+        """Let time pass: a file that is old enough is closed."""
+        if self._file is not None and now_ns - self._file.begun_ns >= self.settings.roll_ns:
+            self._end_file()
+
+    def _file_for(self, time_ns: int) -> _File:
+        file, settings = self._file, self.settings
+        if file is not None and (
+            file.size >= settings.roll_bytes or time_ns - file.begun_ns >= settings.roll_ns
+        ):
+            self._end_file()
+        if self._file is None:
+            # Two files may begin with packets of the same time.
+            self._named_ns = max(time_ns, self._named_ns + 1)
+            path = settings.folder / f"{settings.name}-{_moment(self._named_ns)}{ENDING}"
+            self._file = _File(path, self._records.header, time_ns, settings.sync_ns)
+            self.files += 1
+        return self._file
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            file, self._file = self._file, None
+            file.close()
+
+    def close(self) -> None:
+        """End the last file."""
+        self._end_file()
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _File:
+    """A capture that grows by whole records, synced now and then by a thread of its own."""
+
+    def __init__(self, path: Path, header: bytes, begun_ns: int, sync_ns: int) -> None:
+        self.begun_ns = begun_ns
+        self.size = 0
+        self._path = path
+        try:
+            # Never into a file that is there: two recorders of one name would tear each other's.
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            # Held until the file is closed or the process is dead: it tells that somebody writes.
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise _refused(path, error) from error
+        self.append(memoryview(header))
+        self._synced = 0
+        self._closing = threading.Event()
+        self._syncing = threading.Thread(
+            target=self._sync_often, args=(sync_ns / SECOND,), name="pregao-sync", daemon=True
+        )
+        self._syncing.start()
+
+    def append(self, records: memoryview) -> None:
+        """Write whole records; if there is no room, nothing of them stays."""
+        begin = self.size
+        try:
+            while len(records):
+                written = os.write(self._descriptor, records)
+                self.size += written
+                records = records[written:]
+        except OSError as error:
+            self.size = begin
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, begin)
+                os.lseek(self._descriptor, begin, os.SEEK_SET)
+            raise _refused(self._path, error) from error
+
+    def _sync_often(self, every_s: float) -> None:
+        while not self._closing.wait(every_s):
+            size = self.size
+            if size != self._synced:
+                with contextlib.suppress(OSError):
+                    os.fsync(self._descriptor)
+                    self._synced = size
+
+    def close(self) -> None:
+        """Sync what was written, and close the file."""
+        self._closing.set()
+        self._syncing.join()
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise _refused(self._path, error) from error
+        finally:
+            os.close(self._descriptor)
+
+
+def mend(folder: Path, name: str) -> int:
+    """Cut half a record off the end of the newest file of a name; gives how many bytes that was."""
+    found = sorted(folder.glob(f"{name}-*{ENDING}"))
+    if not found:
+        return 0
+    newest = found[-1]
+    try:
+        with newest.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return _cut(newest, file)
+    except BlockingIOError:
+        raise UsageError(
+            f"{newest} is being written by another recorder; choose another folder or name."
+        ) from None
+    except OSError as error:
+        raise _refused(newest, error) from error
+
+
+def _cut(path: Path, file: BinaryIO) -> int:
+    size = path.stat().st_size
+    if size < len(UdpRecords.header):
+        path.unlink()  # killed before anything was recorded
+        return size
+    with read_blocks(path) as reader:
+        for _ in reader:
+            pass
+        tail = reader.truncated_tail
+    if tail is None:
+        return 0
+    file.truncate(tail.position)
+    return tail.length
+
+
+def _moment(time_ns: int) -> str:
+    """A time as part of a file's name, which sorts as times do."""
+    return format_ns(time_ns).replace(":", "").replace("-", "")
+
+
+def _refused(path: Path, error: OSError) -> CaptureError:
+    return CaptureError(f"{path}: cannot be written: {error.strerror}")

@@ -1,0 +1,222 @@
+"""The replayer: captures sent again, each line to a target, with the pace that they were captured.
+
+What was captured at the same time goes out together, whatever file it is in.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import Source
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.live.merging import Stretch, merged
+from pregao.net import Address, Interface, Sender
+from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
+from pregao.umdf.survey import Destination, Lines
+
+MOST_AT_ONCE = 1024
+"""So many datagrams go out before anybody is asked whether to go on."""
+_LONGEST_SLEEP_S = 0.2
+_SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """How fast a replay goes: so many times the pace of the capture; None as fast as it can."""
+
+    factor: float | None = 1.0
+
+    def __str__(self) -> str:
+        return "max" if self.factor is None else f"{self.factor:g}x"
+
+
+def parse_speed(text: str) -> Speed:
+    """Read ``1x``, ``10x``, ``0.5x`` or ``max``."""
+    plain = text.strip().lower()
+    if plain == "max":
+        return Speed(None)
+    matched = _SPEED.fullmatch(plain)
+    if matched is None or not 0 < float(matched.group(1)) <= 1e6:
+        raise UsageError(f"--speed takes 1x, 10x, 0.5x or max, not {text!r}.")
+    return Speed(float(matched.group(1)))
+
+
+def targets_from(first: Address, destinations: Iterable[Destination]) -> dict[Destination, Address]:
+    """A target for each destination, in their order: the first one, then the next groups and ports.
+
+    Where the first target is no group, all go to that machine, each to a port of its own.
+    """
+    return {each: first.moved(place) for place, each in enumerate(sorted(set(destinations)))}
+
+
+def destinations_of(captures: Sequence[Source]) -> list[Destination]:
+    """All destinations that the captures hold datagrams to."""
+    lines = Lines()
+    for _ in merged(captures, lines):
+        pass
+    return lines.destinations
+
+
+@dataclass(slots=True)
+class ReplayCounts:
+    """What was sent."""
+
+    packets: int = 0
+    bytes: int = 0
+    unsent: int = 0
+    """Datagrams to destinations that have no target: IPv6, or not chosen."""
+    capture_ns: int = 0
+    """The capture time of what was sent last."""
+    late_ns: int = 0
+    """How much later than its time something went out at most."""
+
+
+Told = Callable[[ReplayCounts], None]
+
+
+class Replayer:
+    """Sends captures; ``stop`` may be called from another thread."""
+
+    def __init__(
+        self,
+        captures: Sequence[Source],
+        targets: Mapping[Destination, Address] | None = None,
+        *,
+        speed: Speed = Speed(),  # noqa: B008 - it is frozen
+        interface: Interface | None = None,
+        ttl: int = 0,
+        current_times: bool = False,
+    ) -> None:
+        """Without ``targets`` everything goes where the captured packets went.
+
+        With ``current_times`` the packets' sending times are moved to when they are sent.
+        """
+        self.counts = ReplayCounts()
+        self._captures = captures
+        self._targets = targets
+        self._speed = speed
+        self._interface = interface
+        self._ttl = ttl
+        self._current = current_times
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """End the replay soon."""
+        self._stopped.set()
+
+    def run(self, told: Told | None = None) -> ReplayCounts:
+        """Send everything; ``told`` hears now and then how far it is."""
+        lines = Lines()
+        known: dict[Address, int] = {}
+        sender: Sender | None = None
+        of_line: NDArray[np.int32] = np.empty(0, np.int32)
+        pace: _Pace | None = None
+        try:
+            for stretch in merged(self._captures, lines):
+                if len(of_line) < len(lines.destinations):
+                    of_line = self._numbers(lines.destinations, known)
+                    if sender is not None:
+                        sender.close()
+                    sender = Sender(list(known), interface=self._interface, ttl=self._ttl)
+                assert sender is not None
+                pace = pace or _Pace(self._speed, int(stretch.time_ns[0]))
+                self._send(sender, stretch, of_line[stretch.line], pace, told)
+                if self._stopped.is_set():
+                    break
+        finally:
+            if sender is not None:
+                sender.close()
+        return self.counts
+
+    def _numbers(
+        self, destinations: Sequence[Destination], known: dict[Address, int]
+    ) -> NDArray[np.int32]:
+        """The number of each line's target; -1 if it has none."""
+        numbers = []
+        for each in destinations:
+            if self._targets is not None:
+                target = self._targets.get(each)
+            else:
+                target = None if ":" in each.address else Address(*each)
+            numbers.append(-1 if target is None else known.setdefault(target, len(known)))
+        return np.array(numbers, np.int32)
+
+    def _send(
+        self,
+        sender: Sender,
+        stretch: Stretch,
+        target: NDArray[np.int32],
+        pace: _Pace,
+        told: Told | None,
+    ) -> None:
+        wanted = np.flatnonzero(target >= 0)
+        self.counts.unsent += len(target) - len(wanted)
+        offset, length = stretch.offset[wanted], stretch.length[wanted]
+        time_ns, target = stretch.time_ns[wanted], target[wanted]
+        buffer = stretch.buffer
+        if self._current:
+            buffer = buffer.copy()
+            _set_times(buffer, offset, length, pace)
+        due = pace.due(time_ns)
+        at = 0
+        while at < len(offset) and not self._stopped.is_set():
+            now = time.time_ns()
+            end = int(np.searchsorted(due[at : at + MOST_AT_ONCE], now, side="right")) + at
+            if end == at:
+                left = (int(due[at]) - now) / SECOND
+                self._stopped.wait(min(left, _LONGEST_SLEEP_S))
+                continue
+            sender.send_all(buffer, offset[at:end], length[at:end], target[at:end])
+            self._count(length[at:end], int(time_ns[end - 1]), now - int(due[at]))
+            at = end
+            if told is not None:
+                told(self.counts)
+
+    def _count(self, length: NDArray[np.int32], capture_ns: int, late_ns: int) -> None:
+        counts = self.counts
+        counts.packets += len(length)
+        counts.bytes += int(length.sum())
+        counts.capture_ns = capture_ns
+        if self._speed.factor is not None:
+            counts.late_ns = max(counts.late_ns, late_ns)
+
+
+class _Pace:
+    """When what was captured at a time is due."""
+
+    def __init__(self, speed: Speed, first_ns: int) -> None:
+        self._speed = speed
+        self._first_ns = first_ns
+        self._start_ns = time.time_ns()
+
+    def due(self, captured_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The times at which to send; at full speed everything is due at once."""
+        factor = self._speed.factor
+        if factor is None:
+            return np.zeros(len(captured_ns), np.int64)
+        since = captured_ns - self._first_ns
+        return self._start_ns + (since if factor == 1 else (since / factor).astype(np.int64))
+
+    def moved(self, sent_ns: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sending times as they would have been in this replay."""
+        if self._speed.factor is None:
+            return np.full(len(sent_ns), time.time_ns(), np.int64)
+        return self.due(sent_ns)
+
+
+def _set_times(
+    buffer: NDArray[np.uint8], offset: NDArray[np.int64], length: NDArray[np.int32], pace: _Pace
+) -> None:
+    """Move the sending times of packets; what has no packet header is left alone."""
+    at = offset[length >= PACKET_HEADER_SIZE] + SENDING_TIME_AT
+    places = at[:, None] + np.arange(8)
+    sent = np.ascontiguousarray(buffer[places]).view("<i8").reshape(-1)
+    buffer[places] = pace.moved(sent).astype("<i8")[:, None].view(np.uint8).reshape(-1, 8)

@@ -1,0 +1,241 @@
+"""How healthy the feed is: one report of all channels and lines, and the same as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields
+from http import HTTPStatus
+
+from pregao.book.faults import State
+from pregao.clock import SECOND
+from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
+from pregao.live.handler import FeedHandler, Followed, LineState
+from pregao.net import HttpServer, Response
+
+SHARES = (0.5, 0.99, 1.0)
+"""Of the delays that are told."""
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReport:
+    """How a channel is."""
+
+    number: int
+    state: ChannelState
+    instruments: int
+    books: dict[State, int]
+    """How many books are in each state."""
+    counters: dict[str, int]
+    feeds: dict[str, dict[str, int]]
+    delays_ns: tuple[int | None, ...]
+    """From sending to receiving: the shares above, of the last while."""
+    lines: tuple[LineState, ...]
+
+    @property
+    def ready(self) -> bool:
+        """Is every book of it confirmed?"""
+        return self.state is ChannelState.LIVE
+
+    @property
+    def dropped(self) -> int:
+        """Packets that the kernel dropped."""
+        return sum(line.counts.dropped for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How everything is at a moment."""
+
+    at_ns: int
+    since_ns: int
+    channels: tuple[ChannelReport, ...]
+    recorded: int | None
+    """Packets recorded; None if nobody records."""
+    unrecorded: int
+
+    @property
+    def ready(self) -> bool:
+        """Is every channel ready?"""
+        return all(channel.ready for channel in self.channels)
+
+
+def report(handler: FeedHandler) -> Report:
+    """A report of now; a question to the handler."""
+    lines = handler.line_states()
+    now = handler.now()
+    return Report(
+        now,
+        handler.started_ns,
+        tuple(_channel(followed, lines, now) for followed in handler.channels.values()),
+        None if handler.recorder is None else handler.recorder.packets,
+        handler.unrecorded,
+    )
+
+
+def _channel(followed: Followed, lines: Iterable[LineState], now_ns: int) -> ChannelReport:
+    channel = followed.channel
+    number = channel.settings.number
+    books = dict.fromkeys(State, 0)
+    for security_id in channel.security_ids:
+        books[channel.book(security_id).state] += 1
+    return ChannelReport(
+        number,
+        channel.state,
+        len(channel.instruments),
+        books,
+        _numbers(channel.counters),
+        {feed: _numbers(counters) for feed, counters in channel.counters.feeds.items()},
+        tuple(followed.delays.percentiles(SHARES, now_ns)),
+        tuple(line for line in lines if line.line.channel == number),
+    )
+
+
+def _numbers(counters: ChannelCounters | FeedCounters) -> dict[str, int]:
+    values = {each.name: getattr(counters, each.name) for each in fields(counters)}
+    return {name: value for name, value in values.items() if isinstance(value, int)}
+
+
+# Metrics
+
+
+def metrics_text(made: Report) -> str:
+    """A report as Prometheus reads it."""
+    lines: list[str] = []
+    for name, kind, meaning, samples in _families(made):
+        lines += [f"# HELP pregao_{name} {meaning}", f"# TYPE pregao_{name} {kind}"]
+        for labels, value in samples:
+            told = ",".join(f'{label}="{text}"' for label, text in labels.items())
+            lines.append(f"pregao_{name}{{{told}}} {value}" if told else f"pregao_{name} {value}")
+    return "\n".join(lines) + "\n"
+
+
+Page = Callable[[Report], Response]
+_Samples = list[tuple[dict[str, str], float]]
+
+
+def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
+    channels = {str(each.number): each for each in made.channels}
+    yield (
+        "uptime_seconds",
+        "gauge",
+        "Time since the start.",
+        [({}, (made.at_ns - made.since_ns) / SECOND)],
+    )
+    yield (
+        "channel_state",
+        "gauge",
+        "1 for the state that a channel is in.",
+        [
+            ({"channel": number, "state": state.name.lower()}, int(each.state is state))
+            for number, each in channels.items()
+            for state in ChannelState
+        ],
+    )
+    yield (
+        "instruments",
+        "gauge",
+        "Instruments that are known.",
+        [({"channel": number}, each.instruments) for number, each in channels.items()],
+    )
+    yield (
+        "books",
+        "gauge",
+        "Books by state.",
+        [
+            ({"channel": number, "state": state.name.lower()}, count)
+            for number, each in channels.items()
+            for state, count in each.books.items()
+        ],
+    )
+    for name in _names(each.counters for each in made.channels):
+        yield (
+            f"channel_{name}_total",
+            "counter",
+            f"Of a channel: {_words(name)}.",
+            [({"channel": number}, each.counters[name]) for number, each in channels.items()],
+        )
+    for name in _names(own for each in made.channels for own in each.feeds.values()):
+        yield (
+            f"feed_{name}_total",
+            "counter",
+            f"Of an incremental feed: {_words(name)}.",
+            [
+                ({"channel": number, "feed": feed}, own[name])
+                for number, each in channels.items()
+                for feed, own in each.feeds.items()
+            ],
+        )
+    for name in ("packets", "bytes", "cut", "dropped"):
+        yield (
+            f"line_{name}_total",
+            "counter",
+            f"Of a line: {name}, as the socket brought it.",
+            [
+                (
+                    {"channel": number, "stream": line.line.stream.value, "feed": line.line.feed},
+                    getattr(line.counts, name),
+                )
+                for number, each in channels.items()
+                for line in each.lines
+            ],
+        )
+    yield (
+        "delay_seconds",
+        "gauge",
+        "From sending to receiving, of the last seconds.",
+        [
+            ({"channel": number, "quantile": f"{share:g}"}, delay / SECOND)
+            for number, each in channels.items()
+            for share, delay in zip(SHARES, each.delays_ns, strict=True)
+            if delay is not None
+        ],
+    )
+    if made.recorded is not None:
+        yield "recorded_packets_total", "counter", "Packets recorded.", [({}, made.recorded)]
+        yield (
+            "unrecorded_packets_total",
+            "counter",
+            "Packets that could not be recorded.",
+            [({}, made.unrecorded)],
+        )
+
+
+def _names(counters: Iterable[dict[str, int]]) -> list[str]:
+    return list(dict.fromkeys(name for own in counters for name in own))
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def serve(handler: FeedHandler, port: int) -> HttpServer:
+    """Answer ``/metrics``, ``/health`` (does it run?) and ``/ready`` (are all books confirmed?)."""
+
+    def answered(page: Page) -> Callable[[], Response]:
+        def answer() -> Response:
+            try:
+                return page(handler.ask(report))
+            except Exception as error:  # whatever ended the feed, the page tells it
+                return Response(f"{error or 'no answer'}\n", HTTPStatus.SERVICE_UNAVAILABLE)
+
+        return answer
+
+    pages = {"/metrics": _metrics, "/health": _health, "/ready": _ready}
+    return HttpServer(port, {path: answered(page) for path, page in pages.items()})
+
+
+def _metrics(made: Report) -> Response:
+    return Response(metrics_text(made), content_type=_METRICS_TYPE)
+
+
+def _health(made: Report) -> Response:
+    return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n")
+
+
+def _ready(made: Report) -> Response:
+    told = "".join(
+        f"channel {each.number}: {each.state.name.lower()}: {each.state.value}\n"
+        for each in made.channels
+    )
+    return Response(told, HTTPStatus.OK if made.ready else HTTPStatus.SERVICE_UNAVAILABLE)

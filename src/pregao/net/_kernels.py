@@ -1,0 +1,219 @@
+"""Datagrams in and out by the dozen: the system's calls made without the interpreter's lock.
+
+Addresses go to the system as numbers: whoever calls keeps the arrays alive. The layouts are those
+of Linux with 64 bits: a ``mmsghdr`` has 8 words, an ``iovec`` 2, a ``pollfd`` 1.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba.core import types
+
+from pregao._njit import load_i32, load_i64, njit
+
+HEADER_WORDS = 8
+CONTROL_BYTES = 64
+SOCKADDR_BYTES = 16
+
+# Words of a header.
+NAME, NAME_LENGTH, VECTOR, VECTORS, CONTROL, CONTROL_LENGTH, FLAGS, LENGTH = range(HEADER_WORDS)
+
+# What `receive` tells besides the datagrams.
+COUNT, HEAD, TROUBLE, MORE = range(4)
+RESULTS = 4
+
+# What is counted of each socket.
+PACKETS, BYTES, CUT = range(3)
+TALLIES = 3
+
+_DONT_WAIT = 0x40
+_TRUNCATED = 0x20
+_POLL_IN = 1
+_POLL_BAD = 0x38  # error, hang-up, not open
+_SOL_SOCKET = 1
+_TIMESTAMPNS = 35
+_CONTROL_HEAD = 16
+_SECOND = 1_000_000_000
+
+_recvmmsg = types.ExternalFunction(
+    "recvmmsg", types.int32(types.int32, types.intp, types.uint32, types.int32, types.intp)
+)
+_sendmmsg = types.ExternalFunction(
+    "sendmmsg", types.int32(types.int32, types.intp, types.uint32, types.int32)
+)
+_poll = types.ExternalFunction("poll", types.int32(types.intp, types.uint64, types.int32))
+
+
+@njit
+def kernel_time(control, start, length):
+    """The time that the kernel gave a datagram, from its control messages; 0 if there is none."""
+    at, end = start, start + length
+    while at + _CONTROL_HEAD <= end:
+        size = load_i64(control, at)
+        if size < _CONTROL_HEAD or at + size > end:
+            return 0
+        level, kind = load_i32(control, at + 8), load_i32(control, at + 12)
+        if level == _SOL_SOCKET and kind == _TIMESTAMPNS and size >= _CONTROL_HEAD + 16:
+            return load_i64(control, at + 16) * _SECOND + load_i64(control, at + 24)
+        at += (size + 7) & ~7
+    return 0
+
+
+@njit
+def _take(fd, headers_at, head, most):
+    """Take what a socket has, at most so much, into the slots from ``head`` on."""
+    got = _recvmmsg(fd, headers_at + head * HEADER_WORDS * 8, most, _DONT_WAIT, 0)
+    return max(got, 0)
+
+
+@njit
+def _note(headers, control, slot, slot_bytes, length, time_ns):
+    """Read what was told of the datagram in a slot, make the slot ready again; was it cut?"""
+    row = slot * HEADER_WORDS
+    told = headers[row + CONTROL_LENGTH]
+    time_ns[slot] = kernel_time(control, slot * CONTROL_BYTES, told)
+    length[slot] = min(headers[row + LENGTH] & 0xFFFFFFFF, slot_bytes)
+    # The kernel leaves the length that it used: the next call would have room for no more.
+    headers[row + CONTROL_LENGTH] = CONTROL_BYTES
+    return (headers[row + FLAGS] & _TRUNCATED) != 0
+
+
+@njit
+def receive(
+    polled,
+    polled_at,
+    lines,
+    headers,
+    headers_at,
+    control,
+    slot_bytes,
+    slot_length,
+    slot_time,
+    names,
+    batch,
+    first,
+    rounds,
+    timeout_ms,
+    offset,
+    length,
+    time_ns,
+    line,
+    source,
+    tallies,
+    result,
+):
+    """Take what the sockets have, wait for it if there is nothing, and put it in order of time.
+
+    ``polled`` has the sockets, each as a ``pollfd``, and last what wakes a waiting receiver up.
+    Sockets are asked in turn, beginning with ``first``, so that none starves. Without waiting they
+    are asked ``rounds`` times (to spin); then once more after at most ``timeout_ms``.
+    """
+    sockets = len(polled) - 1
+    result[COUNT] = 0
+    result[TROUBLE] = 0
+    result[MORE] = 0
+    if result[HEAD] + batch > len(slot_length):
+        result[HEAD] = 0
+    head = result[HEAD]
+    runs = np.empty(sockets + 1, np.int64)
+    owners = np.empty(sockets, np.int64)
+    share = batch if sockets <= 1 else max(batch // sockets, 1)
+    found = 0
+    turn = 0
+    while True:
+        runs[0] = head
+        for place in range(sockets):
+            number = (first + place) % sockets
+            if turn == rounds and not (polled[number] >> 48) & _POLL_IN:
+                continue  # it was waited for, and has nothing
+            begin = runs[found]
+            most = min(share, head + batch - begin)
+            if most <= 0:
+                result[MORE] = 1
+                break
+            got = _take(polled[number] & 0xFFFFFFFF, headers_at, begin, most)
+            if got:
+                owners[found] = number
+                found += 1
+                runs[found] = begin + got
+            if got == most:
+                result[MORE] = 1
+        turn += 1
+        if found or turn > rounds:
+            break
+        if turn == rounds:
+            for place in range(sockets + 1):
+                polled[place] = (polled[place] & 0xFFFFFFFF) | (_POLL_IN << 32)
+            if timeout_ms == 0 or _poll(polled_at, np.uint64(sockets + 1), timeout_ms) <= 0:
+                return
+            for place in range(sockets):
+                if (polled[place] >> 48) & _POLL_BAD:
+                    result[TROUBLE] = 1
+    count = runs[found] - head
+    for run in range(found):
+        owner = owners[run]
+        for slot in range(runs[run], runs[run + 1]):
+            if _note(headers, control, slot, slot_bytes, slot_length, slot_time):
+                tallies[owner, CUT] += 1
+            tallies[owner, BYTES] += slot_length[slot]
+        tallies[owner, PACKETS] += runs[run + 1] - runs[run]
+    _merge(
+        runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
+        offset, length, time_ns, line, source,
+    )  # fmt: skip
+    result[COUNT] = count
+    result[HEAD] = head + count
+
+
+@njit
+def sender_of(names, at):
+    """Address and port of an IPv4 socket address, as one number."""
+    number = np.int64(0)
+    for place in (4, 5, 6, 7, 2, 3):
+        number = number << 8 | np.int64(names[at + place])
+    return number
+
+
+@njit
+def _merge(
+    runs, owners, found, lines, slot_bytes, slot_length, slot_time, names,
+    offset, length, time_ns, line, source,
+):  # fmt: skip
+    """What several sockets brought, by time; what one brought stays in its order."""
+    at = runs[:found].copy()
+    for place in range(runs[found] - runs[0]):
+        best = -1
+        for run in range(found):
+            if at[run] < runs[run + 1] and (best < 0 or slot_time[at[run]] < slot_time[at[best]]):
+                best = run
+        slot = at[best]
+        at[best] += 1
+        offset[place] = slot * slot_bytes
+        length[place] = slot_length[slot]
+        time_ns[place] = slot_time[slot]
+        line[place] = lines[owners[best]]
+        source[place] = sender_of(names, slot * SOCKADDR_BYTES)
+
+
+@njit
+def send(
+    fd, headers, headers_at, vectors, buffer_at, offset, length, target, targets_at, begin, end
+):
+    """Send datagrams of a buffer, each to its target; gives how many went out.
+
+    A number below ``end - begin`` means that the system refused the next one.
+    """
+    room = len(vectors) // 2
+    done = begin
+    while done < end:
+        count = min(room, end - done)
+        for place in range(count):
+            one = done + place
+            vectors[2 * place] = buffer_at + offset[one]
+            vectors[2 * place + 1] = length[one]
+            headers[place * HEADER_WORDS + NAME] = targets_at + target[one] * SOCKADDR_BYTES
+        sent = _sendmmsg(fd, headers_at, count, 0)
+        if sent <= 0:
+            break
+        done += sent
+    return done - begin

@@ -1,0 +1,125 @@
+"""A small HTTP server on this machine, for health and metrics: GET only, everything bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+
+from pregao.errors import NetworkError
+
+HOST = "127.0.0.1"
+_MOST_REQUEST = 8 * 1024
+_MOST_CONNECTIONS = 32
+_PATIENCE_S = 5.0
+_START_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What is answered."""
+
+    body: str
+    status: HTTPStatus = HTTPStatus.OK
+    content_type: str = "text/plain; charset=utf-8"
+
+
+Page = Callable[[], Response]
+
+
+class HttpServer:
+    """Answers GET requests for a few pages from a thread of its own, until it is closed."""
+
+    def __init__(self, port: int, pages: Mapping[str, Page]) -> None:
+        """``port`` 0 takes any that is free; ``port`` of the server tells which."""
+        self.port = port
+        self._pages = dict(pages)
+        self._open = 0
+        self._loop = asyncio.new_event_loop()
+        self._error: OSError | None = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pregao-http", daemon=True)
+        self._thread.start()
+        self._started.wait(_START_S)
+        if self._error is not None:
+            self._thread.join()
+            why = self._error.strerror or str(self._error)
+            raise NetworkError(f"{HOST}:{port} cannot be served: {why}.") from self._error
+
+    def close(self) -> None:
+        """Stop answering."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        try:
+            server = loop.run_until_complete(
+                asyncio.start_server(self._serve, HOST, self.port, limit=_MOST_REQUEST)
+            )
+            self.port = server.sockets[0].getsockname()[1]
+            self._started.set()
+            loop.run_forever()
+            server.close()
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.run_until_complete(asyncio.sleep(0))
+        except (OSError, OverflowError) as error:
+            self._error = error if isinstance(error, OSError) else OSError(0, str(error))
+        finally:
+            self._started.set()
+            loop.run_until_complete(loop.shutdown_default_executor())
+            loop.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open += 1
+        try:
+            if self._open > _MOST_CONNECTIONS:
+                answer = Response("too many connections\n", HTTPStatus.SERVICE_UNAVAILABLE)
+            else:
+                answer = await self._answer(reader)
+            writer.write(_bytes_of(answer))
+            await asyncio.wait_for(writer.drain(), _PATIENCE_S)
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+            pass  # whoever asks so slowly, or is gone, gets no answer
+        finally:
+            self._open -= 1
+            with contextlib.suppress(OSError):
+                writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader) -> Response:
+        try:
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE_S)
+        except asyncio.LimitOverrunError:
+            return Response("the request is too long\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return Response("this is not HTTP\n", HTTPStatus.BAD_REQUEST)
+        if words[0] != b"GET":
+            return Response("only GET is answered\n", HTTPStatus.METHOD_NOT_ALLOWED)
+        path = words[1].split(b"?", 1)[0].decode("ascii", "replace")
+        page = self._pages.get(path)
+        if page is None:
+            known = " ".join(sorted(self._pages))
+            return Response(f"there is no such page; there are {known}\n", HTTPStatus.NOT_FOUND)
+        asked = asyncio.get_running_loop().run_in_executor(None, page)
+        try:
+            return await asyncio.wait_for(asked, _PATIENCE_S)
+        except TimeoutError:
+            return Response("no answer in time\n", HTTPStatus.GATEWAY_TIMEOUT)
+
+
+def _bytes_of(answer: Response) -> bytes:
+    body = answer.body.encode()
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
+        f"Content-Type: {answer.content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,346 @@
+"""Receiving from many sockets in one thread: by compiled code where the system has what it needs.
+
+`CompiledReceiver` takes up to a thousand datagrams with a few calls of the system, without the
+interpreter's lock; `PlainReceiver` does the same one by one, anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.clock import SECOND
+from pregao.errors import NetworkError
+from pregao.net.batches import PADDING, Batch, LineCounts, LineReceiver
+from pregao.net.sockets import SO_TIMESTAMPNS, dropped
+
+SLOT_BYTES = 2048
+"""Room for one datagram: more than fits into a frame of Ethernet."""
+MOST_AT_ONCE = 1024
+_RINGS = 4
+_SPINS = 20_000
+_TIME = struct.Struct("=qq")
+_CONTROL_BYTES = 64
+
+
+def open_receiver(*, compiled: bool | None = None, spin: bool = False) -> LineReceiver:
+    """A receiver; without ``compiled`` the fastest that this system has.
+
+    One that spins asks again and again instead of waiting: it takes a whole core, and is faster
+    by the time that a waiting thread needs to wake up.
+    """
+    can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and sys.byteorder == "little"
+    if compiled and not can:
+        raise NetworkError("The compiled receiver needs Linux with 64 bits.")
+    if can and compiled is not False:
+        return CompiledReceiver(spin=spin)
+    return PlainReceiver(spin=spin)
+
+
+class _Waker:
+    """A pair of sockets: one end is waited for with the others, a byte into the other one wakes."""
+
+    def __init__(self) -> None:
+        self.end, self._begin = socket.socketpair()
+        self.end.setblocking(False)
+        self._begin.setblocking(False)
+
+    def wake(self) -> None:
+        """Let whoever waits go on; a full pipe has woken him already."""
+        with contextlib.suppress(OSError):
+            self._begin.send(b"\0")
+
+    def clear(self) -> None:
+        """Forget that it was woken."""
+        with contextlib.suppress(BlockingIOError):
+            while self.end.recv(1024):
+                pass
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.end.close()
+        self._begin.close()
+
+
+class CompiledReceiver:
+    """Takes datagrams with ``recvmmsg`` into a ring of slots; the kernel gives their times."""
+
+    def __init__(
+        self,
+        *,
+        most_at_once: int = MOST_AT_ONCE,
+        slot_bytes: int = SLOT_BYTES,
+        spin: bool = False,
+    ) -> None:
+        from pregao.net import _kernels
+
+        self._kernels = _kernels
+        self._spin = spin
+        self._most = most_at_once
+        slots = _RINGS * most_at_once
+        self._slot_bytes = slot_bytes
+        self._buffer = np.zeros(slots * slot_bytes + PADDING, np.uint8)
+        self._vectors = np.empty((slots, 2), np.int64)
+        self._vectors[:, 0] = self._buffer.ctypes.data + np.arange(slots) * slot_bytes
+        self._vectors[:, 1] = slot_bytes
+        self._control = np.zeros(slots * _kernels.CONTROL_BYTES, np.uint8)
+        headers = np.zeros((slots, _kernels.HEADER_WORDS), np.int64)
+        headers[:, _kernels.VECTOR] = self._vectors.ctypes.data + np.arange(slots) * 16
+        headers[:, _kernels.VECTORS] = 1
+        headers[:, _kernels.CONTROL] = (
+            self._control.ctypes.data + np.arange(slots) * _kernels.CONTROL_BYTES
+        )
+        headers[:, _kernels.CONTROL_LENGTH] = _kernels.CONTROL_BYTES
+        self._names = np.zeros(slots * _kernels.SOCKADDR_BYTES, np.uint8)
+        headers[:, _kernels.NAME] = (
+            self._names.ctypes.data + np.arange(slots) * _kernels.SOCKADDR_BYTES
+        )
+        headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
+        self._headers = headers.reshape(-1)
+        self._slot_length = np.zeros(slots, np.int32)
+        self._slot_time = np.zeros(slots, np.int64)
+        self._result = np.zeros(_kernels.RESULTS, np.int64)
+        self._lines: dict[int, _Line] = {}
+        self._numbers: NDArray[np.int32] = np.empty(0, np.int32)
+        self._tallies: NDArray[np.int64] = np.empty((0, _kernels.TALLIES), np.int64)
+        self._added = 0
+        self._first = 0
+        self._waker = _Waker()
+        self._arrange()
+        self.receive(0)  # compiled now, not while packets are waiting
+
+    def add(self, listening: socket.socket) -> int:
+        """Listen to a socket too; gives the number of its line, which no other gets."""
+        line, self._added = self._added, self._added + 1
+        self._lines[line] = _Line(listening)
+        self._arrange()
+        return line
+
+    def remove(self, line: int) -> None:
+        """Close the socket of a line."""
+        self._lines.pop(line).socket.close()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Lay out what the system is asked to look at."""
+        for number, tally in zip(self._numbers.tolist(), self._tallies.tolist(), strict=True):
+            if number in self._lines:
+                self._lines[number].add(*tally)
+        sockets = [line.socket.fileno() for line in self._lines.values()]
+        self._polled = np.array([*sockets, self._waker.end.fileno()], np.int64)
+        self._numbers = np.array(list(self._lines), np.int32)
+        self._tallies = np.zeros((len(self._lines), self._kernels.TALLIES), np.int64)
+
+    def receive(self, timeout_s: float) -> Batch:
+        """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
+        most = self._most
+        offset, length = np.empty(most, np.int64), np.empty(most, np.int32)
+        time_ns, line = np.empty(most, np.int64), np.empty(most, np.int32)
+        source = np.empty(most, np.int64)
+        wait_ms = max(0, math.ceil(timeout_s * 1000))
+        rounds, wait_ms = (_SPINS, 0) if self._spin and self._lines else (1, wait_ms)
+        self._kernels.receive(
+            self._polled,
+            self._polled.ctypes.data,
+            self._numbers,
+            self._headers,
+            self._headers.ctypes.data,
+            self._control,
+            self._slot_bytes,
+            self._slot_length,
+            self._slot_time,
+            self._names,
+            most,
+            self._first,
+            rounds,
+            wait_ms,
+            offset,
+            length,
+            time_ns,
+            line,
+            source,
+            self._tallies,
+            self._result,
+        )
+        count = int(self._result[self._kernels.COUNT])
+        self._first = (self._first + 1) % max(1, len(self._lines))
+        if not count:
+            self._waker.clear()
+            if self._result[self._kernels.TROUBLE]:
+                _look_for_trouble(self._lines.values())
+        columns = (offset[:count], length[:count], time_ns[:count], line[:count], source[:count])
+        return Batch(self._buffer, *columns, bool(self._result[self._kernels.MORE]))
+
+    def wake(self) -> None:
+        """Let a receiver that waits in another thread return at once."""
+        self._waker.wake()
+
+    def counts(self, line: int) -> LineCounts:
+        """What became of a line's datagrams."""
+        self._arrange()
+        return self._lines[line].counts()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for line in list(self._lines):
+            self.remove(line)
+        self._waker.close()
+
+
+@dataclass(slots=True)
+class _Line:
+    """A socket, and what it brought."""
+
+    socket: socket.socket
+    packets: int = 0
+    bytes: int = 0
+    cut: int = 0
+
+    def add(self, packets: int, size: int, cut: int) -> None:
+        """Count what came."""
+        self.packets += packets
+        self.bytes += size
+        self.cut += cut
+
+    def counts(self) -> LineCounts:
+        """The counts so far."""
+        return LineCounts(self.packets, self.bytes, self.cut, dropped(self.socket))
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Datagrams that were taken one by one."""
+
+    payloads: list[bytes] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    sources: list[int] = field(default_factory=list)
+    more: bool = False
+
+
+class PlainReceiver:
+    """Takes datagrams one by one, with nothing but Python's own sockets."""
+
+    def __init__(
+        self,
+        *,
+        most_at_once: int = MOST_AT_ONCE,
+        slot_bytes: int = SLOT_BYTES,
+        spin: bool = False,
+    ) -> None:
+        self._most = most_at_once
+        self._slot_bytes = slot_bytes
+        self._spin = spin
+        self._lines: dict[int, _Line] = {}
+        self._added = 0
+        self._waker = _Waker()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._waker.end, selectors.EVENT_READ, -1)
+
+    def add(self, listening: socket.socket) -> int:
+        """Listen to a socket too; gives the number of its line, which no other gets."""
+        line, self._added = self._added, self._added + 1
+        self._lines[line] = _Line(listening)
+        self._selector.register(listening, selectors.EVENT_READ, line)
+        return line
+
+    def remove(self, line: int) -> None:
+        """Close the socket of a line."""
+        found = self._lines.pop(line)
+        self._selector.unregister(found.socket)
+        found.socket.close()
+
+    def receive(self, timeout_s: float) -> Batch:
+        """Wait for datagrams at most so long; an empty batch if none came, or if woken up."""
+        ready = self._selector.select(0 if self._spin else max(0.0, timeout_s))
+        numbers = [key.data for key, _ in ready if key.data >= 0]
+        if len(numbers) < len(ready):
+            self._waker.clear()
+        taken = _Taken()
+        share = max(1, self._most // max(1, len(numbers)))
+        for number in numbers:
+            self._take(number, share, taken)
+        return _batch(taken)
+
+    def _take(self, number: int, most: int, taken: _Taken) -> None:
+        line = self._lines[number]
+        for _ in range(most):
+            try:
+                payload, told, flags, sender = line.socket.recvmsg(self._slot_bytes, _CONTROL_BYTES)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                raise NetworkError(_broken(line.socket, error)) from error
+            line.add(1, len(payload), bool(flags & socket.MSG_TRUNC))
+            taken.payloads.append(payload)
+            taken.times.append(_time_of(told))
+            taken.lines.append(number)
+            taken.sources.append(int(IPv4Address(sender[0])) << 16 | sender[1])
+        taken.more = True
+
+    def wake(self) -> None:
+        """Let a receiver that waits in another thread return at once."""
+        self._waker.wake()
+
+    def counts(self, line: int) -> LineCounts:
+        """What became of a line's datagrams."""
+        return self._lines[line].counts()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for line in list(self._lines):
+            self.remove(line)
+        self._selector.close()
+        self._waker.close()
+
+
+def _time_of(told: list[tuple[int, int, bytes]]) -> int:
+    for level, kind, data in told:
+        if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= _TIME.size:
+            seconds, nanos = _TIME.unpack_from(data)
+            return int(seconds) * SECOND + int(nanos)
+    return time.time_ns()
+
+
+def _batch(taken: _Taken) -> Batch:
+    """The datagrams as flat arrays, in the order of their times."""
+    length = np.array([len(payload) for payload in taken.payloads], np.int32)
+    offset = np.concatenate(([0], np.cumsum(length[:-1], dtype=np.int64)))[: len(length)]
+    joined = b"".join([*taken.payloads, bytes(PADDING)])
+    times = np.array(taken.times, np.int64)
+    order = np.argsort(times, kind="stable")
+    lines = np.array(taken.lines, np.int32)
+    return Batch(
+        np.frombuffer(joined, np.uint8),
+        offset.astype(np.int64)[order],
+        length[order],
+        times[order],
+        lines[order],
+        np.array(taken.sources, np.int64)[order],
+        taken.more,
+    )
+
+
+def _look_for_trouble(lines: Iterable[_Line]) -> None:
+    """Tell what is wrong with a socket, if anything is."""
+    for line in lines:
+        number = line.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            raise NetworkError(_broken(line.socket, OSError(number, os.strerror(number))))
+
+
+def _broken(listening: socket.socket, error: OSError) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"{host}:{port} cannot be listened to any more: {error.strerror}."

@@ -1,0 +1,119 @@
+"""Sending UDP datagrams, one by one or many with one call of the system."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.errors import NetworkError
+from pregao.net.addresses import Address, Interface
+from pregao.net.sockets import send_socket
+
+MOST_AT_ONCE = 256
+
+
+class Sender:
+    """Sends to a list of targets. Multicast with a ``ttl`` of 0 does not leave this machine."""
+
+    def __init__(
+        self,
+        targets: Sequence[Address],
+        *,
+        interface: Interface | None = None,
+        ttl: int = 0,
+        compiled: bool | None = None,
+    ) -> None:
+        self.targets = tuple(targets)
+        self._socket = send_socket(interface=interface, ttl=ttl)
+        can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32
+        self._many = _Many(self.targets) if can and compiled is not False else None
+
+    def send(self, target: int, payload: bytes) -> None:
+        """Send one datagram to the target of a number."""
+        address = self.targets[target]
+        try:
+            self._socket.sendto(payload, address)
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise NetworkError(f"Nothing can be sent to {address}: {why}.") from error
+
+    def send_all(
+        self,
+        buffer: NDArray[np.uint8],
+        offset: NDArray[np.int64],
+        length: NDArray[np.int32],
+        target: NDArray[np.int32],
+    ) -> None:
+        """Send payloads of a buffer, each to the target of its number, in their order."""
+        done = 0
+        while done < len(offset):
+            if self._many is not None:
+                done += self._many.send(self._socket, buffer, offset, length, target, done)
+            if done < len(offset):
+                # Alone, the one that was refused tells why.
+                start = int(offset[done])
+                payload = buffer[start : start + int(length[done])].tobytes()
+                self.send(int(target[done]), payload)
+                done += 1
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _Many:
+    """What ``sendmmsg`` needs, laid out once."""
+
+    def __init__(self, targets: Sequence[Address]) -> None:
+        from pregao.net import _kernels
+
+        self._kernels = _kernels
+        laid = b"".join(
+            struct.pack("=H", socket.AF_INET)
+            + struct.pack(">H4s8x", each.port, socket.inet_aton(each.host))
+            for each in targets
+        )
+        self._targets = np.frombuffer(laid, np.uint8).copy()
+        self._vectors = np.zeros(2 * MOST_AT_ONCE, np.int64)
+        headers = np.zeros((MOST_AT_ONCE, _kernels.HEADER_WORDS), np.int64)
+        headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
+        headers[:, _kernels.VECTOR] = self._vectors.ctypes.data + np.arange(MOST_AT_ONCE) * 16
+        headers[:, _kernels.VECTORS] = 1
+        self._headers = headers.reshape(-1)
+
+    def send(
+        self,
+        sending: socket.socket,
+        buffer: NDArray[np.uint8],
+        offset: NDArray[np.int64],
+        length: NDArray[np.int32],
+        target: NDArray[np.int32],
+        begin: int,
+    ) -> int:
+        """Send from one of them on; gives how many went out before one was refused."""
+        return int(
+            self._kernels.send(
+                sending.fileno(),
+                self._headers,
+                self._headers.ctypes.data,
+                self._vectors,
+                buffer.ctypes.data,
+                offset,
+                length,
+                target,
+                self._targets.ctypes.data,
+                begin,
+                len(offset),
+            )
+        )

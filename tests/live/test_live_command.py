@@ -1,0 +1,239 @@
+"""``pregao live``: lines of JSON, the demonstration, the view, and mistakes as sentences."""
+
+import io
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pregao.book.faults import State
+from pregao.book.views import Level
+from pregao.cli import live_demo
+from pregao.cli.live_keys import key_names
+from pregao.cli.live_lines import data_of
+from pregao.cli.live_view import Selection, draw, span
+from pregao.clock import SECOND
+from pregao.feed.channel_events import Change, InstrumentChanged, TradeBusted, TradeDone
+from pregao.feed.channel_settings import ChannelState
+from pregao.live import (
+    BookCopy,
+    ChannelReport,
+    FreshBook,
+    InstrumentPage,
+    InstrumentRow,
+    LiveEvent,
+    Missed,
+    Report,
+    config_text,
+)
+from pregao.net import receive_socket
+from pregao.umdf import Place
+from tests.live.live_support import followed_at, unicast
+
+BOOK = BookCopy(
+    State.VALID,
+    "follows from a snapshot",
+    Place(1, 7),
+    (Level(None, 100, 1), Level(361_900, 3_900, 5)),
+    (Level(362_000, 1_234_567, 12),),
+)
+
+
+def test_lines_have_exact_prices_and_places():
+    trade = TradeDone(
+        Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300, 3, None, 0, None, 4, False, False
+    )
+    data = data_of(LiveEvent(51, "PETR4", trade, None))
+    assert (data["event"], data["channel"], data["symbol"]) == ("TradeDone", 51, "PETR4")
+    assert (data["price"], data["size"], data["place"]) == ("36.1900", 300, [1, 7])
+    assert data["market_event"] == 70
+    added = InstrumentChanged(None, 0, 0, 14, "PETR4", Change.ADDED)
+    assert data_of(LiveEvent(51, "PETR4", added, None))["change"] == "added"
+    fresh = data_of(FreshBook(51, "PETR4", 14, BOOK))
+    assert fresh["book"]["bids"] == [[None, 100, 1], ["36.1900", 3900, 5]]
+    assert fresh["book"]["state"] == "valid"
+    assert data_of(Missed(7)) == {"event": "Missed", "count": 7}
+    for item in (fresh, data):
+        json.dumps(item)
+
+
+@pytest.fixture
+def small_demo(monkeypatch):
+    monkeypatch.setattr(live_demo, "INSTRUMENTS", 3)
+    monkeypatch.setattr(live_demo, "DURATION_NS", 20 * SECOND)
+
+
+def test_the_demonstration_simulates_sends_and_follows(pregao, small_demo):
+    done = pregao("live", "--demo", "--headless", "--speed", "10x", "--metrics", "0")
+    assert done.code == 0, done.err
+    assert "/metrics" in done.err
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    kinds = {line["event"] for line in lines}
+    assert {"Status", "InstrumentChanged", "Synchronized", "BookChanged"} <= kinds
+    last = lines[-1]
+    assert last["event"] == "Status"
+    counters = last["channels"][0]["counters"]
+    assert counters["delivered"] > 100
+    assert last["channels"][0]["dropped"] == 0
+    assert sum(line["event"] == "TradeDone" for line in lines) > 0
+
+
+def test_mistakes_are_sentences(pregao, tmp_path):
+    path = tmp_path / "live.toml"
+    config, _ = followed_at()
+    path.write_text(config_text(config))
+    for arguments, words in (
+        ([], "takes either --config FILE or --demo"),
+        (["--demo", "--config", path], "takes either --config FILE or --demo"),
+        (["--config", tmp_path / "no.toml"], "there is no such file"),
+        (["--config", path, "--channel", "99"], "has no channel 99; it has 51"),
+        (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
+        (["--config", path, "--spool", tmp_path], "give --lake too"),
+        (["--config", path, "--lake", "l", "--record", "r"], "--lake records by itself"),
+        (["--config", path, "--lake", "s3://b/l"], "say with --spool where captures go"),
+        (["--config", path, "--for", "soon", "--headless"], "--for takes a span"),
+        (["--config", path], "The view needs a terminal: give --headless"),
+        (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),
+    ):
+        done = pregao("live", *arguments)
+        assert done.code == 2, arguments
+        assert words in done.err
+        assert done.err.count("\n") == 1
+    alone = unicast(config)
+    path.write_text(config_text(alone))
+    with receive_socket(alone.lines[0].address):
+        done = pregao("live", "--config", path, "--headless")
+    assert done.code == 2
+    assert "another program listens there" in done.err
+
+
+def test_what_is_followed_is_recorded_and_ends_in_time(pregao, tmp_path):
+    path = tmp_path / "live.toml"
+    config, _ = followed_at()
+    path.write_text(config_text(config))
+    folder = tmp_path / "captures"
+    done = pregao("live", "--config", path, "--headless", "--for", "100ms", "--record", folder)
+    assert done.code == 0, done.err
+    (line,) = [json.loads(line) for line in done.out.splitlines()][-1:]
+    assert (line["event"], line["ready"], line["recorded"]) == ("Status", False, 0)
+    assert line["channels"][0]["state"] == "starting"
+    assert list(folder.iterdir()) == []
+
+
+def test_the_view_runs_in_a_terminal_until_q_is_pressed(tmp_path):
+    path = tmp_path / "live.toml"
+    config, _ = followed_at()
+    path.write_text(config_text(config))
+    ours, theirs = pty.openpty()
+    root = Path(__file__).parents[2]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+        "COLUMNS": "120",
+        "LINES": "40",
+        "TERM": "xterm",
+    }
+    command = [sys.executable, "-m", "pregao", "live", "--config", str(path)]
+    running = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
+    )
+    os.close(theirs)
+    shown = b""
+    pressed = False
+    stop = time.monotonic() + 60
+    while running.poll() is None and time.monotonic() < stop:
+        if select.select([ours], [], [], 0.1)[0]:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the terminal's other end is closed
+                break
+        if not pressed and b"starting" in shown:
+            os.write(ours, b"jq")
+            pressed = True
+    running.wait(20)
+    os.close(ours)
+    assert running.returncode == 0, shown
+    assert b"pregao live" in shown
+    assert b"not ready" in shown
+
+
+def row(number, symbol, changes):
+    return InstrumentRow(51, number, symbol, changes, 3, 500, 361_900, BOOK)
+
+
+def report(state=ChannelState.LIVE, seconds=0, messages=0):
+    names = ("packets", "messages", "gaps", "lost", "healed", "confirmed", "bad_packets")
+    channel = ChannelReport(
+        51,
+        state,
+        5,
+        dict.fromkeys(State, 0) | {State.STALE: 1},
+        dict.fromkeys(names, messages),
+        {},
+        (1_500, 2_500_000, None),
+        (),
+    )
+    return Report(seconds * SECOND, 0, (channel,), 12_345, 0)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+@pytest.mark.parametrize("opened", [False, True])
+def test_the_screen_cuts_no_number_whatever_its_width(width, opened):
+    rows = [row(14, "PETR4", 997), row(7, "VALE3", 12)]
+    bust = TradeBusted(Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300)
+    page = InstrumentPage(rows[0], "open", (bust,) * 100)
+    selection = Selection()
+    selection.show([(each.channel, each.security_id) for each in rows])
+    selection.opened = opened
+    console = Console(width=width, record=True, file=io.StringIO())
+    before, now = report(seconds=1), report(seconds=3, messages=2_469_134)
+    console.print(draw(now, before, rows, page, selection, (width, 30)))
+    text = console.export_text()
+    assert "live" in text
+    assert "1,234,567" in text
+    assert width < 80 or "36.1900" in text
+    assert "…" not in text
+    if width >= 140:
+        for number in ("2,469,134", "2.5 ms", "1.5 µs"):
+            assert number in text
+    if not opened:
+        assert "VALE3" in text
+
+
+def test_keys_move_the_choice_which_stays_when_the_list_changes():
+    selection = Selection()
+    selection.press("down")
+    selection.show([(51, 1), (51, 2), (51, 3)])
+    for key in ("down", "j", "down", "up"):
+        selection.press(key)
+    assert selection.held == (51, 2)
+    selection.show([(51, 2), (51, 3), (51, 1)])
+    assert (selection.at, selection.held) == (0, (51, 2))
+    selection.press("enter")
+    assert selection.opened
+    selection.press("left")
+    selection.press("page down")
+    assert (selection.opened, selection.held) == (False, (51, 1))
+    selection.show([(51, 9)])
+    assert selection.held == (51, 9)
+    selection.press(" ")
+    selection.press("q")
+    assert (selection.paused, selection.ended) == (True, True)
+
+
+def test_names_of_keys():
+    assert key_names(b"\x1b[A\x1bOBq\x1b[6~\r\x01 \x1b") == [
+        "up", "down", "q", "page down", "enter", " ", "escape",
+    ]  # fmt: skip
+
+
+def test_spans_for_people():
+    assert [span(each) for each in (None, 7, 1_500, 2_500_000, 3_200_000_000)] == [
+        "–", "7 ns", "1.5 µs", "2.5 ms", "3.2 s",
+    ]  # fmt: skip

@@ -1,0 +1,117 @@
+"""The configuration: what it says is what is followed, and mistakes are told where they are."""
+
+import tomllib
+
+import pytest
+
+from pregao.clock import MILLISECOND
+from pregao.errors import UsageError
+from pregao.live import parse_config, read_config
+from pregao.live.config import config_text
+from pregao.umdf import Stream
+
+GOOD = """
+interface = "lo"
+buffer_bytes = 1_000_000
+
+[channel.51]
+reorder_time = "5ms"
+reorder_packets = 7
+
+[channel.51.incremental]
+A = "233.252.14.1:30511"
+B = { address = "233.252.14.2:30512", interface = "127.0.0.1", source = "198.51.100.12" }
+C = "233.252.15.2:30512"
+
+[channel.51.snapshot]
+A = "233.252.14.3:30513"
+
+[channel.51.definition]
+A = "233.252.14.4:30514"
+
+[channel.72.incremental]
+A = "233.252.14.1:30721"
+[channel.72.snapshot]
+A = "233.252.14.3:30723"
+[channel.72.definition]
+A = "233.252.14.4:30724"
+"""
+
+
+def parsed(text):
+    return parse_config(tomllib.loads(text), "live.toml")
+
+
+def test_what_a_file_says_is_followed(tmp_path):
+    path = tmp_path / "live.toml"
+    path.write_text(GOOD)
+    config = read_config(path)
+    first, second = config.channels
+    assert (first.number, first.feeds, first.backup) == (51, ("A", "B"), ("C",))
+    assert (first.reorder_ns, first.reorder_packets) == (5 * MILLISECOND, 7)
+    assert (second.number, second.feeds, second.backup) == (72, ("A",), ())
+    assert config.buffer_bytes == 1_000_000
+    lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
+    assert len(lines) == len(config.lines) == 8
+    b = lines[51, Stream.INCREMENTAL, "B"]
+    assert (str(b.address), b.interface, b.source) == (
+        "233.252.14.2:30512",
+        "127.0.0.1",
+        "198.51.100.12",
+    )
+    assert lines[72, Stream.DEFINITION, "A"].interface == "lo"
+    again = parsed(config_text(config))
+    assert again.lines == config.lines
+
+
+def test_some_channels_can_be_chosen():
+    config = parsed(GOOD)
+    assert config.only(None) is config
+    chosen = config.only([72])
+    assert [each.number for each in chosen.channels] == [72]
+    assert {line.channel for line in chosen.lines} == {72}
+    with pytest.raises(UsageError, match=r"live.toml has no channel 99; it has 51, 72\."):
+        config.only([99, 51])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("interface", "interfaces", "interfaces means nothing here; did you mean interface"),
+        ('"lo"', "7", "interface must be a text, not 7"),
+        ("1_000_000", "1", "buffer_bytes takes a number from 4096"),
+        ("channel.51", "channel.300", r"channel\.300 is no channel: .* 0 to 255"),
+        ("channel.51", "channel.x", r"channel\.x is no channel"),
+        ('"5ms"', '"soon"', r"channel\.51 reorder_time takes a span such as 500ms"),
+        ("= 7", '= "7"', r"channel\.51\.reorder_packets takes a whole number"),
+        ("= 7", "= 0", r"channel\.51 cannot be followed: .*reorder_packets must be above 0"),
+        ("reorder_packets", "reorder", r"channel\.51\.reorder means nothing here; did you mean"),
+        ("[channel.51.snapshot]", "[channel.51.snapshots]", r"channel\.51\.snapshot is missing"),
+        ('"233.252.14.1:30511"', '"233.252.14.1"', r"channel\.51\.incremental A takes ADDRESS:PO"),
+        ('"233.252.14.1:30511"', '"a.b:1"', r"incremental A: 'a.b' is not an IPv4 address"),
+        ('"233.252.14.1:30511"', "5", r"incremental\.A takes .ADDRESS:PORT. or a table"),
+        ("address = ", "adress = ", r"incremental\.B\.adress means nothing here; did you mean add"),
+        ('"198.51.100.12"', '"x"', r"channel\.51\.incremental source: 'x' is not an IPv4"),
+        ("B = {", "b = {", r"incremental\.b is no feed"),
+        ("14.2:30512", "14.1:30511", "channel 51, incremental A .* are received at the same"),
+    ],
+)
+def test_mistakes_are_told_where_they_are(before, after, words):
+    text = GOOD.replace(before, after, 1)
+    if before == "14.2:30512":
+        text = text.replace("127.0.0.1", "lo")
+    with pytest.raises(UsageError, match=rf"live\.toml: .*{words}"):
+        parsed(text)
+
+
+def test_files_that_are_none(tmp_path):
+    with pytest.raises(UsageError, match=r"nothing\.toml: there is no such file"):
+        read_config(tmp_path / "nothing.toml")
+    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+        read_config(tmp_path)
+    for content in (b"[", b"\xff\xfe"):
+        (tmp_path / "x.toml").write_bytes(content)
+        with pytest.raises(UsageError, match=r"x.toml: is not TOML"):
+            read_config(tmp_path / "x.toml")
+    with pytest.raises(UsageError, match="names no channel"):
+        parsed("")

@@ -1,0 +1,369 @@
+"""A simulated day over loopback multicast: books equal the engine's, noise and loss are counted."""
+
+import http.client
+import json
+import random
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pregao.book.faults import State
+from pregao.capture import datagrams, read_packets
+from pregao.clock import MILLISECOND
+from pregao.errors import NetworkError
+from pregao.feed.channel_events import BookChanged, ChannelDown, Gap, Synchronized, TradeDone
+from pregao.feed.channel_settings import ChannelState
+from pregao.live import (
+    FeedHandler,
+    FreshBook,
+    LineState,
+    LiveConfig,
+    LiveEvent,
+    Missed,
+    Recorder,
+    RecordSettings,
+    Subscription,
+    Watcher,
+    metrics_text,
+    report,
+    serve,
+)
+from pregao.live.latency import Delays, RecentDelays
+from pregao.net import Address, Sender, receive_socket
+from pregao.umdf import Stream
+from tests.live.live_support import (
+    NUMBER,
+    books_of,
+    followed_at,
+    replayer,
+    running,
+    settled,
+    simulated,
+    true_books,
+    unicast,
+)
+from tests.net.net_support import LO
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("day")
+    return folder, simulated(folder)
+
+
+@pytest.fixture(scope="module")
+def lossy_day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("lossy")
+    return folder, simulated(folder, loss="0.08", seed=2)
+
+
+def packets_of(summary):
+    """How many packets the incremental feeds carry together."""
+    files = summary.data["channels"][str(NUMBER)]["files"].values()
+    return sum(file["packets"] for file in files if file["feed"] in "AB")
+
+
+class Heard:
+    """Keeps all events."""
+
+    def __init__(self):
+        self.events = []
+
+    def told(self, channel, events):
+        self.events += events
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
+def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
+    folder, summary = day
+    config, targets = followed_at()
+    heard = Heard()
+    with running(config, heard, compiled=compiled) as handler:
+        counts = replayer(folder, targets, current_times=True).run()
+        made = settled(handler, packets_of(summary)).channels[0]
+        found = handler.ask(books_of)
+    truth = true_books(folder)
+    assert counts.packets > packets_of(summary)
+    assert len(truth) >= 5
+    assert {number: found[number] for number in truth} == truth
+    # A book that was emptied late in the day may still await its snapshot.
+    assert made.state in (ChannelState.LIVE, ChannelState.HEALING)
+    assert made.books[State.STALE] == made.books[State.UNCONFIRMED] == 0
+    assert made.counters["messages"] == summary.messages
+    assert (made.counters["gaps"], made.counters["bad_packets"], made.dropped) == (0, 0, 0)
+    assert len(heard.of(Synchronized)) == 1
+    assert len(heard.of(TradeDone)) == summary.trades
+    assert len(heard.of(BookChanged)) > 1000
+    # Left when nothing was to be learned from it any more.
+    joined = {line.line.stream: line.joined for line in made.lines}
+    assert joined[Stream.INCREMENTAL]
+    assert not joined[Stream.DEFINITION]
+    assert joined[Stream.SNAPSHOT] == (made.state is ChannelState.HEALING)
+    assert 0 < made.delays_ns[0] <= made.delays_ns[1] <= made.delays_ns[2]
+
+
+def test_loss_on_both_feeds_is_told_and_no_trusted_book_is_wrong(lossy_day):
+    folder, summary = lossy_day
+    config, targets = followed_at()
+    heard = Heard()
+    lost = summary_faults(folder)
+    with running(config, heard) as handler:
+        replayer(folder, targets).run()
+        settled(handler, packets_of(summary))
+    # Stopped: what was told and what was counted is the same now.
+    made = handler.ask(report).channels[0]
+    channel = handler.channels[NUMBER].channel
+    found = books_of(handler)
+    trusted = {number for number in channel.security_ids if channel.book(number).trusted}
+    assert lost > 0
+    assert made.counters["lost"] >= lost
+    assert len(heard.of(Gap)) == made.counters["gaps"] > 0
+    assert made.counters["confirmed"] > 0
+    truth = true_books(folder)
+    assert trusted & truth.keys()
+    for number in trusted & truth.keys():
+        assert found[number] == truth[number]
+
+
+def summary_faults(folder):
+    data = json.loads((folder / "truth" / "faults.json").read_text())
+    return data["channels"][str(NUMBER)]["lost_on_both"]
+
+
+def test_a_publisher_that_is_killed_and_begins_again_is_followed_again(day):
+    folder, summary = day
+    config, targets = followed_at()
+    quick = replace(config.channels[0], heartbeat_ns=100 * MILLISECOND)
+    heard = Heard()
+    with running(replace(config, channels=(quick,)), heard) as handler:
+        first = replayer(folder, targets)
+        sending = threading.Thread(target=first.run)
+        sending.start()
+        settled(handler, packets_of(summary) // 3)
+        first.stop()
+        sending.join()
+        stop = time.monotonic() + 20
+        while not heard.of(ChannelDown) and time.monotonic() < stop:
+            time.sleep(0.02)
+        down = handler.ask(report).channels[0]
+        # It knows nothing of what it sent before: its numbers go back to the first one.
+        before = sum(feed["packets"] for feed in down.feeds.values())
+        replayer(folder, targets, speed=5.0).run()
+        made = settled(handler, before + packets_of(summary)).channels[0]
+        found = handler.ask(books_of)
+    truth = true_books(folder)
+    assert down.state is ChannelState.DOWN
+    assert down.books[State.VALID] == 0
+    assert made.counters["resyncs"] >= 1
+    assert len(heard.of(Synchronized)) >= 2
+    assert {number: found[number] for number in truth} == truth
+
+
+def test_noise_at_full_rate_is_counted_and_the_feed_goes_on(day):
+    folder, summary = day
+    config, targets = followed_at()
+    addresses = [line.address for line in config.lines]
+    stop = threading.Event()
+    sent = []
+
+    def make_noise():
+        draws = random.Random(1)
+        noise = [draws.randbytes(draws.randrange(0, 400)) for _ in range(997)]
+        # Another protocol, and another channel's heartbeat.
+        noise += [b"8=FIX.4.4\x019=100\x0135=X\x01" * 5, bytes([7]) + bytes(15) + noise[0]]
+        with Sender(addresses, interface=LO) as sender:
+            while not stop.is_set():
+                for payload in noise:
+                    sender.send(draws.randrange(len(addresses)), payload)
+                    sent.append(payload)
+                time.sleep(0.05)
+
+    making = threading.Thread(target=make_noise)
+    with running(config) as handler:
+        making.start()
+        replayer(folder, targets, speed=10.0).run()
+        stop.set()
+        making.join()
+        made = settled(handler, packets_of(summary)).channels[0]
+        found = handler.ask(books_of)
+    truth = true_books(folder)
+    assert made.counters["bad_packets"] > 100
+    assert made.dropped == 0
+    assert made.counters["messages"] >= summary.messages
+    assert {number: found[number] for number in truth} == truth
+
+
+def test_what_is_followed_can_be_recorded_whole_and_followed_again(day, tmp_path):
+    folder, _ = day
+    config, targets = followed_at()
+    with running(config, recorder=Recorder(RecordSettings(tmp_path))) as handler:
+        sent = replayer(folder, targets, speed=40.0).run()
+        stop = time.monotonic() + 20
+        while handler.recorder.packets < sent.packets and time.monotonic() < stop:
+            time.sleep(0.02)
+    # Also the loops that the channel did not want any more.
+    (path,) = tmp_path.iterdir()
+    found = list(datagrams(read_packets(path)))
+    assert len(found) == sent.packets
+    assert {Address(each.flow.dst, each.flow.dst_port) for each in found} == set(targets.values())
+    assert {each.flow.src for each in found} == {"127.0.0.1"}
+
+
+def test_a_recorder_without_room_does_not_stop_the_feed(day, tmp_path, caplog):
+    folder, summary = day
+    config, targets = followed_at()
+    recorder = Recorder(RecordSettings(tmp_path / "gone"))
+    (tmp_path / "gone").rmdir()
+    with running(config, recorder=recorder) as handler:
+        replayer(folder, targets, speed=40.0).run()
+        made = settled(handler, packets_of(summary))
+    assert made.unrecorded > 0
+    assert made.channels[0].counters["messages"] == summary.messages
+    assert any("Nothing is recorded for a while" in line for line in caplog.messages)
+
+
+def test_unicast_is_followed_too(day):
+    folder, summary = day
+    config, targets = followed_at()
+    config = unicast(config)
+    addresses = [line.address for line in config.lines]
+    targets = dict(zip(targets, addresses, strict=True))
+    with running(config) as handler:
+        replayer(folder, targets, speed=40.0).run()
+        made = settled(handler, packets_of(summary)).channels[0]
+    assert made.counters["messages"] == summary.messages
+
+
+def test_a_slow_consumer_is_told_what_it_missed_and_gets_fresh_books(day):
+    folder, summary = day
+    config, targets = followed_at()
+    slow, quick = Subscription(most_waiting=50), Subscription(["PETR4"], kinds=(BookChanged,))
+    with running(config) as handler:
+        handler.ask(slow.begin)
+        handler.ask(quick.begin)
+        replayer(folder, targets, speed=40.0).run()
+        settled(handler, packets_of(summary))
+        assert slow.behind
+        assert slow.take() == []
+        handler.ask(slow.refresh)
+        missed, *fresh = slow.take()
+        found = handler.ask(books_of)
+        heard = quick.take()
+    assert isinstance(missed, Missed)
+    assert missed.count == slow.missed > 1000
+    assert not slow.behind
+    assert {each.security_id for each in fresh} <= set(found)
+    assert len(fresh) >= 5
+    for each in fresh:
+        assert isinstance(each, FreshBook)
+        assert list(each.book.bids) == found[each.security_id][0][:5]
+    assert heard
+    assert all(isinstance(each, LiveEvent) and each.symbol == "PETR4" for each in heard)
+    assert heard[-1].book.bids == next(each.book.bids for each in fresh if each.symbol == "PETR4")
+
+
+def test_metrics_health_and_readiness_are_served(day):
+    folder, summary = day
+    config, targets = followed_at()
+    with running(config) as handler:
+        server = serve(handler, 0)
+
+        def get(path):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            connection.close()
+            return answer.status, text
+
+        assert get("/ready")[0] == 503
+        assert get("/health")[0] == 200
+        replayer(folder, targets, speed=40.0).run()
+        made = settled(handler, packets_of(summary))
+        status, told = get("/ready")
+        text = get("/metrics")[1]
+        server.close()
+    state = told.split(": ")[1]
+    assert state in ("live", "healing")
+    assert (status == 200) == (state == "live")
+    assert f'pregao_channel_messages_total{{channel="51"}} {summary.messages}' in text
+    assert f'pregao_channel_state{{channel="51",state="{state}"}} 1' in text
+    assert 'pregao_line_packets_total{channel="51",stream="incremental",feed="B"}' in text
+    names = [line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"]
+    described = [line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE")]
+    assert set(names) == set(described)
+    assert len(described) == len(set(described))
+    assert metrics_text(made).count("\n") == text.count("\n")
+
+
+def test_what_the_network_refuses_is_told_at_the_start():
+    config, _ = followed_at()
+    first = config.lines[-1]
+    taken = LiveConfig(config.channels, (*config.lines[:-1], unicast(config).lines[-1]))
+    with (
+        receive_socket(taken.lines[-1].address),
+        pytest.raises(NetworkError, match=r"channel 51, definition A .* another program listens"),
+    ):
+        FeedHandler(taken)
+    wrong = LiveConfig(config.channels, (*config.lines[:-1], _elsewhere(first)))
+    with pytest.raises(NetworkError, match=r"channel 51, definition A .* no interface 'eth77'"):
+        FeedHandler(wrong)
+
+
+def _elsewhere(line):
+    return type(line)(line.channel, line.stream, line.feed, line.address, "eth77")
+
+
+def test_a_watcher_knows_the_busiest_instruments_and_their_tapes(day):
+    folder, summary = day
+    config, targets = followed_at()
+    watcher = Watcher()
+    with running(config, watcher) as handler:
+        replayer(folder, targets, speed=40.0).run()
+        settled(handler, packets_of(summary))
+        rows = handler.ask(lambda running: watcher.busiest(running, 3))
+        page = handler.ask(
+            lambda running: watcher.page(running, NUMBER, rows[0].security_id, depth=4)
+        )
+        nothing = handler.ask(lambda running: watcher.page(running, NUMBER, 1, depth=4))
+    assert len(rows) == 3
+    assert [row.changes for row in rows] == sorted((row.changes for row in rows), reverse=True)
+    assert page.row.symbol == rows[0].symbol
+    assert page.tape[0].price == page.row.last_price
+    assert page.row.trades >= len(page.tape) > 0
+    assert nothing is None
+
+
+def test_questions_are_answered_before_and_after_it_runs(day):
+    config, _ = followed_at()
+    handler = FeedHandler(config)
+    states = handler.ask(FeedHandler.line_states)
+    assert all(isinstance(each, LineState) for each in states)
+    handler.start()
+    handler.stop()
+    assert [each.line for each in handler.ask(FeedHandler.line_states)] == list(config.lines)
+
+
+def test_percentiles_of_delays():
+    delays = Delays()
+    assert delays.percentile(0.5) is None
+    values = np.arange(1, 100_001, dtype=np.int64) * 1000
+    delays.add(values)
+    delays.add(np.array([-5, 0], np.int64))
+    assert len(delays) == 100_002
+    for share in (0.01, 0.5, 0.99, 1.0):
+        exact = share * 100_000 * 1000
+        assert exact * 0.99 <= delays.percentile(share) <= exact * 1.1
+    recent = RecentDelays(10)
+    for value in values[:3000].tolist():
+        recent.add(value, 100)
+    recent.add(-(1 << 70), 101)
+    assert recent.percentiles((0.5,), 105)[0] is not None
+    assert recent.percentiles((0.5,), 115)[0] is not None
+    assert recent.percentiles((0.5,), 200) == [None]

@@ -1,0 +1,92 @@
+"""``pregao live --lake``: what was recorded is in the lake once, across a kill and a stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from pregao.capture import datagrams, read_packets
+from pregao.lake.ingest import check_lake
+from pregao.lake.store import Lake
+from pregao.live import config_text
+from tests.live.live_support import followed_at, replayer, simulated
+
+
+class Running:
+    """The command, and what it said last about itself."""
+
+    def __init__(self, config, lake):
+        root = Path(__file__).parents[2]
+        path = os.pathsep.join([str(root), *sys.path])
+        command = [sys.executable, "-m", "pregao", "live", "--config", str(config), "--headless"]
+        self.process = subprocess.Popen(
+            [*command, "--lake", str(lake), "--symbol", "none"],
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.status = None
+        self._reading = threading.Thread(target=self._read)
+        self._reading.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            data = json.loads(line) if line.endswith("}\n") else {}
+            if data.get("event") == "Status":
+                self.status = data
+
+    def until(self, recorded, seconds=90):
+        """Wait until so many packets were recorded."""
+        stop = time.monotonic() + seconds
+        while self.status is None or self.status["recorded"] < recorded:
+            assert self.process.poll() is None, self.process.stderr.read()
+            assert time.monotonic() < stop
+            time.sleep(0.05)
+
+    def end(self, number):
+        self.process.send_signal(number)
+        code = self.process.wait(90)
+        self._reading.join()
+        told = self.process.stderr.read()
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return code, told
+
+
+def test_what_was_recorded_is_in_the_lake_once_across_a_kill_and_a_stop(tmp_path):
+    day = tmp_path / "day"
+    simulated(day, seconds=20, rate=80.0, instruments=3)
+    config, targets = followed_at()
+    path, lake = tmp_path / "live.toml", tmp_path / "lake"
+    path.write_text(config_text(config))
+
+    first = Running(path, lake)
+    first.until(0)
+    sending = replayer(day, targets, speed=2.0)
+    half = threading.Thread(target=sending.run)
+    half.start()
+    first.until(500)
+    assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
+    sending.stop()
+    half.join()
+
+    second = Running(path, lake)
+    second.until(0)
+    sent = replayer(day, targets, speed=40.0).run()
+    second.until(sent.packets)
+    code, told = second.end(signal.SIGINT)
+    assert (code, told) == (0, "")
+
+    spool = tmp_path / "lake-spool"
+    found = [len(list(datagrams(read_packets(each)))) for each in sorted(spool.iterdir())]
+    assert len(found) == 2
+    assert found[0] >= 500
+    assert found[1] == sent.packets
+    checked = check_lake(Lake(str(lake)))
+    assert checked.faults == []
+    assert checked.packets == sum(found)

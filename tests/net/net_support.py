@@ -1,0 +1,34 @@
+"""Groups and ports on this machine that no other test uses at the same time."""
+
+import os
+import socket
+from itertools import count
+
+from pregao.net import Address, find_interface
+
+LO = find_interface("lo")
+_groups = count(1)
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        asking.bind(("127.0.0.1", 0))
+        return asking.getsockname()[1]
+
+
+def free_group(port=None):
+    """A group of this process alone."""
+    process, number = os.getpid(), next(_groups)
+    host = f"239.{64 + process % 128}.{process // 128 % 256}.{number % 256}"
+    return Address(host, port or free_port())
+
+
+def received(receiver, count, tries=20):
+    """So many datagrams, as (line, payload, time); fewer if no more come."""
+    found = []
+    for _ in range(tries):
+        batch = receiver.receive(0.2)
+        found += zip(batch.line.tolist(), batch.payloads(), batch.time_ns.tolist(), strict=True)
+        if len(found) >= count:
+            break
+    return found
