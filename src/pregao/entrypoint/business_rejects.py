@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from pregao.sbe import Block, Decoded, ValueKind, readings
+from pregao.entrypoint.messages import Enumerations
+from pregao.sbe import Decoded
 
 THROTTLED: Final = (8, "Throttle limit exceeded")
 """The reason that FIX numbers so, and its text (§4.9)."""
@@ -25,20 +26,18 @@ def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[s
     }
 
 
-def value_fault(block: Block, values: Mapping[str, Any]) -> str | None:
+def value_fault(enumerations: Enumerations, values: Mapping[str, Any]) -> str | None:
     """What is wrong with a message that can be decoded: a number that is no value of its field."""
-    return next(_faults(block, values), None)
-
-
-def _faults(block: Block, values: Mapping[str, Any]) -> Iterator[str]:
-    for field in readings(block):
-        value = values[field.name]
-        if field.kind is not ValueKind.ENUM:
-            continue
-        if isinstance(value, int):
-            yield f"{field.name} has no value {value}"
-        elif field.required and value is None:
-            yield f"{field.name} needs a value"
-    for group in block.groups:
-        for number, entry in enumerate(values[group.name], 1):
-            yield from (f"{group.name} {number}: {fault}" for fault in _faults(group, entry))
+    for name, required in enumerations.fields:
+        value = values[name]
+        if value is None:
+            if required:
+                return f"{name} needs a value"
+        elif not isinstance(value, str):
+            return f"{name} has no value {value}"
+    for name, inner in enumerations.groups:
+        for number, entry in enumerate(values[name], 1):
+            fault = value_fault(inner, entry)
+            if fault is not None:
+                return f"{name} {number}: {fault}"
+    return None

@@ -94,7 +94,8 @@ class ClientSession:
             self._negotiate(now_ns)
 
     def take_output(self) -> bytes:
-        """What is to be sent now."""
+        """What is to be sent now; what it depends on is kept."""
+        self._store.flush()
         output, self._output = b"".join(self._output), []
         return output
 

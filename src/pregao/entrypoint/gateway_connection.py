@@ -71,7 +71,8 @@ class GatewayConnection:
     # What the owner does.
 
     def take_output(self) -> bytes:
-        """What is to be sent now."""
+        """What is to be sent now; what it depends on is kept."""
+        self._sessions.store.flush()
         output, self._output = b"".join(self._output), []
         return output
 
@@ -322,7 +323,7 @@ class GatewayConnection:
         session.took(number)
         if not session.throttle.admits(now_ns):
             return [*events, self._reject(name, message, *THROTTLED, now_ns)]
-        fault = value_fault(message.message, message.values)
+        fault = value_fault(self._messages.enumerations(name), message.values)
         if fault is not None:
             return [*events, self._reject(name, message, OTHER, fault, now_ns)]
         return [*events, Received(name, number, message, frame.data, now_ns)]

@@ -29,8 +29,11 @@ if TYPE_CHECKING:
 class GatewaySession:
     """One session: it lives through connections."""
 
-    def __init__(self, account: Account, store: SessionStore, rules: GatewayRules) -> None:
+    def __init__(
+        self, account: Account, store: SessionStore, rules: GatewayRules, leaving: set[int]
+    ) -> None:
         self.account = account
+        self._leaving = leaving
         self.connection: GatewayConnection | None = None
         """The connection that has negotiated or established it."""
         self.throttle = Throttle(account.throttle)
@@ -93,6 +96,7 @@ class GatewaySession:
         due = cod.due_ns(state.cancel_on_disconnect, state.window_ms, now_ns, graceful=graceful)
         if due is not None:
             self._store.record(self.session_id, CancelDue(due))
+            self._leaving.add(self.session_id)
 
     def cancelled(self, now_ns: int) -> CancelOrders | None:
         """The cancellation that is due by now, once."""
@@ -112,11 +116,15 @@ class GatewaySessions:
         self.rules = GatewayRules() if rules is None else rules
         self.store = store
         self._sessions: dict[int, GatewaySession] = {}
+        self._leaving: set[int] = set()
+        """The sessions whose orders may have to be cancelled."""
         for account in accounts:
             if account.session_id in self._sessions:
                 raise UsageError(f"session {account.session_id} has two accounts")
-            session = GatewaySession(account, store, self.rules)
+            session = GatewaySession(account, store, self.rules, self._leaving)
             self._sessions[account.session_id] = session
+            if session.state.cancel_due_ns is not None:
+                self._leaving.add(account.session_id)
 
     def get(self, session_id: int) -> GatewaySession | None:
         """The session of that number, if there is an account for it."""
@@ -129,12 +137,15 @@ class GatewaySessions:
     @property
     def next_due_ns(self) -> int | None:
         """When orders are to be cancelled next, as far as is known."""
-        due = (session.state.cancel_due_ns for session in self._sessions.values())
+        due = (self._sessions[each].state.cancel_due_ns for each in self._leaving)
         return min((time for time in due if time is not None), default=None)
 
     def advance(self, now_ns: int) -> list[CancelOrders]:
         """What became due: the orders of clients that left and did not come back in time."""
-        found = (session.cancelled(now_ns) for session in self._sessions.values())
+        found = [self._sessions[each].cancelled(now_ns) for each in sorted(self._leaving)]
+        self._leaving -= {
+            each for each in self._leaving if self._sessions[each].state.cancel_due_ns is None
+        }
         return [event for event in found if event is not None]
 
     def reset_day(self, now_ns: int) -> None:

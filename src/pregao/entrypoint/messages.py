@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
 from pregao.errors import DecodeError
-from pregao.sbe import Decoded, SchemaCodec, readings
+from pregao.sbe import Block, Decoded, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
@@ -34,6 +34,20 @@ BUSINESS: Final = FROM_CLIENT | FROM_EXCHANGE
 _HEADER = "businessHeader"
 
 
+class Enumerations(NamedTuple):
+    """The fields of a message or group whose values have names; and its groups that have some."""
+
+    fields: tuple[tuple[str, bool], ...]
+    """Name, and whether there must be a value."""
+    groups: tuple[tuple[str, Enumerations], ...]
+
+
+def _enumerations(block: Block) -> Enumerations:
+    fields = [(each.name, each.required) for each in readings(block) if each.enum is not None]
+    groups = [(group.name, _enumerations(group)) for group in block.groups]
+    return Enumerations(tuple(fields), tuple(each for each in groups if any(each[1])))
+
+
 class Messages:
     """Reads and writes the messages of one version."""
 
@@ -41,11 +55,20 @@ class Messages:
         self.version = version
         self._codec = SchemaCodec(bundled("entrypoint", version))
         self._names = {message.id: message.name for message in self._codec.schema.messages}
+        self._enumerations: dict[str, Enumerations] = {}
         self._names.pop(0)  # the framing header as the schema states it; no message is one
         sample = self._codec.schema.by_name["ExecutionReport_New"]
         header = next(field for field in readings(sample) if field.name == _HEADER)
         members = {member.name: member for member in header.members}
         self._resend = "possResend" if "possResend" in members else "eventIndicator"
+
+    def enumerations(self, name: str) -> Enumerations:
+        """Which fields of a message have values with names."""
+        found = self._enumerations.get(name)
+        if found is None:
+            found = _enumerations(self._codec.schema.by_name[name])
+            self._enumerations[name] = found
+        return found
 
     def name(self, frame: Frame) -> str | None:
         """The name of a frame's message, if this version has it."""

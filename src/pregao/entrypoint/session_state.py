@@ -124,7 +124,13 @@ class SessionState:
 
     def apply(self, record: Record) -> None:
         """Become what a record says."""
-        match record:
+        match record:  # the frequent ones first
+            case Taken(number):
+                self.next_incoming = number + 1
+                self.last_incoming = number
+            case Sent(number, data):
+                self.sent[number] = data
+                self.next_outgoing = number + 1
             case Negotiated(session_ver_id, version, gateway):
                 self.session_ver_id = session_ver_id
                 self.version = version
@@ -135,14 +141,8 @@ class SessionState:
                 self.cancel_due_ns = None
             case Expecting(number):
                 self.next_incoming = number
-            case Taken(number):
-                self.next_incoming = number + 1
-                self.last_incoming = number
             case Settled(number):
                 self.settled = number
-            case Sent(number, data):
-                self.sent[number] = data
-                self.next_outgoing = number + 1
             case Skipped(number):
                 self.next_outgoing = number
             case CancelDue(time_ns):

@@ -1,8 +1,9 @@
 """Where sessions are kept: in memory, or in a file that survives the process at any moment.
 
-The file is a sequence of records, each with its length and checksum. A record is handed to the
-operating system in one write before anything that depends on it is sent, so the end of the process
-loses none; `sync` brings them to the disk. A record cut short at the end of the file is dropped.
+The file is a sequence of records, each with its length and checksum. Sessions hand them to the
+operating system (`flush`) before they give out what depends on them, so the end of the process
+loses none that anybody saw; `sync` brings them to the disk. A record cut short at the end of the
+file is dropped.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class SessionStore:
 
     def state(self, session_id: int) -> SessionState:
         """The state of a session; a session that is not known is new."""
-        return self._states.setdefault(session_id, SessionState())
+        found = self._states.get(session_id)
+        if found is None:
+            found = self._states[session_id] = SessionState()
+        return found
 
     def sessions(self) -> list[int]:
         """The sessions that something is known of."""
@@ -83,8 +87,11 @@ class SessionStore:
         for session_id in self.sessions():
             self.record(session_id, record)
 
+    def flush(self) -> None:
+        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+
     def sync(self) -> None:
-        """Bring what was recorded to the disk."""
+        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
 
     def close(self) -> None:
         """Record no more."""
@@ -96,6 +103,7 @@ class SessionFile(SessionStore):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self._path = path
+        self._unwritten: list[bytes] = []
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             self._lock()
@@ -129,11 +137,18 @@ class SessionFile(SessionStore):
 
     def record(self, session_id: int, record: Record) -> None:
         """Let something have happened to a session, and keep it."""
-        _write(self._file, _packed(session_id, record))
+        self._unwritten.append(_packed(session_id, record))
         super().record(session_id, record)
+
+    def flush(self) -> None:
+        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+        if self._unwritten:
+            data, self._unwritten = b"".join(self._unwritten), []
+            _write(self._file, data)
 
     def _reset(self, record: DayReset | WeekReset) -> None:
         super()._reset(record)
+        self._unwritten = []  # the new file says it all
         self._rewrite()
 
     def _rewrite(self) -> None:
@@ -159,11 +174,13 @@ class SessionFile(SessionStore):
             os.close(folder)
 
     def sync(self) -> None:
-        """Bring what was recorded to the disk."""
+        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
+        self.flush()
         os.fdatasync(self._file)
 
     def close(self) -> None:
         """Record no more."""
+        self.flush()
         os.close(self._file)
 
 
