@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 from pregao.capture import PcapWriter, UdpFramer
@@ -60,7 +61,28 @@ def value(rng: random.Random, reading: Reading) -> Any:
             return "PETR4"[: reading.size]
         case _:
             high = min(reading.primitive.maximum, 1 << 40) - 2
+            if reading.maximum is not None:
+                high = min(high, int(reading.maximum))
             return rng.randrange(1, max(2, high))
+
+
+_USUAL = {
+    "price", "account", "investorID", "clOrdID", "receivedTime", "marketSegmentReceivedTime",
+    "mDEntryPx", "enteringFirm", "rptSeq",
+}  # fmt: skip
+"""The optional fields that a plain order and its reports have; the others are null."""
+
+
+def plain_orders(message: Message, count: int) -> list[dict[str, Any]]:
+    """The values of order messages as most are: without what only special orders have."""
+    rng = random.Random(3)
+    fields = [field for field in readings(message) if field.required or field.name in _USUAL]
+    orders = [{field.name: value(rng, field) for field in fields} for _ in range(count)]
+    for order in orders:
+        for field in fields:
+            if field.kind is ValueKind.DECIMAL:
+                order[field.name] = Decimal(rng.randrange(1, 20_000)) / 100
+    return orders
 
 
 def packets(count: int, seed: int = 1) -> list[bytes]:

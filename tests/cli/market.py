@@ -10,7 +10,7 @@ from pregao.capture import PcapWriter, UdpFramer
 from pregao.clock import format_ns
 from pregao.sbe.codec import SchemaCodec
 from pregao.sbe.names import snake_case
-from pregao.sbe.values import ValueKind, readings
+from pregao.sbe.values import ValueKind, beyond_columns, readings
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from tests.sbe.support import plausible_body
@@ -123,7 +123,7 @@ class Market:
         return path
 
     def rows(self, start=START, streams=None):
-        """What the message codec reads, in packet order."""
+        """What the message codec reads and columns can hold, in packet order."""
         streams = STREAM_OF if streams is None else streams
         found = []
         decoder = PacketDecoder()
@@ -143,6 +143,8 @@ class Market:
                     head.sending_time_ns,
                 )
                 decoded = outcome.decoded
+                if beyond_columns(decoded.message, decoded.values) is not None:
+                    continue
                 found.append(Row(key, decoded.message, decoded.version, decoded.values))
         return found
 

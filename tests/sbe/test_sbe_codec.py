@@ -8,6 +8,7 @@ import pytest
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.names import snake_case
+from pregao.sbe.values import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled
 from tests.sbe.support import TYPES
@@ -44,21 +45,30 @@ REFUSED = [
     ({"small": "1"}, "small: '1' is not a whole number"),
     ({"small": True}, "small: True is not a whole number"),
     ({"tight": 6}, "tight: 6 is not from -5 to 5"),
-    ({"big": 2**63}, "big: 9223372036854775808 is not from 0 to 9223372036854775807"),
+    ({"big": 2**64}, "big: 18446744073709551616 is not from 0 to 18446744073709551615"),
+    ({"big": 2**64 - 1}, "big: 18446744073709551615 means null here; give None for null"),
+    ({"big": -1}, "big: -1 is not from 0 to 18446744073709551615"),
     ({"price": Decimal("0.00001")}, "price: 0.00001 has more than 4 decimal places"),
     ({"price": Decimal(10) ** 15}, "price: 1000000000000000 is out of range"),
     ({"price": Decimal("NaN")}, "price: Decimal('NaN') is not a decimal"),
     ({"price": Decimal("Infinity")}, "price: Decimal('Infinity') is not a decimal"),
+    ({"price": Decimal("sNaN")}, "price: Decimal('sNaN') is not a decimal"),
+    ({"price": Decimal("1E+999999")}, "price: 1E+999999 has too many digits"),
+    ({"price": Decimal("1." + "0" * 60 + "1")}, "01 has too many digits"),
     ({"price": 1.5}, "price: 1.5 is not a decimal"),
+    ({"price": True}, "price: True is not a decimal"),
     ({"price": "abc"}, "price: 'abc' is not a decimal"),
     ({"text": "sixsix"}, "text: 'sixsix' is longer than 5 bytes"),
     ({"text": "a\0b"}, "text: a NUL character would end the text"),
     ({"text": "é"}, "text: 'é' has characters that cannot be written"),
     ({"text": b"abc"}, "text: b'abc' is not text"),
+    ({"text": ["abc"]}, "text: ['abc'] is not text"),
     ({"day": date(1970, 1, 1)}, "day: 1970-01-01 means null here"),
     ({"day": "2020-01-01"}, "day: '2020-01-01' is not a date"),
     ({"letter": "B"}, "letter: 'B' is none of A_LETTER, ZERO_SIGN"),
     ({"letter": 0}, "letter: 0 means null here"),
+    ({"letter": ["A_LETTER"]}, "letter: ['A_LETTER'] is not a value of this enumeration"),
+    ({"letter": True}, "letter: True is not a value of this enumeration"),
     ({"letter": 300}, "letter: 300 is not a value of this enumeration"),
     ({"flags": ["Nope"]}, "flags: 'Nope' is none of First, Last"),
     ({"flags": 65536}, "flags: 65536 is not from 0 to 65535"),
@@ -152,8 +162,8 @@ def test_what_an_older_sender_has_in_the_place_of_a_later_field_does_not_matter(
     )
     message = schema.by_name["M"]
     codec = SchemaCodec(schema).codec(1)
-    body = b"\x05" + b"\xfe" * (message.block_length - 1)
-    with pytest.raises(DecodeError, match=r"price|pair"):
+    body = b"\x05" + b"\x81" * (message.block_length - 1)
+    with pytest.raises(DecodeError, match="price"):
         codec.decode_body(body, 0, len(body), 2, len(body))
     values = codec.decode_body(body, 0, len(body), 1, len(body)).values
     assert values == {"small": 5, "price": None, "pair": None, "text": None}
@@ -162,12 +172,11 @@ def test_what_an_older_sender_has_in_the_place_of_a_later_field_does_not_matter(
 @pytest.mark.parametrize(
     ("field", "raw", "reason"),
     [
-        ("big", (2**63).to_bytes(8, "little"), "big: a number above"),
         ("price", (10**18).to_bytes(8, "little"), "price: a mantissa of more than 18 digits"),
         ("day", (2932897).to_bytes(4, "little"), "day: a day outside the years 1 to 9999"),
     ],
 )
-def test_values_beyond_what_tables_hold_are_decode_errors(field, raw, reason):
+def test_decimals_and_dates_out_of_range_are_decode_errors(field, raw, reason):
     offset = next(f.offset for f in SCHEMA.by_name["M"].fields if f.name == field)
     encoded = bytearray(CODEC.encode("M", SOUND))
     encoded[8 + offset : 8 + offset + len(raw)] = raw
@@ -177,13 +186,23 @@ def test_values_beyond_what_tables_hold_are_decode_errors(field, raw, reason):
 
 def test_boundary_values_are_values():
     values = SOUND | {
-        "big": 2**63 - 1,
+        "big": 2**64 - 2,
         "price": Decimal(10**18 - 1).scaleb(-4),
         "day": date(9999, 12, 31),
     }
     decoded = CODEC.decode(CODEC.encode("M", values))
     assert {name: decoded[name] for name in values} == values
     assert CODEC.decode(CODEC.encode("M", SOUND))["big"] is None
+
+
+def test_messages_carry_64_bits_and_columns_say_that_they_do_not():
+    values = SOUND | {"big": 2**63}
+    decoded = CODEC.decode(CODEC.encode("M", values))
+    assert decoded["big"] == 2**63
+    reason = beyond_columns(decoded.message, decoded.values)
+    assert reason == "big: a number above 9223372036854775807, the largest that a column holds"
+    fits = CODEC.decode(CODEC.encode("M", SOUND | {"big": 2**63 - 1}))
+    assert beyond_columns(fits.message, fits.values) is None
 
 
 def test_decode_errors_of_headers():
@@ -286,3 +305,35 @@ def test_packers_of_a_group_write_what_the_codec_writes():
 )
 def test_column_names(name, column):
     assert snake_case(name) == column
+
+
+ORDER_FIELDS = (
+    "businessHeader.msgSeqNum", "clOrdID", "securityID", "side", "orderQty", "price", "stopPx",
+    "senderLocation", "investorID.document", "memo",
+)  # fmt: skip
+
+
+def test_packers_and_unpackers_know_members_of_records_and_data():
+    codec = SchemaCodec(bundled("entrypoint", 6)).codec(102)
+    numbers = (7, 2**64 - 1, 9, ord("1"), 100, 123400, None, b"SAO PAULO", None, b"memo")
+    packed = codec.packer(*ORDER_FIELDS)(*numbers)
+    size, block_length = len(codec.header), codec.message.block_length
+    values = codec.decode_body(packed, size, block_length, 6, len(packed)).values
+    assert values["businessHeader"]["msgSeqNum"] == 7
+    assert (values["clOrdID"], values["side"], values["price"]) == (
+        2**64 - 1,
+        "BUY",
+        Decimal("12.34"),
+    )
+    assert (values["memo"], values["deskID"], values["stopPx"]) == ("memo", None, None)
+    unpack = codec.unpacker(*ORDER_FIELDS)
+    assert unpack(packed, size, block_length, len(packed)) == numbers
+    assert codec.unpacker("deskID")(packed, size, block_length, len(packed)) == (None,)
+    with pytest.raises(DecodeError, match="a block of 135 bytes runs past the end"):
+        unpack(packed, size, block_length, 100)
+    with pytest.raises(DecodeError, match="a block of 100 bytes is too short"):
+        unpack(packed, size, 100, len(packed))
+    with pytest.raises(DecodeError, match="memo: 4 bytes run past the end"):
+        unpack(packed, size, block_length, len(packed) - 1)
+    with pytest.raises(EncodeError, match="price8: no such field"):
+        codec.unpacker("price8")

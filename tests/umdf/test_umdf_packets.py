@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError
 from pregao.sbe.codec import SchemaCodec
+from pregao.sbe.values import beyond_columns
 from pregao.schemas import Registry, bundled, bundled_versions
 from pregao.umdf.bulk import Batch, BulkDecoder, Reject, Unknown, walk
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header, encode_packet, frames
@@ -144,8 +145,11 @@ def slow_outcomes(packets, registry=None):
         headers.append(decoded.header)
         for outcome in decoded.outcomes:
             index = None if outcome.frame is None else outcome.frame.index_in_packet
-            if outcome.reason:
-                said[number, index] = ("reject", outcome.position, outcome.end, outcome.reason)
+            reason = outcome.reason
+            if outcome.decoded is not None:  # what messages carry and columns cannot hold
+                reason = beyond_columns(outcome.decoded.message, outcome.decoded.values)
+            if reason:
+                said[number, index] = ("reject", outcome.position, outcome.end, reason)
             elif outcome.decoded is None:
                 said[number, index] = ("unknown", outcome.frame.template_id)
             else:

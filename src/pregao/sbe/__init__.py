@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pregao.sbe._block import BlockCodec
 from pregao.sbe.codec import Decoded, HeaderCodec, MessageCodec, MessageHeader, SchemaCodec
 from pregao.sbe.model import (
+    LITTLE_ENDIAN_FRAME,
     PRIMITIVES,
     Block,
     Choice,
@@ -35,7 +35,7 @@ from pregao.sbe.model import (
 )
 from pregao.sbe.names import snake_case
 from pregao.sbe.tree import Element, parse_tree, read_tree, schema_error
-from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.sbe.values import Reading, ValueKind, beyond_columns, readings
 from pregao.sbe.xml import load_schema, schema_from_bytes, schema_from_tree, template
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from pregao.sbe.columns import ColumnDecoder, Columns
 
 __all__ = [
+    "LITTLE_ENDIAN_FRAME",
     "PRIMITIVES",
     "Block",
-    "BlockCodec",
     "Choice",
     "ColumnDecoder",
     "Columns",
@@ -73,6 +73,7 @@ __all__ = [
     "SetType",
     "Type",
     "ValueKind",
+    "beyond_columns",
     "block_schema",
     "blocks",
     "column_type",

@@ -1,87 +1,57 @@
-"""From numbers on the wire to values."""
+"""From numbers on the wire to the values that are more than numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Context, Decimal
+from functools import lru_cache
 from typing import Any
 
 from pregao.errors import DecodeError
-from pregao.sbe.values import (
-    EPOCH_ORDINAL,
-    MAX_DAY,
-    MAX_MANTISSA,
-    MAX_SIGNED,
-    MIN_DAY,
-    Reading,
-    ValueKind,
-)
+from pregao.sbe._source import Remembered
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Reading, ValueKind
 
 Converter = Callable[[Any], Any]
 _EXACT = Context(prec=60)
 
 
-class _Names(dict[int, Any]):
-    """The names of an enumeration's numbers; a number without a name is itself."""
+def values_of_numbers(reading: Reading) -> Remembered | Sequence[Any]:
+    """What to index with a number (or string) on the wire to get its value.
 
-    def __missing__(self, number: int) -> int:
-        return number
+    For enumerations, decimals, dates and texts. Fields of one name and type share what they
+    remember, in whichever message they are.
+    """
+    return _values(replace(reading, offset=0, since_version=0, required=True, description=""))
 
 
-def converter(reading: Reading) -> Converter | None:
-    """What makes a value of a number on the wire; None where the number is the value."""
+@lru_cache(maxsize=1024)
+def _values(reading: Reading) -> Remembered | Sequence[Any]:
+    convert = _converter(reading)
+    if reading.kind is ValueKind.ENUM and reading.primitive.maximum == 0xFF:
+        return tuple(convert(number) for number in range(256))
+    return Remembered(convert)
+
+
+def _converter(reading: Reading) -> Converter:
     match reading.kind:
-        case ValueKind.RECORD:
-            return _record_converter(reading)
         case ValueKind.ENUM:
-            assert reading.enum is not None
-            names = _Names({m.value: m.name for m in reading.enum.members})
-            if reading.null is not None:
-                names[int(reading.null)] = None
-            return names.__getitem__
+            return _enum_converter(reading)
         case ValueKind.DECIMAL:
             return _decimal_converter(reading)
         case ValueKind.DATE:
             return _date_converter(reading)
-        case ValueKind.TEXT:
-            return _text_converter(reading)
-        case ValueKind.BYTES:
-            return None
-        case ValueKind.NUMBERS:
-            return _numbers_converter(reading)
-        case ValueKind.FLOAT:
-            return _float_converter(reading)
         case _:
-            return _integer_converter(reading)
+            return _text_converter(reading)
 
 
-def _integer_converter(reading: Reading) -> Converter | None:
-    null = reading.null
-    wide = reading.primitive.name == "uint64"
-    if not wide:
-        if null is None:
-            return None
-        return lambda number: None if number == null else number
-    reason = f"{reading.name}: a number above {MAX_SIGNED}"
-
-    def convert(number: int) -> int | None:
-        if number == null:
-            return None
-        if number > MAX_SIGNED:
-            raise DecodeError(reason)
-        return number
-
-    return convert
-
-
-def _float_converter(reading: Reading) -> Converter | None:
-    null = reading.null
-    if null is None:
-        return None
-    if null != null:  # NaN
-        return lambda number: None if number != number else number
-    return lambda number: None if number == null else number
+def _enum_converter(reading: Reading) -> Converter:
+    assert reading.enum is not None
+    names: dict[int, str | None] = {m.value: m.name for m in reading.enum.members}
+    if reading.null is not None:
+        names[int(reading.null)] = None
+    return lambda number: names.get(number, number)  # without a name it is itself
 
 
 def _decimal_converter(reading: Reading) -> Converter:
@@ -94,7 +64,7 @@ def _decimal_converter(reading: Reading) -> Converter:
             return None
         if not -MAX_MANTISSA <= mantissa <= MAX_MANTISSA:
             raise DecodeError(reason)
-        return scaleb(Decimal(mantissa), scale)
+        return scaleb(mantissa, scale)
 
     return convert
 
@@ -131,32 +101,6 @@ def decode_text(raw: bytes, encoding: str) -> str:
     return raw.decode(encoding, "backslashreplace")
 
 
-def _numbers_converter(reading: Reading) -> Converter | None:
-    if reading.primitive.name != "uint64":
-        return None
-    reason = f"{reading.name}: a number above {MAX_SIGNED}"
-
-    def convert(numbers: tuple[int, ...]) -> tuple[int, ...]:
-        if max(numbers) > MAX_SIGNED:
-            raise DecodeError(reason)
-        return numbers
-
-    return convert
-
-
-def _record_converter(reading: Reading) -> Converter:
-    parts: list[tuple[str, int, int, Converter | None]] = []
-    start = 0
-    for member in reading.members:
-        width = 0 if member.single else member.width
-        parts.append((member.name, start, width, converter(member)))
-        start += member.width
-
-    def convert(numbers: Any) -> dict[str, Any] | None:
-        values: dict[str, Any] = {}
-        for name, first, width, change in parts:
-            value = numbers[first : first + width] if width else numbers[first]
-            values[name] = value if change is None else change(value)
-        return None if all(value is None for value in values.values()) else values
-
-    return convert
+def blank_record(values: dict[str, Any]) -> dict[str, Any] | None:
+    """A record, or null where all of it is."""
+    return None if all(value is None for value in values.values()) else values

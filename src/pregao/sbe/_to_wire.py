@@ -1,19 +1,25 @@
-"""From values to numbers on the wire; a value that does not fit is refused."""
+"""From values to numbers on the wire; a value that does not fit is refused.
+
+These functions say what each kind of field takes. What is written for a layout (`_encoder`)
+decides the plain cases itself and asks them about all others.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
 from datetime import date
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Context, Decimal, DivisionByZero, Inexact, InvalidOperation, Overflow
 from typing import Any
 
-from pregao.errors import EncodeError
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, MAX_SIGNED, Reading, ValueKind
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, Reading, ValueKind
 
-_EXACT = Context(prec=60)
+EXACT = Context(
+    prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]
+)
+"""Reckons with decimals, or refuses: nothing is ever rounded, and no number is of many digits."""
 
 
 class RefusedError(Exception):
@@ -54,15 +60,18 @@ def _null(reading: Reading) -> int | float:
     return reading.null
 
 
-def _bounds(reading: Reading) -> tuple[int, int]:
+def bounds(reading: Reading) -> tuple[int, int]:
+    """The smallest and the largest number that a field can carry, null apart."""
     primitive = reading.primitive
     low = primitive.minimum if reading.minimum is None else int(reading.minimum)
     high = primitive.maximum if reading.maximum is None else int(reading.maximum)
-    return low, min(high, MAX_SIGNED)
+    if reading.kind is ValueKind.DECIMAL:
+        return max(low, -MAX_MANTISSA), min(high, MAX_MANTISSA)
+    return low, high
 
 
 def _integer_encoder(reading: Reading) -> Converter:
-    low, high = _bounds(reading)
+    low, high = bounds(reading)
     null = reading.null
 
     def encode(value: Any) -> int | float:
@@ -101,8 +110,7 @@ def _float_encoder(reading: Reading) -> Converter:
 
 
 def _decimal_encoder(reading: Reading) -> Converter:
-    low, high = _bounds(reading)
-    low, high = max(low, -MAX_MANTISSA), min(high, MAX_MANTISSA)
+    low, high = bounds(reading)
     scale, null = reading.scale, reading.null
     shift = Decimal(scale)
 
@@ -112,8 +120,10 @@ def _decimal_encoder(reading: Reading) -> Converter:
         if isinstance(value, bool) or not isinstance(value, (int, str, Decimal)):
             raise RefusedError(f"{value!r} is not a decimal")
         try:
-            shifted = _EXACT.scaleb(Decimal(value), shift)
+            shifted = EXACT.scaleb(Decimal(value), shift)
             mantissa = int(shifted)
+        except Inexact:
+            raise RefusedError(f"{value} has too many digits") from None
         except (InvalidOperation, ValueError, OverflowError):
             raise RefusedError(f"{value!r} is not a decimal") from None
         if mantissa != shifted:
@@ -128,7 +138,7 @@ def _decimal_encoder(reading: Reading) -> Converter:
 
 
 def _date_encoder(reading: Reading) -> Converter:
-    low, high = _bounds(reading)
+    low, high = bounds(reading)
     null = reading.null
 
     def encode(value: Any) -> int | float:
@@ -172,7 +182,7 @@ def _enum_encoder(reading: Reading) -> Converter:
 def _set_encoder(reading: Reading) -> Converter:
     assert reading.set is not None
     bits = {choice.name: 1 << choice.bit for choice in reading.set.choices}
-    high = min(reading.primitive.maximum, MAX_SIGNED)
+    high = reading.primitive.maximum
 
     def encode(value: Any) -> int:
         if value is None:
@@ -203,7 +213,7 @@ def _string_encoder(reading: Reading) -> Converter:
                 raise RefusedError("cannot be null")
             return b""
         if text:
-            raw = _text(value, reading.encoding)
+            raw = encode_text(value, reading.encoding)
             if b"\0" in raw:
                 raise RefusedError("a NUL character would end the text")
             if not raw and reading.null is not None:
@@ -218,7 +228,8 @@ def _string_encoder(reading: Reading) -> Converter:
     return encode
 
 
-def _text(value: Any, encoding: str) -> bytes:
+def encode_text(value: Any, encoding: str) -> bytes:
+    """The bytes of a text."""
     if not isinstance(value, str):
         raise RefusedError(f"{value!r} is not text")
     try:
@@ -228,17 +239,9 @@ def _text(value: Any, encoding: str) -> bytes:
         raise RefusedError(f"{value!r} has characters that cannot be written") from None
 
 
-def encode_text(name: str, value: Any, encoding: str) -> bytes:
-    """The bytes of a text, for the field of that name."""
-    try:
-        return _text(value, encoding)
-    except RefusedError as refused:
-        raise EncodeError(f"{name}: {refused.reason}") from None
-
-
 def _numbers_encoder(reading: Reading) -> Converter:
     floating = reading.primitive.nature is Nature.FLOAT
-    low, high = (0, 0) if floating else _bounds(reading)
+    low, high = (0, 0) if floating else bounds(reading)
 
     def encode(value: Any) -> Any:
         if not isinstance(value, (list, tuple)) or len(value) != reading.length:

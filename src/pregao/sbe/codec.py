@@ -8,16 +8,15 @@ data as text. Null is None.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.sbe._block import BlockCodec
-from pregao.sbe._from_wire import decode_text
-from pregao.sbe._to_wire import encode_text
-from pregao.sbe.model import Block, Data, Dimension, Group, LengthField, Message, Presence, Schema
-from pregao.sbe.values import python_encoding, readings
+from pregao.sbe._decoder import Decoder, message_decoder, version_marks
+from pregao.sbe._encoder import Encoder, group_header, message_encoder
+from pregao.sbe._packer import Packer, Unpacker, packer, unpacker
+from pregao.sbe.model import Message, Schema
 
 
 @dataclass(slots=True)
@@ -44,10 +43,6 @@ class MessageHeader(NamedTuple):
     version: int
 
 
-def _number_struct(field: LengthField, byte_order: str) -> struct.Struct:
-    return struct.Struct(byte_order + field.primitive.code)
-
-
 _USUAL_ORDER = (0, 1, 2, 3)
 
 
@@ -72,12 +67,16 @@ class HeaderCodec:
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> MessageHeader:
         """The header at a position."""
         end = len(buffer) if end is None else end
+        return MessageHeader._make(self.numbers(buffer, position, end))
+
+    def numbers(self, buffer: Any, position: int, end: int) -> tuple[int, ...]:
+        """The four numbers of the header at a position, in the order of `MessageHeader`."""
         if position < 0 or end - position < self.size:
             raise DecodeError("too short for a message header", position)
         numbers = self._struct.unpack_from(buffer, position)
         if self._order != _USUAL_ORDER:
             numbers = tuple(numbers[index] for index in self._order)
-        return MessageHeader._make(numbers)
+        return numbers
 
     def encode(self, header: MessageHeader) -> bytes:
         """The bytes of a header."""
@@ -87,236 +86,100 @@ class HeaderCodec:
         return self._struct.pack(*ranked)
 
 
-class _PartsCodec:
-    """A message or group: its block, then its groups, then its data."""
-
-    __slots__ = ("block", "byte_order", "constants", "data", "groups", "known", "layout")
-
-    def __init__(self, layout: Block, byte_order: str) -> None:
-        self.layout = layout
-        self.byte_order = byte_order
-        self.block = BlockCodec(readings(layout), layout.block_length, byte_order)
-        self.groups = [_GroupCodec(group, byte_order) for group in layout.groups]
-        self.data = [_DataCodec(data, byte_order) for data in layout.data]
-        self.constants = {
-            field.name: field.constant
-            for field in layout.fields
-            if field.presence is Presence.CONSTANT
-        }
-        self.known = (
-            {reading.name for reading in self.block.readings}
-            | {group.group.name for group in self.groups}
-            | {data.data.name for data in self.data}
-        )
-
-    def decode(
-        self, buffer: Any, position: int, block_length: int, version: int, end: int
-    ) -> tuple[dict[str, Any], int]:
-        """The values and where they end."""
-        if block_length > end - position:
-            raise DecodeError(f"a block of {block_length} bytes runs past the end", position)
-        try:
-            values = self.block.decode(buffer, position, block_length, version)
-        except DecodeError as error:
-            raise DecodeError(error.reason, position) from None
-        position += block_length
-        for group in self.groups:
-            values[group.group.name], position = group.decode(buffer, position, version, end)
-        for data in self.data:
-            values[data.data.name], position = data.decode(buffer, position, version, end)
-        return values, position
-
-    def encode(self, values: Mapping[str, Any], prefix: str) -> list[bytes]:
-        """The parts' bytes, in order."""
-        for name in values:
-            if name not in self.known:
-                self._check_constant(name, values[name], prefix)
-        parts = [self.block.encode(values, prefix)]
-        for group in self.groups:
-            parts.extend(group.encode(values.get(group.group.name) or (), prefix))
-        for data in self.data:
-            parts.append(data.encode(values.get(data.data.name), prefix))
-        return parts
-
-    def _check_constant(self, name: str, value: Any, prefix: str) -> None:
-        if name not in self.constants:
-            raise EncodeError(f"{prefix}{name}: no such field in {self.layout.name}")
-        if value != self.constants[name]:
-            raise EncodeError(
-                f"{prefix}{name}: always {self.constants[name]!r} here, not {value!r}"
-            )
-
-
-class _GroupCodec:
-    """A repeating group: dimensions, then entries."""
-
-    __slots__ = ("block_length", "group", "num_in_group", "parts")
-
-    def __init__(self, group: Group, byte_order: str) -> None:
-        self.group = group
-        self.parts = _PartsCodec(group, byte_order)
-        self.block_length = _number_struct(group.dimension.block_length, byte_order)
-        self.num_in_group = _number_struct(group.dimension.num_in_group, byte_order)
-
-    def decode(
-        self, buffer: Any, position: int, version: int, end: int
-    ) -> tuple[list[dict[str, Any]], int]:
-        """The entries and where they end; none if the group came after the sender's version."""
-        if self.group.since_version > version:
-            return [], position
-        dimension: Dimension = self.group.dimension
-        if end - position < dimension.size:
-            raise DecodeError(f"{self.group.name}: too short for the group's header", position)
-        (block_length,) = self.block_length.unpack_from(
-            buffer, position + dimension.block_length.offset
-        )
-        (count,) = self.num_in_group.unpack_from(buffer, position + dimension.num_in_group.offset)
-        first = position + dimension.size
-        if count * max(1, block_length) > end - first:
-            raise DecodeError(
-                f"{self.group.name}: {count} entries of {block_length} bytes run past the end",
-                position,
-            )
-        position = first
-        entries = []
-        for _ in range(count):
-            entry, position = self.parts.decode(buffer, position, block_length, version, end)
-            entries.append(entry)
-        return entries, position
-
-    def header(self, entries: int, name: str) -> bytes:
-        """The dimensions' bytes; ``name`` is what errors call the group."""
-        dimension = self.group.dimension
-        limit = dimension.num_in_group.maximum
-        if entries > limit:
-            raise EncodeError(f"{name}: {entries} entries, {limit} at most")
-        header = bytearray(dimension.size)
-        try:
-            self.block_length.pack_into(
-                header, dimension.block_length.offset, self.parts.block.size
-            )
-        except struct.error:
-            raise EncodeError(f"{name}: its block is too long for the group's header") from None
-        self.num_in_group.pack_into(header, dimension.num_in_group.offset, entries)
-        return bytes(header)
-
-    def encode(self, entries: Sequence[Mapping[str, Any]], prefix: str) -> list[bytes]:
-        """The dimensions' and entries' bytes."""
-        name = f"{prefix}{self.group.name}"
-        if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
-            raise EncodeError(f"{name}: {entries!r} is not a list of entries")
-        parts = [self.header(len(entries), name)]
-        for number, entry in enumerate(entries):
-            if not isinstance(entry, Mapping):
-                raise EncodeError(f"{name}[{number}]: {entry!r} is not named values")
-            parts.extend(self.parts.encode(entry, f"{name}[{number}]."))
-        return parts
-
-
-class _DataCodec:
-    """Variable-length data: a length, then bytes."""
-
-    __slots__ = ("data", "encoding", "length")
-
-    def __init__(self, data: Data, byte_order: str) -> None:
-        self.data = data
-        self.length = _number_struct(data.length, byte_order)
-        self.encoding = (
-            None if data.character_encoding is None else python_encoding(data.character_encoding)
-        )
-
-    def decode(
-        self, buffer: Any, position: int, version: int, end: int
-    ) -> tuple[str | bytes | None, int]:
-        """The text (or bytes where the schema names no encoding); an empty one is null."""
-        if self.data.since_version > version:
-            return None, position
-        start = position + self.data.header_size
-        if start > end:
-            raise DecodeError(f"{self.data.name}: too short for its length", position)
-        (length,) = self.length.unpack_from(buffer, position + self.data.length.offset)
-        if length > end - start:
-            raise DecodeError(f"{self.data.name}: {length} bytes run past the end", position)
-        raw = bytes(buffer[start : start + length])
-        if not raw:
-            return None, start
-        text = raw if self.encoding is None else decode_text(raw, self.encoding)
-        return text, start + length
-
-    def encode(self, value: Any, prefix: str) -> bytes:
-        """The length and the bytes."""
-        name = f"{prefix}{self.data.name}"
-        if value is None:
-            raw = b""
-        elif isinstance(value, (bytes, bytearray)):
-            raw = bytes(value)
-        else:
-            raw = encode_text(name, value, self.encoding or "utf-8")
-        limit = self.data.length.maximum
-        if len(raw) > limit:
-            raise EncodeError(f"{name}: {len(raw)} bytes, {limit} at most")
-        header = bytearray(self.data.header_size)
-        self.length.pack_into(header, self.data.length.offset, len(raw))
-        return bytes(header) + raw
-
-
 class MessageCodec:
-    """Reads and writes one template of a schema; bodies begin after the message header."""
+    """Reads and writes one template of a schema; bodies begin after the message header.
 
-    __slots__ = ("_parts", "header", "message", "schema")
+    The functions that do it are written and compiled when first used: one that encodes, and one
+    that decodes for each version that has a layout of its own.
+    """
+
+    __slots__ = ("_encode", "_marks", "decoders", "header", "message", "schema")
 
     def __init__(self, schema: Schema, message: Message) -> None:
         self.schema = schema
         self.message = message
-        self._parts = _PartsCodec(message, schema.byte_order)
         self.header = HeaderCodec(schema).encode(
             MessageHeader(message.block_length, message.id, schema.id, schema.version)
         )
+        self._encode: Encoder | None = None
+        self.decoders: dict[int, Decoder] = {}
+        """The functions that decode, by the sender's version, as far as they were needed."""
+        self._marks: list[int] = []
 
     def decode_body(
         self, buffer: Any, position: int, block_length: int, version: int, end: int
     ) -> Decoded:
         """Decode what follows the header, up to ``end``."""
-        values, stop = self._parts.decode(buffer, position, block_length, version, end)
-        return Decoded(self.message, version, values, stop)
+        decode = self.decoders.get(version) or self.decoder(version)
+        decoded: Decoded = decode(buffer, position, block_length, version, end)
+        return decoded
+
+    def decoder(self, version: int) -> Decoder:
+        """The function that decodes what a version wrote."""
+        self._marks = self._marks or sorted(version_marks(self.message))
+        mark = max(mark for mark in self._marks if mark <= version)
+        found = self.decoders.get(mark)
+        if found is None:
+            found = message_decoder(self.message, self.schema.byte_order, mark, Decoded)
+            self.decoders[mark] = found
+        if len(self.decoders) < 64:  # the version comes from the wire
+            self.decoders[version] = found
+        return found
 
     def encode(self, values: Mapping[str, Any]) -> bytes:
         """The message's bytes, header first."""
-        return self.header + b"".join(self._parts.encode(values, ""))
+        return (self._encode or self.encoder())(values)
 
-    def packer(self, *names: str) -> Callable[..., bytes]:
+    def encoder(self) -> Encoder:
+        """The function that encodes, for those who call it often."""
+        if self._encode is None:
+            self._encode = message_encoder(self.message, self.schema.byte_order, self.header)
+        return self._encode
+
+    def packer(self, *names: str) -> Packer:
         """A fast writer of header and block from the named fields' numbers on the wire.
 
-        For messages without groups and data; see :meth:`BlockCodec.packer`.
+        None means null. Fields that are not named are null, or zero where they cannot be. A member
+        of a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are
+        the caller's; but where one piece of data is named all are written, each given as bytes.
         """
-        write = self._parts.block.packer(names)
-        header = self.header
-        return lambda *raws: header + write(*raws)
+        return packer(self.message, self.schema.byte_order, self.header, names)
+
+    def unpacker(self, *names: str) -> Unpacker:
+        """A fast reader of the named fields' numbers on the wire, the twin of :meth:`packer`.
+
+        It takes a buffer, where the block begins, how long it is, and the end. For senders of the
+        schema's own version, or a later one: a block that does not reach a named field is refused.
+        """
+        return unpacker(self.message, self.schema.byte_order, names)
 
     def group_packers(
         self, group: str, *names: str
     ) -> tuple[Callable[[int], bytes], Callable[..., bytes]]:
         """Fast writers of a group: its header for so many entries, and one entry.
 
-        An entry is written from the named fields' numbers on the wire; for entries without groups
-        and data of their own; see :meth:`BlockCodec.packer`.
+        An entry is written from the named fields' numbers on the wire, as by :meth:`packer`; for
+        entries without groups and data of their own.
         """
-        codec = next((each for each in self._parts.groups if each.group.name == group), None)
-        if codec is None:
+        found = next((each for each in self.message.groups if each.name == group), None)
+        if found is None:
             raise EncodeError(f"{group}: no such group in {self.message.name}")
-        header = codec.header
-        return lambda entries: header(entries, group), codec.parts.block.packer(names)
+        order = self.schema.byte_order
+        return group_header(found, order), packer(found, order, b"", names)
 
 
 class SchemaCodec:
     """Reads and writes every message of a schema."""
 
-    __slots__ = ("_codecs", "header", "schema")
+    __slots__ = ("_codecs", "_encoders", "_numbers", "_size", "header", "schema")
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.header = HeaderCodec(schema)
+        self._size = self.header.size
+        self._numbers = self.header.numbers
         self._codecs: dict[int, MessageCodec] = {}
+        self._encoders: dict[str, Encoder] = {}
 
     def codec(self, template_id: int) -> MessageCodec | None:
         """The codec of a template, or None if the schema does not have it."""
@@ -330,22 +193,27 @@ class SchemaCodec:
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
         """Decode the message whose header is at a position, up to ``end``."""
-        end = len(buffer) if end is None else end
-        header = self.header.decode(buffer, position, end)
-        if header.schema_id != self.schema.id:
-            raise DecodeError(f"schema id {header.schema_id} is not {self.schema.id}", position)
-        codec = self.codec(header.template_id)
+        if end is None:
+            end = len(buffer)
+        block_length, template_id, schema_id, version = self._numbers(buffer, position, end)
+        if schema_id != self.schema.id:
+            raise DecodeError(f"schema id {schema_id} is not {self.schema.id}", position)
+        codec = self._codecs.get(template_id) or self.codec(template_id)
         if codec is None:
-            raise DecodeError(f"template {header.template_id} is not known", position)
-        return codec.decode_body(
-            buffer, position + self.header.size, header.block_length, header.version, end
-        )
+            raise DecodeError(f"template {template_id} is not known", position)
+        decode = codec.decoders.get(version) or codec.decoder(version)
+        decoded: Decoded = decode(buffer, position + self._size, block_length, version, end)
+        return decoded
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """The bytes of the message of that name, header first."""
+        return (self._encoders.get(name) or self._encoder(name))(values)
+
+    def _encoder(self, name: str) -> Encoder:
         message = self.schema.by_name.get(name)
         if message is None:
             raise EncodeError(f"{name}: no such message in version {self.schema.version}")
         codec = self.codec(message.id)
         assert codec is not None
-        return codec.encode(values)
+        encoder = self._encoders[name] = codec.encoder()
+        return encoder

@@ -1,7 +1,8 @@
 """Many messages of one template and version to Arrow columns.
 
 The same readings as the message codec's, by kernels instead of one value at a time. A message
-that the codec would refuse is left out and its index reported; the codec then says why.
+that the codec would refuse is left out and its index reported; the codec then says why. So is one
+with an unsigned number that a signed 64-bit column cannot hold (`beyond_columns` names it).
 """
 
 from __future__ import annotations

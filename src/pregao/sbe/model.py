@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+LITTLE_ENDIAN_FRAME = 0xEB50
+"""What a framing header (SOFH) says of a message in little-endian SBE 1.0."""
+
 
 class Presence(Enum):
     """Whether a field is always there, may be null, or never travels."""

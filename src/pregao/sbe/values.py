@@ -7,9 +7,11 @@ is a record of its members.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+from typing import Any
 
 from pregao.sbe.model import (
     Block,
@@ -25,7 +27,7 @@ from pregao.sbe.model import (
 from pregao.sbe.names import is_padding, snake_case
 
 MAX_SIGNED = (1 << 63) - 1
-"""The largest whole number a value may be: tables hold signed 64-bit numbers."""
+"""The largest whole number that a column holds; messages carry all 64 bits of theirs."""
 DECIMAL_DIGITS = 18
 MAX_MANTISSA = 10**DECIMAL_DIGITS - 1
 """The largest mantissa of a decimal value."""
@@ -53,6 +55,9 @@ class ValueKind(Enum):
     ENUM = "enum"
     SET = "set"
     RECORD = "record"
+
+
+_WHOLE_NUMBERS = (ValueKind.INTEGER, ValueKind.TIME, ValueKind.SET, ValueKind.NUMBERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,32 @@ class Reading:
         if self.kind is not ValueKind.RECORD:
             return (self,)
         return tuple(leaf for member in self.members for leaf in member.leaves)
+
+
+def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
+    """Why the values of a message, which the codec takes, do not fit columns; None if they do."""
+    found = next(_too_large(readings(block), values), None)
+    if found is not None:
+        return f"{found}: a number above {MAX_SIGNED}, the largest that a column holds"
+    for group in block.groups:
+        for entry in values[group.name]:
+            reason = beyond_columns(group, entry)
+            if reason is not None:
+                return reason
+    return None
+
+
+def _too_large(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[str]:
+    for field in fields:
+        value = values[field.name]
+        if value is None:
+            continue
+        if field.kind is ValueKind.RECORD:
+            yield from _too_large(field.members, value)
+        elif field.primitive.name == "uint64" and field.kind in _WHOLE_NUMBERS:
+            numbers = value if field.kind is ValueKind.NUMBERS else (value,)
+            if max(numbers) > MAX_SIGNED:
+                yield field.name
 
 
 def python_encoding(name: str | None) -> str:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pregao.errors import DecodeError
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.model import Message, Schema
+from pregao.sbe.values import beyond_columns
 from pregao.schemas import Registry
 from pregao.umdf import _kernels
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
@@ -282,7 +283,7 @@ class BulkDecoder:
         )
 
     def _reason(self, walked: Walked, row: int) -> str:
-        """Why the message codec refuses a message that the kernels refused."""
+        """Why the kernels refused a message: in the codec's words, or it does not fit columns."""
         start = int(walked.body[row]) - SMALLEST_MESSAGE
         end = int(walked.end[row])
         kind = int(walked.kind[row])
@@ -295,4 +296,8 @@ class BulkDecoder:
             kind >> 32,
             kind & 0xFFFF,
         )
-        return self._packets.outcome(walked.buffer[start:end].tobytes(), part).reason
+        outcome = self._packets.outcome(walked.buffer[start:end].tobytes(), part)
+        if outcome.reason or outcome.decoded is None:
+            return outcome.reason
+        decoded = outcome.decoded
+        return beyond_columns(decoded.message, decoded.values) or "does not fit columns"

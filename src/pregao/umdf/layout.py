@@ -6,11 +6,10 @@ import struct
 from typing import Final
 
 from pregao.errors import SchemaError
-from pregao.sbe.model import Composite, EncodedType
+from pregao.sbe.model import LITTLE_ENDIAN_FRAME, Composite, EncodedType
 from pregao.schemas import bundled
 
-ENCODING_TYPE: Final = 0xEB50
-"""What a framing header says of a message in little-endian SBE 1.0."""
+ENCODING_TYPE: Final[int] = LITTLE_ENDIAN_FRAME
 MAX_PACKET: Final = 1400
 """The largest packet that the exchange sends, in bytes."""
 

@@ -1,0 +1,391 @@
+"""The client's end of a session: bytes and a time in; bytes to send and events out.
+
+A session goes over many connections. It negotiates once with each gateway of a trading session and
+then only establishes; it learns from rejects what it has forgotten (§5.4), asks for the messages
+that it missed, and passes on those of the exchange in their order, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pregao.clock import MILLISECOND
+from pregao.entrypoint.client_settings import ClientSettings, Stage
+from pregao.entrypoint.credentials import credentials
+from pregao.entrypoint.events import (
+    ConnectionEnded,
+    Event,
+    Ignored,
+    NotAppliedGap,
+    Received,
+    RetransmissionRefused,
+    SessionEstablished,
+    SessionNegotiated,
+    SessionRefused,
+)
+from pregao.entrypoint.framing import BadFrame, Frame, FrameReader
+from pregao.entrypoint.keep_alive import KeepAlive
+from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, messages
+from pregao.entrypoint.missing import MissingMessages
+from pregao.entrypoint.resends import SeenMessages
+from pregao.entrypoint.session_state import (
+    Expecting,
+    Negotiated,
+    Sent,
+    SessionState,
+    Settled,
+    Skipped,
+    Taken,
+)
+from pregao.entrypoint.store import SessionStore
+from pregao.errors import DecodeError, UsageError
+from pregao.sbe import Decoded
+
+_PASSING = ("THROTTLE_REJECT", "SYSTEM_BUSY")
+"""The codes after which a request for messages is made again."""
+
+
+class ClientSession:
+    """A session of a client.
+
+    For each connection the owner calls `connect`, then gives it what arrives (`receive`), the time
+    (`advance`, when `next_due_ns` has come) and the loss of the connection (`lost`). It sends what
+    `take_output` gives; when `closing` is set it then closes the socket and may connect anew.
+    """
+
+    def __init__(self, settings: ClientSettings, store: SessionStore) -> None:
+        self.settings = settings
+        self._store = store
+        self._messages = messages(settings.version)
+        self._output: list[bytes] = []
+        self._reader = FrameReader()
+        self._gateway = 1
+        self._keep_alive: KeepAlive | None = None
+        self._missing = MissingMessages()
+        self._seen = SeenMessages()
+        self._negotiate_again = False
+        self._wanted = 0
+        self.stage = Stage.UNCONNECTED
+        self.closing = False
+        """Close the socket when the output is written."""
+
+    @property
+    def state(self) -> SessionState:
+        """What the session is between connections."""
+        return self._store.state(self.settings.session_id)
+
+    def _record(self, record: Negotiated | Sent | Expecting | Taken | Skipped | Settled) -> None:
+        self._store.record(self.settings.session_id, record)
+
+    # What the owner does.
+
+    def connect(self, now_ns: int, gateway: int = 1) -> None:
+        """A connection to a gateway is there: negotiate, or establish what was negotiated."""
+        self._reader = FrameReader()
+        self._output = []
+        self._gateway = gateway
+        self._keep_alive = None
+        self._missing = MissingMessages()
+        self.closing = False
+        if gateway in self.state.gateways and not self._negotiate_again:
+            self._establish(now_ns)
+        else:
+            self._negotiate(now_ns)
+
+    def take_output(self) -> bytes:
+        """What is to be sent now; what it depends on is kept."""
+        self._store.flush()
+        output, self._output = b"".join(self._output), []
+        return output
+
+    def send(self, name: str, values: Mapping[str, Any], now_ns: int) -> int:
+        """Send a business message; give its number.
+
+        The message is kept before it goes out, so that its number is never used again.
+        """
+        if self.stage is not Stage.ESTABLISHED:
+            raise UsageError(f"{name} cannot be sent: the session is not established")
+        if name not in FROM_CLIENT:
+            raise UsageError(f"{name} is not a message that clients send")
+        number = self.state.next_outgoing
+        data = self._messages.from_client(name, values, self.settings.session_id, number, now_ns)
+        self._record(Sent(number, data))
+        self._send(data, now_ns)
+        return number
+
+    def skip_to(self, number: int, now_ns: int) -> None:
+        """Go on with a higher number; the exchange answers with NotApplied (§4.5.4.2)."""
+        if self.stage is not Stage.ESTABLISHED or number <= self.state.next_outgoing:
+            raise UsageError(f"the next number cannot become {number} now")
+        self._record(Skipped(number))
+        self._put("Sequence", {"nextSeqNo": number}, now_ns)
+
+    def leave(self, now_ns: int) -> None:
+        """End the connection; the session can be established again."""
+        if self.stage is not Stage.ENDED:
+            self._put_terminate("FINISHED", now_ns)
+            self.stage = Stage.ENDED
+
+    def reset_day(self) -> None:
+        """Begin a trading session: numbers from 1, a new session version (§4.5.1)."""
+        self._store.reset_day()
+        self._seen = SeenMessages()
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When `advance` has something to do if nothing happens before."""
+        if self.closing or self._keep_alive is None:
+            return None
+        return self._keep_alive.next_due_ns
+
+    def advance(self, now_ns: int) -> list[Event]:
+        """Let time pass: heartbeats, and the end of a connection on which nothing comes."""
+        if self.closing or self._keep_alive is None:
+            return []
+        if self._keep_alive.lapsed(now_ns):
+            return self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the gateway was silent")
+        if self._keep_alive.heartbeat_due(now_ns):
+            self._put("Sequence", {"nextSeqNo": self.state.next_outgoing}, now_ns)
+        return []
+
+    def lost(self) -> list[Event]:
+        """The connection is gone, whoever ended it."""
+        ended = self.stage is Stage.ENDED and self.closing
+        self.stage, self.closing = Stage.ENDED, True
+        self._keep_alive = None
+        return (
+            [] if ended else [ConnectionEnded("", graceful=False, reason="the connection is gone")]
+        )
+
+    def receive(self, data: bytes, now_ns: int) -> list[Event]:
+        """Take in bytes of the gateway."""
+        events: list[Event] = []
+        for item in self._reader.receive(data):
+            if self.closing:
+                break
+            if isinstance(item, BadFrame):
+                events += self._end("INVALID_SOFH", now_ns, item.reason)
+            else:
+                events += self._frame(item, now_ns)
+        return events
+
+    # What is sent.
+
+    def _negotiate(self, now_ns: int) -> None:
+        state, settings = self.state, self.settings
+        # With a backup the session goes on in its version (§5.5).
+        goes_on = state.negotiated and not self._negotiate_again
+        # Milliseconds as versions rise through the week even if the last one was forgotten.
+        fresh = max(state.session_ver_id + 1, now_ns // MILLISECOND)
+        self._wanted = state.session_ver_id if goes_on else fresh
+        self.stage = Stage.NEGOTIATING
+        values = {
+            "sessionID": settings.session_id,
+            "sessionVerID": self._wanted,
+            "timestamp": now_ns,
+            "enteringFirm": settings.firm,
+            "credentials": credentials(settings.session_id, settings.access_key),
+            "clientIP": settings.ip or None,
+            "clientAppName": settings.app_name or None,
+            "clientAppVersion": settings.app_version or None,
+        }
+        self._put("Negotiate", values, now_ns)
+
+    def _establish(self, now_ns: int) -> None:
+        state, settings = self.state, self.settings
+        self.stage = Stage.ESTABLISHING
+        values = {
+            "sessionID": settings.session_id,
+            "sessionVerID": state.session_ver_id,
+            "timestamp": now_ns,
+            "keepAliveInterval": settings.keep_alive_ms,
+            "nextSeqNo": state.next_outgoing,
+            "cancelOnDisconnectType": settings.cancel_on_disconnect,
+            "codTimeoutWindow": settings.window_ms,
+            "credentials": credentials(settings.session_id, settings.access_key),
+        }
+        self._put("Establish", values, now_ns)
+
+    def _ask_for_missing(self, now_ns: int) -> None:
+        wanted = self._missing.next_request(self.state.next_incoming)
+        if wanted is not None:
+            first, count = wanted
+            values = {
+                "sessionID": self.settings.session_id,
+                "timestamp": now_ns,
+                "fromSeqNo": first,
+                "count": count,
+            }
+            self._put("RetransmitRequest", values, now_ns)
+
+    def _put_terminate(self, code: str, now_ns: int) -> None:
+        values = {
+            "sessionID": self.settings.session_id,
+            "sessionVerID": self.state.session_ver_id,
+            "terminationCode": code,
+        }
+        self._put("Terminate", values, now_ns)
+
+    def _put(self, name: str, values: Mapping[str, Any], now_ns: int) -> None:
+        self._send(self._messages.encode(name, values), now_ns)
+
+    def _send(self, data: bytes, now_ns: int) -> None:
+        self._output.append(data)
+        if self._keep_alive is not None:
+            self._keep_alive.sent(now_ns)
+
+    def _end(self, code: str, now_ns: int, reason: str) -> list[Event]:
+        """Send Terminate and close."""
+        self._put_terminate(code, now_ns)
+        self.stage, self.closing = Stage.ENDED, True
+        return [ConnectionEnded(code, graceful=False, reason=reason)]
+
+    # What arrives.
+
+    def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
+        name = self._messages.name(frame)
+        if name is None:
+            reason = f"template {frame.header.template_id} is not known"
+            return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
+        try:
+            message = self._messages.decode(frame)
+        except DecodeError as error:
+            return self._end("DECODING_ERROR", now_ns, error.reason)
+        if self._keep_alive is not None:
+            self._keep_alive.heard(now_ns)
+        match name:
+            case "Terminate":
+                return self._terminated(message, now_ns)
+            case "NegotiateReject":
+                return self._negotiation_refused(message)
+            case "EstablishReject":
+                return self._establishment_refused(message)
+            case "NegotiateResponse" if self.stage is Stage.NEGOTIATING:
+                return self._negotiated(now_ns)
+            case "EstablishAck" if self.stage is Stage.ESTABLISHING:
+                return self._established(message, now_ns)
+        if self.stage is Stage.ENDED:
+            return []  # an answer to Terminate is awaited, nothing else counts
+        if self.stage is not Stage.ESTABLISHED:
+            return self._end("NOT_ESTABLISHED", now_ns, f"{name} came too early")
+        if name in FROM_EXCHANGE:
+            return self._business(name, message, frame, now_ns)
+        return self._session_message(name, message, now_ns)
+
+    def _session_message(self, name: str, message: Decoded, now_ns: int) -> list[Event]:
+        match name:
+            case "Sequence":
+                self._missing.live_from(message["nextSeqNo"])
+                self._ask_for_missing(now_ns)
+                return []
+            case "NotApplied":
+                first = message["fromSeqNo"]
+                return self._not_applied(first, first + message["count"])
+            case "Retransmission":
+                self._missing.granted(message["nextSeqNo"], message["count"])
+                return []
+            case "RetransmitReject":
+                return self._retransmission_refused(_named(message["retransmitRejectCode"]))
+        return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is no message for clients")
+
+    def _negotiated(self, now_ns: int) -> list[Event]:
+        self._negotiate_again = False
+        self._record(Negotiated(self._wanted, self.settings.version, self._gateway))
+        self._establish(now_ns)
+        return [SessionNegotiated(self.settings.session_id, self._wanted)]
+
+    def _negotiation_refused(self, message: Decoded) -> list[Event]:
+        code = _named(message["negotiationRejectCode"])
+        current = message["currentSessionVerID"]
+        if code == "ALREADY_NEGOTIATED" and current is not None:  # what was forgotten (§5.4)
+            self._negotiate_again = False
+            self._record(Negotiated(current, self.settings.version, self._gateway))
+        return [SessionRefused(code)]
+
+    def _establishment_refused(self, message: Decoded) -> list[Event]:
+        code = _named(message["establishmentRejectCode"])
+        if code == "INVALID_NEXTSEQNO":
+            self._record(Skipped((message["lastIncomingSeqNo"] or 0) + 1))
+            self._record(Settled(message["lastIncomingSeqNo"] or 0))
+        elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
+            self._negotiate_again = True
+        return [SessionRefused(code)]
+
+    def _established(self, message: Decoded, now_ns: int) -> list[Event]:
+        self.stage = Stage.ESTABLISHED
+        settings, state = self.settings, self.state
+        self._keep_alive = KeepAlive(
+            settings.keep_alive_ms,
+            message["keepAliveInterval"],
+            settings.silent_intervals,
+            now_ns,
+        )
+        events: list[Event] = [
+            SessionEstablished(
+                settings.session_id, state.session_ver_id, state.next_incoming, state.next_outgoing
+            )
+        ]
+        events += self._not_applied(message["lastIncomingSeqNo"] + 1, state.next_outgoing)
+        self._missing.live_from(message["nextSeqNo"])
+        self._ask_for_missing(now_ns)
+        return events
+
+    def _not_applied(self, first: int, end: int) -> list[Event]:
+        """Tell which messages the exchange does not have, each once.
+
+        EstablishAck says it, then NotApplied; and EstablishAck again if the connection was lost
+        before it arrived.
+        """
+        first = max(first, self.state.settled + 1)
+        if first >= end:
+            return []
+        self._record(Settled(end - 1))
+        return [NotAppliedGap(first, end - first)]
+
+    def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
+        number = message["businessHeader"]["msgSeqNum"]
+        expected = self.state.next_incoming
+        if number < expected:
+            return [Ignored(name, number)]
+        again = self._missing.arrived(number)
+        received = Received(name, number, message, frame.data, now_ns, again)
+        if number > expected:
+            self._missing.hold(number, received)
+            self._ask_for_missing(now_ns)
+            return []
+        return [self._pass_on(received), *self._pass_on_from(number + 1)]
+
+    def _pass_on_from(self, number: int) -> list[Event]:
+        """Pass on what was held, from a number, as far as none is missing."""
+        return [self._pass_on(held) for held in self._missing.take_from(number)]
+
+    def _retransmission_refused(self, code: str) -> list[Event]:
+        """Try again later, or go on without what is missing: the owner is told."""
+        given_up = self._missing.refused(for_good=code not in _PASSING)
+        if given_up is None:
+            return [RetransmissionRefused(code, self.state.next_incoming, 0)]
+        self._record(Expecting(given_up.stop))
+        told = RetransmissionRefused(code, given_up.start, len(given_up))
+        return [told, *self._pass_on_from(given_up.stop)]
+
+    def _pass_on(self, received: Received) -> Event:
+        """Pass a message on, unless it is one seen before under another number."""
+        self._record(Taken(received.number))
+        marked = self._messages.resent(received.message)
+        if self._seen.is_repeat(received.name, received.message, marked=marked):
+            return Ignored(received.name, received.number)
+        return received
+
+    def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
+        """The gateway goes, or answers that we do."""
+        answered = self.stage is Stage.ENDED
+        if not answered:
+            self._put_terminate("FINISHED", now_ns)
+        self.stage, self.closing = Stage.ENDED, True
+        code = _named(message["terminationCode"])
+        return [ConnectionEnded(code, graceful=answered, reason="the gateway ended it")]
+
+
+def _named(code: Any) -> str:
+    return code if isinstance(code, str) else str(code)

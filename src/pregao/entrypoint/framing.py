@@ -1,0 +1,93 @@
+"""Messages in a stream of bytes: each behind a framing header that tells its length.
+
+A TCP segment may hold several messages, or a part of one; the reader puts them together.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from pregao.errors import EncodeError, SchemaError
+from pregao.sbe import LITTLE_ENDIAN_FRAME, Composite, EncodedType, HeaderCodec, MessageHeader
+from pregao.schemas import bundled
+
+_SCHEMA = bundled("entrypoint")
+
+
+def _framing() -> tuple[struct.Struct, int]:
+    """The ``struct`` of the framing header, and the longest message that the schema allows."""
+    composite = _SCHEMA.types.get("FramingHeader")
+    if isinstance(composite, Composite):
+        types = {m.name: m.type for m in composite.members if isinstance(m.type, EncodedType)}
+        if list(types) == ["messageLength", "encodingType"]:
+            codes = "".join(kind.primitive.code for kind in types.values())
+            return struct.Struct("<" + codes), int(types["messageLength"].maximum or 0xFFFF)
+    raise SchemaError("the bundled EntryPoint schema has no framing header of two numbers")
+
+
+_HEADER, MAX_MESSAGE = _framing()
+"""§4.4 would allow messages of 16384 bytes; the schema's 2048 is what is enforced."""
+_MESSAGE_HEADER = HeaderCodec(_SCHEMA)
+FRAMING_SIZE: Final[int] = _HEADER.size
+HEADERS_SIZE: Final[int] = FRAMING_SIZE + _MESSAGE_HEADER.size
+"""Where the body of a framed message begins."""
+
+
+class Frame(NamedTuple):
+    """A message as it came: all of its bytes, and what its header says."""
+
+    data: bytes
+    header: MessageHeader
+
+
+class BadFrame(NamedTuple):
+    """Bytes that are no message; what comes behind them cannot be read."""
+
+    reason: str
+
+
+class FrameReader:
+    """Puts the messages of one direction of a connection together."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._broken = False
+
+    def receive(self, data: bytes) -> list[Frame | BadFrame]:
+        """The messages that are whole with these bytes; a bad frame is the last there is."""
+        if self._broken:
+            return []
+        buffer = self._rest + data if self._rest else data
+        found: list[Frame | BadFrame] = []
+        position, end = 0, len(buffer)
+        while end - position >= FRAMING_SIZE:
+            length, encoding = _HEADER.unpack_from(buffer, position)
+            reason = _fault(length, encoding)
+            if reason:
+                self._broken = True
+                self._rest = b""
+                return [*found, BadFrame(reason)]
+            if length > end - position:
+                break
+            header = _MESSAGE_HEADER.decode(buffer, position + FRAMING_SIZE)
+            found.append(Frame(bytes(buffer[position : position + length]), header))
+            position += length
+        self._rest = bytes(buffer[position:])
+        return found
+
+
+def _fault(length: int, encoding: int) -> str:
+    if encoding != LITTLE_ENDIAN_FRAME:
+        return f"encoding type {encoding:#06x} is not {LITTLE_ENDIAN_FRAME:#06x}"
+    if not HEADERS_SIZE <= length <= MAX_MESSAGE:
+        return f"a message length of {length} bytes is not from {HEADERS_SIZE} to {MAX_MESSAGE}"
+    return ""
+
+
+def framed(message: bytes) -> bytes:
+    """A message (header and body) behind its framing header."""
+    length = FRAMING_SIZE + len(message)
+    if length > MAX_MESSAGE:
+        raise EncodeError(f"a message of {length} bytes is longer than {MAX_MESSAGE}")
+    return _HEADER.pack(length, LITTLE_ENDIAN_FRAME) + message

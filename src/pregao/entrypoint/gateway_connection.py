@@ -1,0 +1,406 @@
+"""The gateway's end of a connection: bytes and a time in; bytes to send and events out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pregao.entrypoint.admission import (
+    answer_to,
+    ending_code,
+    establishment_reject,
+    negotiation_reject,
+    wish_of,
+)
+from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, value_fault
+from pregao.entrypoint.events import (
+    ConnectionEnded,
+    Event,
+    Ignored,
+    MessageRejected,
+    NotAppliedGap,
+    Received,
+    SessionEstablished,
+    SessionNegotiated,
+    SessionRefused,
+)
+from pregao.entrypoint.framing import BadFrame, Frame, FrameReader
+from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.keep_alive import KeepAlive
+from pregao.entrypoint.messages import (
+    FROM_CLIENT,
+    VERSIONS,
+    Messages,
+    messages,
+    nearest_version,
+)
+from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
+from pregao.entrypoint.rules import Account
+from pregao.entrypoint.session_state import SessionState
+from pregao.errors import DecodeError
+from pregao.sbe import Decoded
+
+_SESSION_REQUESTS = ("Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate")
+
+
+class GatewayConnection:
+    """One TCP connection to a gateway.
+
+    The owner gives it what arrives (`receive`), the time (`advance`, when `next_due_ns` has come)
+    and the loss of the connection (`lost`). It sends what `take_output` gives; when `closing` is
+    set it then closes the socket. While `unfinished` is set, it calls `go_on` whenever what was
+    taken has been written.
+    """
+
+    def __init__(self, sessions: GatewaySessions, now_ns: int) -> None:
+        self._sessions = sessions
+        self._rules = sessions.rules
+        self._reader = FrameReader()
+        self._output: list[bytes] = []
+        self._session: GatewaySession | None = None
+        self._messages: Messages = messages(VERSIONS[-1])
+        self._established = False
+        self._ended = False
+        self._deadline_ns: int | None = now_ns + self._rules.handshake_ns
+        self._keep_alive: KeepAlive | None = None
+        self._retransmission: Retransmission | None = None
+        self._late: list[Event] = []
+        self.closing = False
+        """Close the socket when the output is written."""
+
+    # What the owner does.
+
+    def take_output(self) -> bytes:
+        """What is to be sent now; what it depends on is kept."""
+        self._sessions.store.flush()
+        output, self._output = b"".join(self._output), []
+        return output
+
+    def receive(self, data: bytes, now_ns: int) -> list[Event]:
+        """Take in bytes of the client."""
+        events = self._take_events()
+        for item in self._reader.receive(data):
+            if self.closing:
+                break
+            if isinstance(item, BadFrame):
+                events += self._end("INVALID_SOFH", now_ns, item.reason)
+            else:
+                events += self._frame(item, now_ns)
+        return events
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When `advance` has something to do if nothing happens before."""
+        if self.closing:
+            return None
+        return self._deadline_ns if self._keep_alive is None else self._keep_alive.next_due_ns
+
+    def advance(self, now_ns: int) -> list[Event]:
+        """Let time pass: heartbeats, and the end of those that are silent."""
+        events = self._take_events()
+        if self.closing:
+            return events
+        if self._keep_alive is None:
+            if self._deadline_ns is not None and now_ns >= self._deadline_ns:
+                events += self._end("UNSPECIFIED", now_ns, "was not established in time")
+        elif self._keep_alive.lapsed(now_ns):
+            events += self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the client was silent")
+        elif self._keep_alive.heartbeat_due(now_ns):
+            if self._retransmission is None:
+                self._put("Sequence", {"nextSeqNo": self._state.next_outgoing}, now_ns)
+            else:  # Sequence would say that it is over
+                self._keep_alive.sent(now_ns)
+        return events
+
+    def lost(self, now_ns: int) -> list[Event]:
+        """The connection is gone, whoever ended it."""
+        self.closing = True
+        return [*self._take_events(), *self._left(now_ns, "", graceful=False)]
+
+    @property
+    def unfinished(self) -> bool:
+        """Is there more to send again?"""
+        return self._retransmission is not None
+
+    def go_on(self, now_ns: int) -> None:
+        """Send the next part of a retransmission; behind the last one, what waited for it."""
+        again = self._retransmission
+        if again is None or self.closing:
+            return
+        assert self._session is not None
+        state = self._session.state
+        for data in again.next_part(state):
+            self._send(data, now_ns)
+        if again.done:
+            self._retransmission = None
+            next_number = state.next_outgoing - len(again.waiting)
+            self._put("Sequence", {"nextSeqNo": next_number}, now_ns)
+            for data in again.waiting:
+                self._send(data, now_ns)
+
+    # What the session does.
+
+    def live(self, data: bytes, now_ns: int) -> None:
+        """Send a business message that the session has numbered and kept."""
+        if self.closing or not self._established:
+            return
+        if self._retransmission is not None:
+            self._retransmission.waiting.append(data)
+        else:
+            self._send(data, now_ns)
+
+    def terminate(self, code: str, now_ns: int, reason: str) -> None:
+        """End the connection from the gateway's side; the event comes with the next call."""
+        if not self.closing:
+            self._late += self._end(code, now_ns, reason)
+
+    # What arrives.
+
+    def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
+        version = frame.header.version
+        if self._session is None:
+            self._messages = messages(nearest_version(version))
+        name = self._messages.name(frame)
+        if name is None or name not in (*_SESSION_REQUESTS, *FROM_CLIENT):
+            reason = f"template {frame.header.template_id} is no request"
+            return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
+        handshake = name in ("Negotiate", "Establish")
+        if not handshake and version != self._messages.version:
+            reason = f"version {version} is not the session's"
+            return self._end("PROTOCOL_VERSION_NOT_SUPPORTED", now_ns, reason)
+        try:
+            message = self._messages.decode(frame)
+        except DecodeError as error:
+            return self._end("DECODING_ERROR", now_ns, error.reason)
+        if self._keep_alive is not None:
+            self._keep_alive.heard(now_ns)
+        match name:
+            case "Negotiate":
+                return self._negotiate(message, version, now_ns)
+            case "Establish":
+                return self._establish(message, version, now_ns)
+            case "Terminate":
+                return self._terminated(message, now_ns)
+        if not self._established:
+            negotiated = self._session is not None
+            code = "NOT_ESTABLISHED" if negotiated else "UNNEGOTIATED"
+            return self._end(code, now_ns, f"{name} came too early")
+        match name:
+            case "Sequence":
+                return self._sequence(message["nextSeqNo"], now_ns)
+            case "RetransmitRequest":
+                return self._retransmit(message, now_ns)
+        return self._business(name, message, frame, now_ns)
+
+    def _negotiate(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
+        found = self._sessions.get(request["sessionID"])
+        account, state, rival = self._known(found)
+        code = negotiation_reject(request, version, self._rules, account, state, rival, now_ns)
+        if self._session is not None:  # a second one on the same connection
+            code = code or "ALREADY_NEGOTIATED"
+        answer = {**answer_to(request), "enteringFirm": request["enteringFirm"]}
+        if code is not None:
+            current = state.session_ver_id if code == "ALREADY_NEGOTIATED" else None
+            answer |= {"negotiationRejectCode": code, "currentSessionVerID": current}
+            return self._refuse("NegotiateReject", answer, code, now_ns)
+        assert found is not None
+        found.negotiated(request["sessionVerID"], version)
+        found.connection = self
+        self._session = found
+        self._put("NegotiateResponse", answer, now_ns)
+        return [SessionNegotiated(found.session_id, request["sessionVerID"])]
+
+    def _establish(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
+        found = self._sessions.get(request["sessionID"])
+        account, state, rival = self._known(found)
+        code = establishment_reject(request, version, self._rules, account, state, rival, now_ns)
+        if self._established:
+            code = "ALREADY_ESTABLISHED"
+        elif self._session is not None and found is not self._session:
+            code = "INVALID_SESSIONID"
+        answer = answer_to(request)
+        limit = self._rules.establish_attempts
+        if code is not None and found is not None:
+            found.refused_attempts += 1
+            if limit and found.refused_attempts > limit:
+                code = "ESTABLISH_ATTEMPTS_EXCEEDED"
+        if code is not None:
+            # Behind a jump the last received would lead to a number that is refused again.
+            last = state.next_incoming - 1 if code == "INVALID_NEXTSEQNO" else 0
+            answer |= {"establishmentRejectCode": code, "lastIncomingSeqNo": last or None}
+            return self._refuse("EstablishReject", answer, code, now_ns)
+        assert found is not None
+        return self._bind(found, request, answer, now_ns)
+
+    def _bind(
+        self, session: GatewaySession, request: Decoded, answer: dict[str, Any], now_ns: int
+    ) -> list[Event]:
+        """Establish a session on this connection."""
+        wish = wish_of(request)
+        assert wish is not None
+        session.connection = self
+        session.bound(wish, request["codTimeoutWindow"])
+        self._session, self._established = session, True
+        asked = request["keepAliveInterval"]
+        own = asked if self._rules.own_keep_alive_ms is None else self._rules.own_keep_alive_ms
+        self._keep_alive = KeepAlive(own, asked, self._rules.silent_intervals, now_ns)
+        state = session.state
+        answer |= {
+            "keepAliveInterval": own,
+            "nextSeqNo": state.next_outgoing,
+            "lastIncomingSeqNo": state.last_incoming,
+        }
+        self._put("EstablishAck", answer, now_ns)
+        session_ver_id, outgoing = state.session_ver_id, state.next_outgoing
+        events = self._skip_to(request["nextSeqNo"], now_ns)
+        incoming = session.state.next_incoming
+        return [SessionEstablished(session.session_id, session_ver_id, incoming, outgoing), *events]
+
+    def _known(
+        self, session: GatewaySession | None
+    ) -> tuple[Account | None, SessionState, str | None]:
+        """What is known of a session; and the reject code if another connection has it."""
+        if session is None:
+            return None, SessionState(), None
+        other, rival = session.connection, None
+        if other is not None and other is not self:
+            used = other.established
+            rival = "DUPLICATE_SESSION_CONNECTION" if used else "AUTHENTICATION_IN_PROGRESS"
+        return session.account, session.state, rival
+
+    def _sequence(self, number: int, now_ns: int) -> list[Event]:
+        """A heartbeat, or the wish to go on with a higher number (§4.5.4)."""
+        expected = self._state.next_incoming
+        if number < expected:
+            reason = f"the next number cannot go back from {expected} to {number}"
+            return self._end("INVALID_NEXTSEQNO", now_ns, reason)
+        return self._skip_to(number, now_ns)
+
+    def _skip_to(self, number: int, now_ns: int) -> list[Event]:
+        """Expect a number; say which ones before it did not come (§4.5.5)."""
+        assert self._session is not None
+        expected = self._session.state.next_incoming
+        if number <= expected:
+            return []
+        self._session.expect(number)
+        missing = number - expected
+        self._put("NotApplied", {"fromSeqNo": expected, "count": missing}, now_ns)
+        return [NotAppliedGap(expected, missing)]
+
+    def _retransmit(self, request: Decoded, now_ns: int) -> list[Event]:
+        session = self._session
+        assert session is not None
+        busy = self._retransmission is not None
+        code = request_reject(
+            request, session.session_id, session.state, self._rules, now_ns, busy=busy
+        )
+        if code is None and not session.throttle.admits(now_ns):
+            code = "THROTTLE_REJECT"
+        answer = {"sessionID": session.session_id, "requestTimestamp": request["timestamp"]}
+        if code is not None:
+            self._put("RetransmitReject", {**answer, "retransmitRejectCode": code}, now_ns)
+            if code in ENDING:
+                return self._end("UNSPECIFIED", now_ns, f"a request for messages: {code}")
+            return []
+        first, count = request["fromSeqNo"], request["count"]
+        self._put("Retransmission", {**answer, "nextSeqNo": first, "count": count}, now_ns)
+        part = self._rules.retransmission_part
+        self._retransmission = Retransmission(first, count, part)
+        self.go_on(now_ns)
+        return []
+
+    def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
+        session = self._session
+        assert session is not None
+        header = message["businessHeader"]
+        if header["sessionID"] != session.session_id:
+            reason = f"{name} is of session {header['sessionID']}"
+            return self._end("INVALID_SESSIONID", now_ns, reason)
+        number = header["msgSeqNum"]
+        if number < session.state.next_incoming:
+            return [Ignored(name, number)]  # what may have been executed is not executed again
+        events = self._skip_to(number, now_ns)
+        session.took(number)
+        if not session.throttle.admits(now_ns):
+            return [*events, self._reject(name, message, *THROTTLED, now_ns)]
+        fault = value_fault(self._messages.enumerations(name), message.values)
+        if fault is not None:
+            return [*events, self._reject(name, message, OTHER, fault, now_ns)]
+        return [*events, Received(name, number, message, frame.data, now_ns)]
+
+    def _reject(
+        self, name: str, message: Decoded, reason: int, text: str, now_ns: int
+    ) -> MessageRejected:
+        """Answer a business message with BusinessMessageReject."""
+        assert self._session is not None
+        values = reject_values(name, message, reason, text)
+        self._session.send("BusinessMessageReject", values, now_ns)
+        return MessageRejected(name, values["refSeqNum"], reason, text)
+
+    def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
+        """The client goes: answered, then closed (§4.5.7)."""
+        code = message["terminationCode"]
+        code = code if isinstance(code, str) else str(code)
+        if self._session is not None:
+            self._put_terminate("FINISHED", now_ns)
+        self.closing = True
+        return self._left(now_ns, code, graceful=True)
+
+    # The end.
+
+    def _refuse(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
+        self._put(name, answer, now_ns)
+        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code)]
+
+    def _end(self, code: str, now_ns: int, reason: str) -> list[Event]:
+        """Send Terminate and close."""
+        self._put_terminate(code, now_ns)
+        self.closing = True
+        return self._left(now_ns, code, graceful=False, reason=reason)
+
+    def _put_terminate(self, code: str, now_ns: int) -> None:
+        session = self._session
+        values = {
+            "sessionID": 0 if session is None else session.session_id,
+            "sessionVerID": 0 if session is None else session.state.session_ver_id,
+            "terminationCode": code,
+        }
+        self._put("Terminate", values, now_ns)
+
+    def _left(self, now_ns: int, code: str, *, graceful: bool, reason: str = "") -> list[Event]:
+        """The connection gives its session free, once."""
+        if self._ended:
+            return []
+        self._ended = True
+        session = self._session
+        if session is not None and session.connection is self:
+            session.connection = None
+            if self._established:
+                session.left(now_ns, graceful=graceful)
+        self._retransmission = None
+        return [ConnectionEnded(code, graceful, reason)]
+
+    @property
+    def _state(self) -> SessionState:
+        """Of the session that is established."""
+        assert self._session is not None
+        return self._session.state
+
+    @property
+    def established(self) -> bool:
+        """Can business messages flow?"""
+        return self._established and not self._ended
+
+    # What is sent.
+
+    def _put(self, name: str, values: Mapping[str, Any], now_ns: int) -> None:
+        self._send(self._messages.encode(name, values), now_ns)
+
+    def _send(self, data: bytes, now_ns: int) -> None:
+        self._output.append(data)
+        if self._keep_alive is not None:
+            self._keep_alive.sent(now_ns)
+
+    def _take_events(self) -> list[Event]:
+        events, self._late = self._late, []
+        return events

@@ -1,0 +1,157 @@
+"""The sessions of a gateway: what each has sent and expects, whether or not it is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pregao.entrypoint import cancel_on_disconnect as cod
+from pregao.entrypoint.events import CancelOrders
+from pregao.entrypoint.messages import VERSIONS, Messages, messages
+from pregao.entrypoint.rules import Account, GatewayRules
+from pregao.entrypoint.session_state import (
+    Bound,
+    CancelDue,
+    Expecting,
+    Negotiated,
+    Sent,
+    SessionState,
+    Taken,
+)
+from pregao.entrypoint.store import SessionStore
+from pregao.entrypoint.throttle import Throttle
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.entrypoint.gateway_connection import GatewayConnection
+
+
+class GatewaySession:
+    """One session: it lives through connections."""
+
+    def __init__(
+        self, account: Account, store: SessionStore, rules: GatewayRules, leaving: set[int]
+    ) -> None:
+        self.account = account
+        self._leaving = leaving
+        self.connection: GatewayConnection | None = None
+        """The connection that has negotiated or established it."""
+        self.throttle = Throttle(account.throttle)
+        self.refused_attempts = 0
+        self._store = store
+        self._rules = rules
+
+    @property
+    def session_id(self) -> int:
+        """Its number."""
+        return self.account.session_id
+
+    @property
+    def state(self) -> SessionState:
+        """What it is between connections."""
+        return self._store.state(self.account.session_id)
+
+    @property
+    def messages(self) -> Messages:
+        """The messages of the version that it is held in."""
+        return messages(self.state.version or VERSIONS[-1])
+
+    def send(
+        self, name: str, values: Mapping[str, Any], now_ns: int, *, resend: bool = False
+    ) -> int:
+        """Send a business message, or keep it until the client comes back; give its number.
+
+        ``resend`` marks what may have been sent before under another number, as after a takeover.
+        """
+        number = self.state.next_outgoing
+        data = self.messages.from_exchange(
+            name, values, self.session_id, number, now_ns, resend=resend
+        )
+        self._store.record(self.session_id, Sent(number, data))
+        if self.connection is not None:
+            self.connection.live(data, now_ns)
+        return number
+
+    def negotiated(self, session_ver_id: int, version: int) -> None:
+        """A session version was agreed."""
+        record = Negotiated(session_ver_id, version, self._rules.gateway)
+        self._store.record(self.session_id, record)
+
+    def bound(self, wish: str, window_ms: int) -> None:
+        """The client is there, and says what its going shall mean."""
+        self._store.record(self.session_id, Bound(wish, window_ms))
+        self.refused_attempts = 0
+
+    def expect(self, number: int) -> None:
+        """The client's next business message should have this number."""
+        self._store.record(self.session_id, Expecting(number))
+
+    def took(self, number: int) -> None:
+        """A business message of the client was received."""
+        self._store.record(self.session_id, Taken(number))
+
+    def left(self, now_ns: int, *, graceful: bool) -> None:
+        """The connection that had established it ended."""
+        state = self.state
+        due = cod.due_ns(state.cancel_on_disconnect, state.window_ms, now_ns, graceful=graceful)
+        if due is not None:
+            self._store.record(self.session_id, CancelDue(due))
+            self._leaving.add(self.session_id)
+
+    def cancelled(self, now_ns: int) -> CancelOrders | None:
+        """The cancellation that is due by now, once."""
+        state = self.state
+        if state.cancel_due_ns is None or state.cancel_due_ns > now_ns:
+            return None
+        self._store.record(self.session_id, CancelDue(None))
+        return CancelOrders(self.session_id, cod.REASONS[state.cancel_on_disconnect])
+
+
+class GatewaySessions:
+    """All sessions of a gateway, by their accounts."""
+
+    def __init__(
+        self, accounts: Iterable[Account], store: SessionStore, rules: GatewayRules | None = None
+    ) -> None:
+        self.rules = GatewayRules() if rules is None else rules
+        self.store = store
+        self._sessions: dict[int, GatewaySession] = {}
+        self._leaving: set[int] = set()
+        """The sessions whose orders may have to be cancelled."""
+        for account in accounts:
+            if account.session_id in self._sessions:
+                raise UsageError(f"session {account.session_id} has two accounts")
+            session = GatewaySession(account, store, self.rules, self._leaving)
+            self._sessions[account.session_id] = session
+            if session.state.cancel_due_ns is not None:
+                self._leaving.add(account.session_id)
+
+    def get(self, session_id: int) -> GatewaySession | None:
+        """The session of that number, if there is an account for it."""
+        return self._sessions.get(session_id)
+
+    def __getitem__(self, session_id: int) -> GatewaySession:
+        """The session of that number."""
+        return self._sessions[session_id]
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When orders are to be cancelled next, as far as is known."""
+        due = (self._sessions[each].state.cancel_due_ns for each in self._leaving)
+        return min((time for time in due if time is not None), default=None)
+
+    def advance(self, now_ns: int) -> list[CancelOrders]:
+        """What became due: the orders of clients that left and did not come back in time."""
+        found = [self._sessions[each].cancelled(now_ns) for each in sorted(self._leaving)]
+        self._leaving -= {
+            each for each in self._leaving if self._sessions[each].state.cancel_due_ns is None
+        }
+        return [event for event in found if event is not None]
+
+    def reset_day(self, now_ns: int) -> None:
+        """Begin a trading session; connections that are there are ended (§4.2, §4.5.1)."""
+        for session in self._sessions.values():
+            if session.connection is not None:
+                session.connection.terminate("FINISHED", now_ns, "the trading session ends")
+            session.refused_attempts = 0
+        self.store.reset_day()

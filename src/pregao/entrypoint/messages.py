@@ -1,0 +1,138 @@
+"""The messages of one version of EntryPoint: framed bytes of names and values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple
+
+from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
+from pregao.errors import DecodeError
+from pregao.sbe import Block, Decoded, SchemaCodec, readings
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
+
+VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
+"""The schema versions that sessions can be held in, oldest first."""
+
+FROM_CLIENT: Final = frozenset({
+    "SimpleNewOrder", "SimpleModifyOrder", "NewOrderSingle", "OrderCancelReplaceRequest",
+    "OrderCancelRequest", "NewOrderCross", "SecurityDefinitionRequest", "QuoteRequest", "Quote",
+    "QuoteCancel", "QuoteRequestReject", "PositionMaintenanceCancelRequest",
+    "PositionMaintenanceRequest", "AllocationInstruction", "OrderMassActionRequest",
+})  # fmt: skip
+"""The business messages that a client may send (§4.6.1)."""
+FROM_EXCHANGE: Final = frozenset({
+    "BusinessMessageReject", "ExecutionReport_New", "ExecutionReport_Modify",
+    "ExecutionReport_Cancel", "ExecutionReport_Reject", "ExecutionReport_Trade",
+    "ExecutionReport_Forward", "SecurityDefinitionResponse", "QuoteRequest", "QuoteStatusReport",
+    "Quote", "QuoteCancel", "QuoteRequestReject", "PositionMaintenanceReport", "AllocationReport",
+    "OrderMassActionReport",
+})  # fmt: skip
+"""The business messages that the exchange may send (§4.6.1)."""
+BUSINESS: Final = FROM_CLIENT | FROM_EXCHANGE
+
+_HEADER = "businessHeader"
+
+
+class Enumerations(NamedTuple):
+    """The fields of a message or group whose values have names; and its groups that have some."""
+
+    fields: tuple[tuple[str, bool], ...]
+    """Name, and whether there must be a value."""
+    groups: tuple[tuple[str, Enumerations], ...]
+
+
+def _enumerations(block: Block) -> Enumerations:
+    fields = [(each.name, each.required) for each in readings(block) if each.enum is not None]
+    groups = [(group.name, _enumerations(group)) for group in block.groups]
+    return Enumerations(tuple(fields), tuple(each for each in groups if any(each[1])))
+
+
+class Messages:
+    """Reads and writes the messages of one version."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self._codec = SchemaCodec(bundled("entrypoint", version))
+        self._names = {message.id: message.name for message in self._codec.schema.messages}
+        self._enumerations: dict[str, Enumerations] = {}
+        self._names.pop(0)  # the framing header as the schema states it; no message is one
+        sample = self._codec.schema.by_name["ExecutionReport_New"]
+        header = next(field for field in readings(sample) if field.name == _HEADER)
+        members = {member.name: member for member in header.members}
+        self._resend = "possResend" if "possResend" in members else "eventIndicator"
+
+    def enumerations(self, name: str) -> Enumerations:
+        """Which fields of a message have values with names."""
+        found = self._enumerations.get(name)
+        if found is None:
+            found = _enumerations(self._codec.schema.by_name[name])
+            self._enumerations[name] = found
+        return found
+
+    def name(self, frame: Frame) -> str | None:
+        """The name of a frame's message, if this version has it."""
+        if frame.header.schema_id != ENTRYPOINT_SCHEMA_ID:
+            return None
+        return self._names.get(frame.header.template_id)
+
+    def decode(self, frame: Frame) -> Decoded:
+        """The message of a frame; DecodeError where its body is not one."""
+        codec = self._codec.codec(frame.header.template_id)
+        if codec is None:
+            raise DecodeError(f"template {frame.header.template_id} is not known")
+        length, data = frame.header.block_length, frame.data
+        if length < codec.message.block_length:
+            raise DecodeError(
+                f"a block of {length} bytes is shorter than {codec.message.block_length}"
+            )
+        return codec.decode_body(data, HEADERS_SIZE, length, self.version, len(data))
+
+    def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
+        """A session message, framed."""
+        return framed(self._codec.encode(name, values))
+
+    def from_client(
+        self, name: str, values: Mapping[str, Any], session_id: int, number: int, now_ns: int
+    ) -> bytes:
+        """A business message of a client; its market segment is among the values."""
+        header = {
+            "sessionID": session_id,
+            "msgSeqNum": number,
+            "sendingTime": now_ns,
+            "marketSegmentID": values.get("marketSegmentID"),
+        }
+        if name in FROM_EXCHANGE:  # a header for both directions
+            header[self._resend] = 0
+        rest = {key: value for key, value in values.items() if key != "marketSegmentID"}
+        return self.encode(name, {**rest, _HEADER: header})
+
+    def from_exchange(
+        self,
+        name: str,
+        values: Mapping[str, Any],
+        session_id: int,
+        number: int,
+        now_ns: int,
+        *,
+        resend: bool = False,
+    ) -> bytes:
+        """A business message of the exchange; ``resend`` says that it may have been sent before."""
+        header = {"sessionID": session_id, "msgSeqNum": number, "sendingTime": now_ns}
+        return self.encode(name, {**values, _HEADER: {**header, self._resend: int(resend)}})
+
+    def resent(self, message: Decoded) -> bool:
+        """Does a message of the exchange say that it may have been sent before?"""
+        mark = message[_HEADER][self._resend]
+        return mark == "TRUE_VALUE" or (isinstance(mark, int) and bool(mark & 1))
+
+
+@cache
+def messages(version: int) -> Messages:
+    """The messages of a version; SchemaError if it is not bundled."""
+    return Messages(version)
+
+
+def nearest_version(version: int) -> int:
+    """The version in which to answer a peer that speaks another one."""
+    return max((known for known in VERSIONS if known <= version), default=VERSIONS[0])

@@ -1,0 +1,46 @@
+"""The settings of a gateway's sessions, and the accounts that may open them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pregao.clock import MINUTE, SECOND
+from pregao.entrypoint.messages import VERSIONS
+from pregao.entrypoint.throttle import ThrottleLimit
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A session that may be opened: whose it is, and what opens it."""
+
+    session_id: int
+    firm: int
+    access_key: str = field(repr=False)
+    blocked: bool = False
+    throttle: ThrottleLimit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayRules:
+    """What a gateway asks of its peers."""
+
+    gateway: int = 1
+    """Which gateway it is: a session is negotiated once with each."""
+    versions: tuple[int, ...] = VERSIONS
+    accepting: bool = True
+    """Are sessions taken? A gateway that waits as a backup takes none."""
+    clock_tolerance_ns: int = MINUTE
+    """How far the time in a request may be from the gateway's."""
+    keep_alive_ms: tuple[int, int] = (1, 60_000)
+    """From the guidelines (§4.5.3); the schema's text says 1000 to 60000."""
+    own_keep_alive_ms: int | None = None
+    """After how much silence the gateway sends Sequence; None: as the client asked for itself."""
+    silent_intervals: int = 2
+    """After how many of the peer's intervals its silence ends the connection."""
+    handshake_ns: int = 10 * SECOND
+    """How long a connection may take to be established."""
+    establish_attempts: int = 0
+    """How many refused Establish messages a session has in a day; 0: any number."""
+    retransmission_limit: int = 1000
+    retransmission_part: int = 100
+    """How many messages are sent again at a time, before the connection is asked to go on."""

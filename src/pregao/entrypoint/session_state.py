@@ -1,0 +1,171 @@
+"""What a session is between connections, on either side, as the sum of what happened to it.
+
+Everything that changes a session is a record; the state is what the records make of it. So a store
+that keeps the records keeps the session.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pregao.entrypoint.cancel_on_disconnect import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """A session version was agreed with a gateway; the messages are of this schema version."""
+
+    session_ver_id: int
+    version: int
+    gateway: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The session was established with these wishes for the end of the connection."""
+
+    cancel_on_disconnect: str
+    window_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expecting:
+    """The peer's next business message should have this number, whatever came before."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A business message of the peer was received, and taken."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Of the own messages up to this one it is known whether the peer has them."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A business message that was sent, or would have been had there been a connection."""
+
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """The own next number was moved without sending."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelDue:
+    """Orders will be cancelled at this time; None: not any more."""
+
+    time_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DayReset:
+    """A trading session begins: numbers from 1, nothing sent; session versions go on rising."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeekReset:
+    """A week begins: session versions may start again."""
+
+
+Record = (
+    Negotiated
+    | Bound
+    | Expecting
+    | Taken
+    | Sent
+    | Skipped
+    | Settled
+    | CancelDue
+    | DayReset
+    | WeekReset
+)
+
+
+@dataclass(slots=True)
+class SessionState:
+    """A session between connections."""
+
+    session_ver_id: int = 0
+    """The last that was negotiated in this week; 0 if none was."""
+    version: int = 0
+    """The schema version of its messages; 0 if none was negotiated."""
+    gateways: set[int] = field(default_factory=set)
+    """The gateways with which it was negotiated in this trading session."""
+    next_incoming: int = 1
+    last_incoming: int = 0
+    """The last business message received; lower than what is expected less one after a jump."""
+    next_outgoing: int = 1
+    settled: int = 0
+    """Up to which own message it is known whether the peer has it."""
+    sent: dict[int, bytes] = field(default_factory=dict)
+    """The business messages of this trading session by number, as they were sent."""
+    cancel_on_disconnect: str = NEVER
+    window_ms: int = 0
+    cancel_due_ns: int | None = None
+
+    @property
+    def negotiated(self) -> bool:
+        """Was it negotiated in this trading session, with any gateway?"""
+        return bool(self.gateways)
+
+    def apply(self, record: Record) -> None:
+        """Become what a record says."""
+        match record:  # the frequent ones first
+            case Taken(number):
+                self.next_incoming = number + 1
+                self.last_incoming = number
+            case Sent(number, data):
+                self.sent[number] = data
+                self.next_outgoing = number + 1
+            case Negotiated(session_ver_id, version, gateway):
+                self.session_ver_id = session_ver_id
+                self.version = version
+                self.gateways.add(gateway)
+            case Bound(cancel_on_disconnect, window_ms):
+                self.cancel_on_disconnect = cancel_on_disconnect
+                self.window_ms = window_ms
+                self.cancel_due_ns = None
+            case Expecting(number):
+                self.next_incoming = number
+            case Settled(number):
+                self.settled = number
+            case Skipped(number):
+                self.next_outgoing = number
+            case CancelDue(time_ns):
+                self.cancel_due_ns = time_ns
+            case DayReset():
+                self.gateways.clear()
+                self.sent.clear()
+                self.next_incoming = self.next_outgoing = 1
+                self.last_incoming = self.settled = 0
+                self.cancel_due_ns = None
+            case WeekReset():
+                self.apply(DayReset())
+                self.session_ver_id = 0
+
+    def summary(self) -> list[Record]:
+        """The fewest records that make this state."""
+        records: list[Record] = [
+            Negotiated(self.session_ver_id, self.version, gateway) for gateway in self.gateways
+        ]
+        if not records and self.session_ver_id:
+            records = [Negotiated(self.session_ver_id, self.version, 0), DayReset()]
+        records.append(Bound(self.cancel_on_disconnect, self.window_ms))
+        records += [Sent(number, data) for number, data in self.sent.items()]
+        records += [Skipped(self.next_outgoing), Settled(self.settled)]
+        records += [Taken(self.last_incoming), Expecting(self.next_incoming)]
+        return [*records, CancelDue(self.cancel_due_ns)]

@@ -1,0 +1,225 @@
+"""Where sessions are kept: in memory, or in a file that survives the process at any moment.
+
+The file is a sequence of records, each with its length and checksum. Sessions hand them to the
+operating system (`flush`) before they give out what depends on them, so the end of the process
+loses none that anybody saw; `sync` brings them to the disk. A record cut short at the end of the
+file is dropped.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from pregao.entrypoint.cancel_on_disconnect import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
+from pregao.entrypoint.session_state import (
+    Bound,
+    CancelDue,
+    DayReset,
+    Expecting,
+    Negotiated,
+    Record,
+    Sent,
+    SessionState,
+    Settled,
+    Skipped,
+    Taken,
+    WeekReset,
+)
+from pregao.errors import UsageError
+
+_MAGIC: Final = b"pregao sessions 1\n"
+_LENGTHS: Final = struct.Struct("<II")
+_NO_TIME: Final = (1 << 64) - 1
+_WISHES: Final = (NEVER, ON_LOSS, ON_TERMINATE, ALWAYS)
+
+_KINDS: Final[tuple[tuple[type, str, Callable[[Any], tuple[int, ...]]], ...]] = (
+    (Negotiated, "<QHB", lambda r: (r.session_ver_id, r.version, r.gateway)),
+    (Bound, "<BI", lambda r: (_WISHES.index(r.cancel_on_disconnect), r.window_ms)),
+    (Expecting, "<Q", lambda r: (r.number,)),
+    (Sent, "<Q", lambda r: (r.number,)),
+    (Skipped, "<Q", lambda r: (r.number,)),
+    (CancelDue, "<Q", lambda r: (_NO_TIME if r.time_ns is None else r.time_ns,)),
+    (DayReset, "<", lambda _: ()),
+    (WeekReset, "<", lambda _: ()),
+    (Taken, "<Q", lambda r: (r.number,)),
+    (Settled, "<Q", lambda r: (r.number,)),
+)
+_NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
+
+
+class SessionStore:
+    """Sessions in memory: the base of the store that keeps them in a file."""
+
+    def __init__(self) -> None:
+        self._states: dict[int, SessionState] = {}
+
+    def state(self, session_id: int) -> SessionState:
+        """The state of a session; a session that is not known is new."""
+        found = self._states.get(session_id)
+        if found is None:
+            found = self._states[session_id] = SessionState()
+        return found
+
+    def sessions(self) -> list[int]:
+        """The sessions that something is known of."""
+        return list(self._states)
+
+    def record(self, session_id: int, record: Record) -> None:
+        """Let something have happened to a session."""
+        self.state(session_id).apply(record)
+
+    def reset_day(self) -> None:
+        """Begin a trading session: numbers and sent messages go, session versions stay."""
+        self._reset(DayReset())
+
+    def reset_week(self) -> None:
+        """Begin a week: session versions go as well."""
+        self._reset(WeekReset())
+
+    def _reset(self, record: DayReset | WeekReset) -> None:
+        for session_id in self.sessions():
+            self.record(session_id, record)
+
+    def flush(self) -> None:
+        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+
+    def sync(self) -> None:
+        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
+
+    def close(self) -> None:
+        """Record no more."""
+
+
+class SessionFile(SessionStore):
+    """Sessions in a file, of one process at a time."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._unwritten: list[bytes] = []
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._lock()
+            size = self._load()
+        except BaseException:
+            os.close(self._file)
+            raise
+        os.ftruncate(self._file, size)
+        os.lseek(self._file, size, os.SEEK_SET)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(f"{self._path}: another process has these sessions open") from None
+
+    def _load(self) -> int:
+        """Take in the records there are; give where the last whole one ends."""
+        data = self._path.read_bytes()
+        if not data.startswith(_MAGIC):
+            if _MAGIC.startswith(data):  # new, or cut while it was begun
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, _MAGIC, 0)
+                return len(_MAGIC)
+            raise UsageError(f"{self._path}: not a file of sessions")
+        whole = len(_MAGIC)
+        for session_id, record, end in _records(data):
+            super().record(session_id, record)
+            whole = end
+        return whole
+
+    def record(self, session_id: int, record: Record) -> None:
+        """Let something have happened to a session, and keep it."""
+        self._unwritten.append(_packed(session_id, record))
+        super().record(session_id, record)
+
+    def flush(self) -> None:
+        """Hand what was recorded to the operating system: the end of the process cannot lose it."""
+        if self._unwritten:
+            data, self._unwritten = b"".join(self._unwritten), []
+            _write(self._file, data)
+
+    def _reset(self, record: DayReset | WeekReset) -> None:
+        super()._reset(record)
+        self._unwritten = []  # the new file says it all
+        self._rewrite()
+
+    def _rewrite(self) -> None:
+        """Put a file of the fewest records in the place of this one, at once."""
+        fresh = self._path.with_name(self._path.name + ".new")
+        file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            parts = [_MAGIC]
+            for session_id, state in self._states.items():
+                parts += [_packed(session_id, record) for record in state.summary()]
+            _write(file, b"".join(parts))
+            os.fdatasync(file)
+            fresh.rename(self._path)
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(self._file)
+        self._file = file
+        with suppress(OSError):
+            folder = os.open(self._path.parent, os.O_RDONLY)
+            os.fsync(folder)
+            os.close(folder)
+
+    def sync(self) -> None:
+        """Bring what was recorded to the disk: the end of the machine cannot lose it."""
+        self.flush()
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        """Record no more."""
+        self.flush()
+        os.close(self._file)
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _packed(session_id: int, record: Record) -> bytes:
+    number = _NUMBERS[type(record)]
+    _, form, numbers = _KINDS[number]
+    body = struct.pack("<BI", number, session_id) + struct.pack(form, *numbers(record))
+    if isinstance(record, Sent):
+        body += record.data
+    return _LENGTHS.pack(len(body), zlib.crc32(body)) + body
+
+
+def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
+    """The whole records of a file's bytes, with their sessions and where they end."""
+    position = len(_MAGIC)
+    while position + _LENGTHS.size <= len(data):
+        length, checksum = _LENGTHS.unpack_from(data, position)
+        start, end = position + _LENGTHS.size, position + _LENGTHS.size + length
+        body = data[start:end]
+        if len(body) < length or length < 5 or zlib.crc32(body) != checksum:
+            return
+        number, session_id = struct.unpack_from("<BI", body)
+        yield session_id, _unpacked(number, body[5:]), end
+        position = end
+
+
+def _unpacked(number: int, body: bytes) -> Record:
+    kind, form, _ = _KINDS[number]
+    numbers = struct.unpack_from(form, body)
+    if kind is Sent:
+        return Sent(numbers[0], body[struct.calcsize(form) :])
+    if kind is Bound:
+        return Bound(_WISHES[numbers[0]], numbers[1])
+    if kind is CancelDue:
+        return CancelDue(None if numbers[0] == _NO_TIME else numbers[0])
+    record: Record = kind(*numbers)
+    return record

@@ -1,0 +1,129 @@
+"""Fast writers and readers of chosen fields, as their numbers are on the wire.
+
+For those who handle every message of a busy line and need a few of its fields: no dictionary, no
+decimals, no names. Null is None here too.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pregao.errors import DecodeError, EncodeError
+from pregao.sbe._decoder import write_data
+from pregao.sbe._layout import layout_format
+from pregao.sbe._parts import DataEncoder
+from pregao.sbe._source import Source, unpacking
+from pregao.sbe._to_wire import RefusedError
+from pregao.sbe.model import Block
+from pregao.sbe.values import Reading, ValueKind, readings
+
+Packer = Callable[..., bytes]
+Unpacker = Callable[[Any, int, int, int], tuple[Any, ...]]
+"""Takes a buffer, a block's position and length, and the end."""
+
+
+def packer(block: Block, byte_order: str, header: bytes, names: Sequence[str]) -> Packer:
+    """A writer of the named fields, given as their numbers on the wire, in that order.
+
+    None means null. Fields that are not named are null, or zero where they cannot be. A member of
+    a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are left to
+    the caller, but if one piece of data is named all are written, as bytes.
+    """
+    fields = readings(block)
+    leaves = _leaves(block)
+    data = [piece for piece in block.data if any(each.name in names for each in block.data)]
+    _check(names, {*leaves, *(piece.name for piece in data)})
+    arguments = {name: f"a{number}" for number, name in enumerate(names)}
+    source = Source(f"packer of {block.name}", ", ".join(arguments.values()))
+    numbers = [source.name(header)]
+    for name, leaf in leaves.items():
+        null = source.name(_raw_null(leaf))
+        argument = arguments.get(name)
+        number = null if argument is None else f"{null} if {argument} is None else {argument}"
+        numbers.append(f"*({number})" if leaf.kind is ValueKind.NUMBERS else number)
+    form = f"{byte_order}{len(header)}s{layout_format(fields, block.block_length)}"
+    parts = [f"{source.name(struct.Struct(form).pack)}({', '.join(numbers)})"]
+    for piece in data:
+        write = DataEncoder(piece, byte_order).encode
+        nothing, argument = source.name(write(None)), arguments.get(piece.name, "None")
+        parts.append(f"({nothing} if {argument} is None else {source.name(write)}({argument}))")
+    source.open("try:")
+    source.add(f"return {' + '.join(parts)}")
+    source.close(f"except {source.name((struct.error, RefusedError))} as error:")
+    reason = f"{', '.join(names)}: "
+    source.add(f"raise {source.name(EncodeError)}({reason!r} + str(error)) from None")
+    return source.compiled()
+
+
+def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:
+    """A reader of the named fields and pieces of data, the twin of `packer`.
+
+    For senders of the schema's own version, or a later one: a block that does not reach a named
+    field is refused. Data can be named where there are no groups.
+    """
+    leaves = _leaves(block)
+    last = max((n for n, piece in enumerate(block.data) if piece.name in names), default=-1)
+    data = () if block.groups else block.data[: last + 1]
+    _check(names, {*leaves, *(piece.name for piece in data)})
+    chosen = {name: leaf for name, leaf in leaves.items() if name in names}
+    structure = struct.Struct(byte_order + layout_format(list(chosen.values())))
+    source = Source(f"unpacker of {block.name}", "buffer, position, block_length, end")
+    failure = source.name(DecodeError)
+    source.open(f"if block_length > end - position or block_length < {structure.size}:")
+    reason = '"runs past the end" if block_length > end - position else "is too short"'
+    source.add(f'raise {failure}(f"a block of {{block_length}} bytes " + ({reason}), position)')
+    source.close()
+    results: dict[str, str] = {}
+    variables: list[str] = []
+    for name, leaf in chosen.items():
+        own = [f"v{len(variables) + number}" for number in range(leaf.width)]
+        variables += own
+        results[name] = _raw(leaf, own)
+    source.add(unpacking(variables, f"{source.name(structure.unpack_from)}(buffer, position)"))
+    source.add("position += block_length")
+    for number, piece in enumerate(data):
+        results[piece.name] = f"d{number}"
+        write_data(source, piece, byte_order, f"d{number}", text=False)
+    source.add(f"return ({''.join(f'{results[name]}, ' for name in names)})")
+    return source.compiled()
+
+
+def _leaves(block: Block) -> dict[str, Reading]:
+    """The fields of a block that are no records, by their ways."""
+    return {name: leaf for field in readings(block) for name, leaf in _ways(field, "")}
+
+
+def _ways(reading: Reading, prefix: str) -> Iterator[tuple[str, Reading]]:
+    if reading.kind is not ValueKind.RECORD:
+        yield prefix + reading.name, reading
+    for member in reading.members:
+        yield from _ways(member, f"{prefix}{reading.name}.")
+
+
+def _check(names: Sequence[str], known: set[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise EncodeError(f"{name}: no such field in this message")
+
+
+def _raw_null(leaf: Reading) -> Any:
+    if leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
+        return b""
+    null = 0 if leaf.null is None else leaf.null
+    return (null,) * leaf.length if leaf.kind is ValueKind.NUMBERS else null
+
+
+def _raw(leaf: Reading, variables: list[str]) -> str:
+    """The expression of what was packed."""
+    (variable, *more) = variables
+    if more or leaf.kind is ValueKind.NUMBERS:
+        return f"({', '.join(variables)},)"
+    if leaf.kind is ValueKind.TEXT:
+        return f"{variable}.partition(b'\\0')[0] or None"
+    if leaf.null is None:
+        return variable
+    if leaf.null != leaf.null:  # NaN
+        return f"{variable} if {variable} == {variable} else None"
+    return f"{variable} if {variable} != {leaf.null!r} else None"

@@ -1,0 +1,86 @@
+"""What follows a block on the wire, written: groups and variable-length data."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pregao.sbe._layout import length_struct
+from pregao.sbe._to_wire import RefusedError, encode_text
+from pregao.sbe.model import Data, Group
+from pregao.sbe.values import python_encoding
+
+
+class GroupEncoder:
+    """Writes a group: its dimensions, then its entries."""
+
+    def __init__(
+        self, group: Group, byte_order: str, entry: Callable[[Mapping[str, Any]], bytes]
+    ) -> None:
+        self._group = group
+        self._entry = entry
+        self._block_length = length_struct(group.dimension.block_length, byte_order)
+        self._count = length_struct(group.dimension.num_in_group, byte_order)
+
+    def header(self, entries: int) -> bytes:
+        """The dimensions' bytes for so many entries."""
+        dimension, name = self._group.dimension, self._group.name
+        limit = dimension.num_in_group.maximum
+        if entries > limit:
+            raise RefusedError(f"{entries} entries, {limit} at most", (name,))
+        header = bytearray(dimension.size)
+        try:
+            self._block_length.pack_into(
+                header, dimension.block_length.offset, self._group.block_length
+            )
+        except struct.error:
+            raise RefusedError("its block is too long for the group's header", (name,)) from None
+        self._count.pack_into(header, dimension.num_in_group.offset, entries)
+        return bytes(header)
+
+    def encode(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
+        """The dimensions' and entries' bytes."""
+        name, write = self._group.name, self._entry
+        if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
+            raise RefusedError(f"{entries!r} is not a list of entries", (name,))
+        parts = [self.header(len(entries))]
+        for number, entry in enumerate(entries):
+            if not isinstance(entry, Mapping):
+                raise RefusedError(f"{entry!r} is not named values", (f"{name}[{number}]",))
+            try:
+                parts.append(write(entry))
+            except RefusedError as refused:
+                path = (f"{name}[{number}]", *refused.path)
+                raise RefusedError(refused.reason, path) from None
+        return b"".join(parts)
+
+
+class DataEncoder:
+    """Writes variable-length data: a length, then bytes."""
+
+    def __init__(self, data: Data, byte_order: str) -> None:
+        self._data = data
+        before = data.length.offset
+        after = data.header_size - before - data.length.primitive.size
+        self._header = struct.Struct(f"{byte_order}{before}x{data.length.primitive.code}{after}x")
+        self._encoding = python_encoding(data.character_encoding or "utf-8")
+
+    def encode(self, value: Any) -> bytes:
+        """The length and the bytes."""
+        if value is None:
+            raw = b""
+        elif isinstance(value, (bytes, bytearray)):
+            raw = bytes(value)
+        else:
+            raw = self._text(value)
+        limit = self._data.length.maximum
+        if len(raw) > limit:
+            raise RefusedError(f"{len(raw)} bytes, {limit} at most", (self._data.name,))
+        return self._header.pack(len(raw)) + raw
+
+    def _text(self, value: Any) -> bytes:
+        try:
+            return encode_text(value, self._encoding)
+        except RefusedError as refused:
+            raise RefusedError(refused.reason, (self._data.name,)) from None

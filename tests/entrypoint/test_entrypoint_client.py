@@ -1,0 +1,363 @@
+"""The client's side, against a gateway of the tests' own: §4.5, §4.6 and the flows of §5."""
+
+import struct
+
+import pytest
+
+from pregao.entrypoint import ClientSession, ClientSettings, SessionFile, SessionStore, Stage
+from pregao.errors import UsageError
+from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer, secret
+
+ORDER = {
+    "mmProtectionReset": "FALSE_VALUE", "clOrdID": 2**63 + 5, "senderLocation": "SP",
+    "enteringTrader": "ABC", "selfTradePreventionInstruction": "NONE", "securityID": 5,
+    "side": "BUY", "ordType": "LIMIT", "timeInForce": "DAY", "orderQty": 100, "price": 10,
+    "marketSegmentID": 80,
+}  # fmt: skip
+
+
+class Exchange:
+    """What a gateway of the tests says; and the client that hears it."""
+
+    def __init__(self, *, store=None, version=2, **settings):
+        self.now = START
+        self.peer = RawPeer(version)
+        self.store = SessionStore() if store is None else store
+        chosen = ClientSettings(SESSION, FIRM, KEY, version=version, **settings)
+        self.client = ClientSession(chosen, self.store)
+
+    def connect(self, gateway=1):
+        self.client.connect(self.now, gateway)
+        return self.hear()
+
+    def say(self, *frames):
+        return self.client.receive(b"".join(frames), self.now)
+
+    def hear(self):
+        return self.peer.read(self.client.take_output())
+
+    @property
+    def ver(self):
+        return START // MS
+
+    def common(self, ver=None):
+        return {
+            "sessionID": SESSION,
+            "sessionVerID": self.ver if ver is None else ver,
+            "requestTimestamp": START,
+        }
+
+    def response(self, ver=None):
+        return self.peer.frame("NegotiateResponse", **self.common(ver), enteringFirm=FIRM)
+
+    def ack(self, next_number=1, last=0, keep_alive=1000):
+        return self.peer.frame(
+            "EstablishAck", **self.common(), keepAliveInterval=keep_alive, nextSeqNo=next_number,
+            lastIncomingSeqNo=last,
+        )  # fmt: skip
+
+    def report(self, number, exec_id=None, *, resend=False):
+        mark = {"possResend": int(resend)}
+        if self.peer.version >= 5:
+            mark = {"eventIndicator": int(resend)}
+        header = {"sessionID": SESSION, "msgSeqNum": number, "sendingTime": START, **mark}
+        return self.peer.frame(
+            "ExecutionReport_New", businessHeader=header, side="BUY", ordStatus="NEW", clOrdID=1,
+            secondaryOrderID=1, securityID=5, orderID=1,
+            execID=number if exec_id is None else exec_id, transactTime=START,
+            tradeDate=__import__("datetime").date(2026, 5, 29), workingIndicator=1,
+            ordType="LIMIT", timeInForce="DAY", orderQty=100,
+        )  # fmt: skip
+
+    def retransmission(self, first, count):
+        values = {"sessionID": SESSION, "requestTimestamp": START}
+        return self.peer.frame("Retransmission", **values, nextSeqNo=first, count=count)
+
+    def retransmit_reject(self, code):
+        values = {"sessionID": SESSION, "requestTimestamp": START, "retransmitRejectCode": code}
+        return self.peer.frame("RetransmitReject", **values)
+
+    def established(self, **ack):
+        self.connect()
+        self.say(self.response(), self.ack(**ack))
+        self.hear()
+        return self
+
+
+def kinds(events):
+    return [type(event).__name__ for event in events]
+
+
+def numbers(events):
+    return [event.number for event in events if hasattr(event, "message")]
+
+
+def test_003_5_1_negotiate_establish_trade_and_leave():
+    exchange = Exchange()
+    ((name, values),) = exchange.connect()
+    assert (name, values["sessionVerID"], values["enteringFirm"]) == (
+        "Negotiate",
+        exchange.ver,
+        FIRM,
+    )
+    assert values["credentials"] == secret()
+    events = exchange.say(exchange.response())
+    ((name, values),) = exchange.hear()
+    assert (name, values["nextSeqNo"], values["keepAliveInterval"]) == ("Establish", 1, 1000)
+    assert values["credentials"] == secret()
+    events += exchange.say(exchange.ack())
+    assert exchange.client.stage is Stage.ESTABLISHED
+    assert exchange.client.send("SimpleNewOrder", ORDER, exchange.now) == 1
+    ((name, values),) = exchange.hear()
+    header = {"sessionID": SESSION, "msgSeqNum": 1, "sendingTime": START, "marketSegmentID": 80}
+    assert (name, values["businessHeader"], values["clOrdID"]) == (
+        "SimpleNewOrder", header, 2**63 + 5,
+    )  # fmt: skip
+    events += exchange.say(exchange.report(1))
+    exchange.client.leave(exchange.now)
+    assert [name for name, _ in exchange.hear()] == ["Terminate"]
+    events += exchange.say(exchange.peer.terminate())
+    assert exchange.client.closing
+    expected = ["SessionNegotiated", "SessionEstablished", "Received", "ConnectionEnded"]
+    assert kinds(events) == expected
+    assert events[-1].graceful
+    assert exchange.client.lost() == []
+
+
+def test_003_5_3_after_a_loss_it_establishes_with_its_numbers():
+    exchange = Exchange().established()
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.say(exchange.report(1))
+    assert kinds(exchange.client.lost()) == ["ConnectionEnded"]
+    ((name, values),) = exchange.connect()
+    assert (name, values["nextSeqNo"], values["sessionVerID"]) == ("Establish", 2, exchange.ver)
+
+
+def test_003_5_4_a_client_that_lost_everything_learns_it_from_the_rejects():
+    exchange = Exchange()
+    exchange.connect()
+    reject = exchange.peer.frame(
+        "NegotiateReject", **exchange.common(), enteringFirm=FIRM,
+        negotiationRejectCode="ALREADY_NEGOTIATED", currentSessionVerID=44,
+    )  # fmt: skip
+    events = exchange.say(reject, exchange.peer.terminate("UNSPECIFIED"))
+    assert kinds(events) == ["SessionRefused", "ConnectionEnded"]
+    ((name, values),) = exchange.connect()
+    assert (name, values["sessionVerID"], values["nextSeqNo"]) == ("Establish", 44, 1)
+    reject = exchange.peer.frame(
+        "EstablishReject", **exchange.common(44), establishmentRejectCode="INVALID_NEXTSEQNO",
+        lastIncomingSeqNo=17,
+    )  # fmt: skip
+    exchange.say(reject, exchange.peer.terminate("INVALID_NEXTSEQNO"))
+    ((name, values),) = exchange.connect()
+    assert (name, values["sessionVerID"], values["nextSeqNo"]) == ("Establish", 44, 18)
+    exchange.say(exchange.ack(next_number=4, last=17))
+    ((name, values),) = exchange.hear()
+    assert (name, values["fromSeqNo"], values["count"]) == ("RetransmitRequest", 1, 3)
+    assert exchange.client.send("SimpleNewOrder", ORDER, exchange.now) == 18
+
+
+def test_003_5_5_with_a_backup_it_negotiates_the_same_session_version():
+    exchange = Exchange().established()
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.client.lost()
+    ((name, values),) = exchange.connect(gateway=2)
+    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver)
+    exchange.say(exchange.response())
+    assert exchange.hear()[0][1]["nextSeqNo"] == 2
+    exchange.client.lost()
+    assert exchange.connect(gateway=2)[0][0] == "Establish"
+
+
+def test_003_4_2_the_next_day_it_negotiates_a_higher_session_version():
+    exchange = Exchange().established()
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.client.lost()
+    exchange.client.reset_day()
+    ((name, values),) = exchange.connect()
+    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver + 1)
+    exchange.say(exchange.response(exchange.ver + 1))
+    assert exchange.hear()[0][1]["nextSeqNo"] == 1
+
+
+def test_a_session_that_must_be_negotiated_anew_is():
+    exchange = Exchange().established()
+    exchange.client.lost()
+    exchange.connect()
+    reject = exchange.peer.frame(
+        "EstablishReject", **exchange.common(), establishmentRejectCode="UNNEGOTIATED"
+    )
+    assert kinds(exchange.say(reject)) == ["SessionRefused"]
+    exchange.client.lost()
+    ((name, values),) = exchange.connect()
+    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver + 1)
+
+
+def test_003_4_6_2_messages_that_were_missed_are_asked_for_and_come_in_order():
+    exchange = Exchange().established()
+    assert numbers(exchange.say(exchange.report(1), exchange.report(4), exchange.report(5))) == [1]
+    ((name, values),) = exchange.hear()
+    assert (name, values["fromSeqNo"], values["count"]) == ("RetransmitRequest", 2, 2)
+    events = exchange.say(
+        exchange.report(6), exchange.retransmission(2, 2), exchange.report(2), exchange.report(3),
+        exchange.peer.sequence(7), exchange.report(7),
+    )  # fmt: skip
+    assert numbers(events) == [2, 3, 4, 5, 6, 7]
+    assert [event.again for event in events] == [True, True, False, False, False, False]
+    assert exchange.hear() == []
+
+
+def test_003_4_5_6_more_than_1000_are_asked_for_one_request_after_the_other():
+    exchange = Exchange().established(next_number=2002)
+    exchange.client.lost()
+    exchange.connect()
+    exchange.say(exchange.ack(next_number=2002))
+    ((_, values),) = exchange.hear()
+    assert (values["fromSeqNo"], values["count"]) == (1, 1000)
+    reports = [exchange.report(number) for number in range(1, 1001)]
+    exchange.say(exchange.retransmission(1, 1000), *reports, exchange.peer.sequence(2002))
+    ((_, values),) = exchange.hear()
+    assert (values["fromSeqNo"], values["count"]) == (1001, 1000)
+
+
+def test_a_sequence_that_shows_missing_messages_makes_it_ask():
+    exchange = Exchange().established()
+    exchange.say(exchange.peer.sequence(1))
+    assert exchange.hear() == []
+    exchange.say(exchange.peer.sequence(3))
+    ((_, values),) = exchange.hear()
+    assert (values["fromSeqNo"], values["count"]) == (1, 2)
+    exchange.say(exchange.peer.sequence(3))
+    assert exchange.hear() == []
+
+
+def test_messages_that_will_never_come_are_told_and_those_behind_them_passed_on():
+    exchange = Exchange().established()
+    exchange.say(exchange.report(3))
+    exchange.hear()
+    refused, *rest = exchange.say(exchange.retransmit_reject("OUT_OF_RANGE"))
+    assert (refused.code, refused.first, refused.count) == ("OUT_OF_RANGE", 1, 2)
+    assert numbers(rest) == [3]
+    assert numbers(exchange.say(exchange.report(4))) == [4]
+
+
+def test_a_request_that_was_throttled_is_made_again_with_the_next_sequence():
+    exchange = Exchange().established()
+    exchange.say(exchange.report(3))
+    exchange.hear()
+    (refused,) = exchange.say(exchange.retransmit_reject("THROTTLE_REJECT"))
+    assert refused.count == 0
+    exchange.say(exchange.peer.sequence(4))
+    ((_, values),) = exchange.hear()
+    assert (values["fromSeqNo"], values["count"]) == (1, 2)
+
+
+def test_messages_of_before_are_not_passed_on_again():
+    exchange = Exchange().established()
+    events = exchange.say(exchange.report(1), exchange.report(1), exchange.report(2))
+    assert kinds(events) == ["Received", "Ignored", "Received"]
+
+
+@pytest.mark.parametrize("version", [2, 4, 5, 6])
+def test_003_4_6_3_2_a_message_published_again_under_another_number_is_known(version):
+    exchange = Exchange(version=version).established()
+    events = exchange.say(
+        exchange.report(1, exec_id=71),
+        exchange.report(2, exec_id=71, resend=True),
+        exchange.report(3, exec_id=72, resend=True),
+        exchange.report(4, exec_id=72),
+    )
+    assert kinds(events) == ["Received", "Ignored", "Received", "Received"]
+    assert exchange.client.state.next_incoming == 5
+
+
+def test_003_4_5_5_what_was_not_applied_is_told_once():
+    exchange = Exchange().established()
+    for _ in range(3):
+        exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.client.lost()
+    exchange.connect()
+    not_applied = exchange.peer.frame("NotApplied", fromSeqNo=2, count=2)
+    events = exchange.say(exchange.ack(last=1), not_applied)
+    assert kinds(events) == ["SessionEstablished", "NotAppliedGap"]
+    assert (events[1].first, events[1].count) == (2, 2)
+    assert kinds(exchange.say(exchange.peer.frame("NotApplied", fromSeqNo=4, count=1))) == [
+        "NotAppliedGap"
+    ]
+
+
+def test_003_4_5_4_2_the_client_can_move_its_number_up():
+    exchange = Exchange().established()
+    exchange.client.skip_to(9, exchange.now)
+    assert exchange.hear() == [("Sequence", {"nextSeqNo": 9})]
+    assert exchange.client.send("SimpleNewOrder", ORDER, exchange.now) == 9
+    with pytest.raises(UsageError, match="cannot become 3"):
+        exchange.client.skip_to(3, exchange.now)
+
+
+def test_003_4_5_4_1_heartbeats_and_silence():
+    exchange = Exchange(keep_alive_ms=500).established(keep_alive=800)
+    exchange.now = exchange.client.next_due_ns
+    assert exchange.now == START + 500 * MS
+    exchange.client.advance(exchange.now)
+    assert exchange.hear() == [("Sequence", {"nextSeqNo": 1})]
+    exchange.say(exchange.peer.sequence(1))
+    exchange.now += 1599 * MS
+    assert exchange.client.advance(exchange.now) == []
+    exchange.now += 1 * MS
+    (ended,) = exchange.client.advance(exchange.now)
+    assert ended.code == "KEEPALIVE_INTERVAL_LAPSED"
+    assert exchange.hear()[-1][0] == "Terminate"
+    assert exchange.client.closing
+
+
+def test_003_4_5_7_a_gateway_that_goes_is_answered():
+    exchange = Exchange().established()
+    (ended,) = exchange.say(exchange.peer.terminate("BACKUP_TAKEOVER_IN_PROGRESS"))
+    assert (ended.code, ended.graceful) == ("BACKUP_TAKEOVER_IN_PROGRESS", False)
+    assert [name for name, _ in exchange.hear()] == ["Terminate"]
+    assert exchange.client.closing
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        (struct.pack("<HH", 4, 0xEB50), "INVALID_SOFH"),
+        (RawPeer().order(1), "UNRECOGNIZED_MESSAGE"),
+        (struct.pack("<HHHHHH", 12, 0xEB50, 0, 999, 1, 2), "UNRECOGNIZED_MESSAGE"),
+        (struct.pack("<HHHHHH", 12, 0xEB50, 4, 9, 1, 2), "DECODING_ERROR"),
+    ],
+)
+def test_what_is_no_message_for_clients_ends_the_connection(frame, code):
+    exchange = Exchange().established()
+    (ended,) = exchange.say(frame)
+    assert ended.code == code
+    assert exchange.hear()[-1][1]["terminationCode"] == code
+
+
+def test_business_messages_need_an_established_session():
+    exchange = Exchange()
+    with pytest.raises(UsageError, match="the session is not established"):
+        exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.connect()
+    (ended,) = exchange.say(exchange.report(1))
+    assert ended.code == "NOT_ESTABLISHED"
+    exchange = Exchange().established()
+    with pytest.raises(UsageError, match="is not a message that clients send"):
+        exchange.client.send("ExecutionReport_New", {}, exchange.now)
+
+
+def test_a_client_that_is_started_again_goes_on(tmp_path):
+    exchange = Exchange(store=SessionFile(tmp_path / "client")).established()
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.say(exchange.report(1))
+    exchange.store.close()
+    again = Exchange(store=SessionFile(tmp_path / "client"))
+    ((name, values),) = again.connect()
+    assert (name, values["nextSeqNo"]) == ("Establish", 2)
+    assert again.client.state.next_incoming == 2
+    again.store.close()
+
+
+def test_the_key_is_not_shown():
+    assert KEY not in repr(ClientSettings(SESSION, FIRM, KEY))

@@ -1,0 +1,163 @@
+"""§4.4: messages in a stream of bytes, and what is none."""
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.entrypoint import BadFrame, Frame, FrameReader, blanked, framed
+from pregao.errors import EncodeError
+from tests.entrypoint.gateway_desk import Desk
+from tests.entrypoint.raw_peer import KEY, START, RawPeer
+
+PEER = RawPeer()
+STREAM = PEER.negotiate() + PEER.establish() + PEER.order(1) + PEER.sequence(2) + PEER.terminate()
+
+
+def whole(data):
+    return [frame.data for frame in FrameReader().receive(data)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, len(STREAM)), max_size=12))
+def test_003_4_4_messages_cut_anywhere_are_put_together(cuts):
+    reader, found, last = FrameReader(), [], 0
+    for cut in [*sorted(cuts), len(STREAM)]:
+        found += reader.receive(STREAM[last:cut])
+        last = cut
+    assert [frame.data for frame in found] == whole(STREAM)
+    assert [frame.header.template_id for frame in found] == [1, 4, 100, 9, 7]
+
+
+def test_003_4_4_several_messages_in_one_segment_are_all_answered():
+    line = Desk().connect()
+    line.say(line.peer.negotiate() + line.peer.establish() + line.peer.order())
+    assert line.names() == ["NegotiateResponse", "EstablishAck"]
+    assert line.kinds() == ["SessionNegotiated", "SessionEstablished", "Received"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (struct.pack("<HH", 20, 0x50EB), "encoding type 0x50eb is not 0xeb50"),
+        (struct.pack("<HH", 11, 0xEB50), "a message length of 11 bytes is not from 12 to 2048"),
+        (struct.pack("<HH", 2049, 0xEB50), "a message length of 2049 bytes is not from 12 to 2048"),
+    ],
+)
+def test_003_4_4_what_is_no_frame_ends_the_connection(frame, reason):
+    reader = FrameReader()
+    assert reader.receive(PEER.sequence(1) + frame)[1:] == [BadFrame(reason)]
+    assert reader.receive(PEER.sequence(1)) == []
+    line = Desk().connect()
+    line.say(frame)
+    assert line.ends_with("INVALID_SOFH")
+    assert line.events[0].reason == reason
+
+
+def test_the_longest_message_is_taken_and_a_longer_one_not_made():
+    assert len(framed(bytes(2044))) == 2048
+    assert isinstance(FrameReader().receive(framed(bytes(2044)))[0], Frame)
+    with pytest.raises(EncodeError, match="2049 bytes is longer than 2048"):
+        framed(bytes(2045))
+
+
+def test_an_unknown_template_ends_the_connection():
+    line = Desk().connect()
+    message = bytearray(line.peer.sequence(1))
+    message[6:8] = (999).to_bytes(2, "little")
+    line.say(bytes(message))
+    assert line.ends_with("UNRECOGNIZED_MESSAGE")
+
+
+def test_a_message_of_another_schema_ends_the_connection():
+    line = Desk().established()
+    message = bytearray(line.peer.sequence(1))
+    message[8:10] = (2).to_bytes(2, "little")
+    line.say(bytes(message))
+    assert line.ends_with("UNRECOGNIZED_MESSAGE")
+
+
+@pytest.mark.parametrize("name", ["ExecutionReport_New", "NegotiateResponse", "NotApplied"])
+def test_003_4_6_1_a_message_for_clients_ends_the_connection(name):
+    line = Desk().established()
+    message = bytearray(line.peer.sequence(1))
+    template = line.peer.codec.schema.by_name[name].id
+    message[6:8] = template.to_bytes(2, "little")
+    line.say(bytes(message))
+    assert line.ends_with("UNRECOGNIZED_MESSAGE")
+
+
+@pytest.mark.parametrize("kept", [12, 13, 60, 95])
+def test_a_body_that_cannot_be_decoded_ends_the_connection(kept):
+    line = Desk().established()
+    message = bytearray(line.peer.order()[:kept])
+    message[0:2] = kept.to_bytes(2, "little")
+    line.say(bytes(message))
+    assert line.ends_with("DECODING_ERROR")
+
+
+def test_a_block_shorter_than_the_versions_own_cannot_be_decoded():
+    line = Desk().established()
+    message = bytearray(line.peer.order())
+    message[4:6] = (80).to_bytes(2, "little")
+    line.say(bytes(message))
+    assert line.ends_with("DECODING_ERROR")
+
+
+def test_a_value_that_its_field_does_not_have_is_rejected_and_the_session_goes_on():
+    line = Desk().established()
+    line.say(line.peer.order(side=ord("9")))
+    ((name, values),) = line.hear()
+    assert name == "BusinessMessageReject"
+    assert (values["refMsgType"], values["refSeqNum"]) == ("SimpleNewOrder", 1)
+    assert values["businessRejectRefID"] == 1001
+    assert values["text"] == "side has no value 57"
+    line.say(line.peer.order())
+    assert line.kinds()[-2:] == ["MessageRejected", "Received"]
+    assert not line.gateway.closing
+
+
+def test_a_required_enumeration_without_a_value_is_rejected():
+    line = Desk().established()
+    message = bytearray(line.peer.order())
+    side = next(f.offset for f in line.peer.codec.schema.by_id[100].fields if f.name == "side")
+    message[12 + side] = 0
+    line.say(bytes(message))
+    assert line.hear()[0][1]["text"] == "side needs a value"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(STREAM) - 1), st.integers(0, 255), st.binary(max_size=40))
+def test_any_bytes_are_answered_or_end_the_connection(place, value, noise):
+    line = Desk().connect()
+    stream = bytearray(STREAM)
+    stream[place] = value
+    line.say(bytes(stream) + noise)
+    line.hear()
+    line.wait(100_000)
+    assert line.gateway.closing
+    assert [event for event in line.kinds() if event == "ConnectionEnded"] == ["ConnectionEnded"]
+
+
+@pytest.mark.parametrize("data", [PEER.negotiate(now=START), PEER.establish(now=START)])
+def test_credentials_are_blanked_before_a_message_is_kept(data):
+    (frame,) = FrameReader().receive(data)
+    kept = blanked(frame)
+    assert len(kept) == len(data)
+    assert KEY.encode() in data
+    assert KEY.encode() not in kept
+    assert set(PEER.read(kept)[0][1]["credentials"]) == {"*"}
+    (order,) = FrameReader().receive(PEER.order(1))
+    assert blanked(order) == order.data
+
+
+@given(st.sampled_from([4, 5, 54]), st.integers(0, 255), st.integers(12, len(PEER.establish())))
+def test_credentials_are_blanked_in_broken_messages_too(place, value, size):
+    data = bytearray(PEER.establish())
+    data[place] = value
+    (frame,) = FrameReader().receive(struct.pack("<H", size) + bytes(data[2:size]))
+    kept = blanked(frame)
+    assert len(kept) == size
+    if place != 54:  # a length that is too small leaves what it does not count
+        assert KEY[:6].encode() not in kept

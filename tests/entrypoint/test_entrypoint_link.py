@@ -1,0 +1,114 @@
+"""Client and gateway over a link that breaks anywhere: nothing lost, nothing twice."""
+
+import random
+
+import pytest
+
+from pregao.entrypoint import (
+    Account,
+    ClientSession,
+    ClientSettings,
+    GatewayConnection,
+    GatewayRules,
+    GatewaySessions,
+    SessionStore,
+    Stage,
+)
+from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START
+from tests.entrypoint.test_entrypoint_client import ORDER
+
+REPORT = {"refMsgType": "SimpleNewOrder", "businessRejectReason": 0}
+
+
+class Link:
+    """Both ends, and a connection that may end at any byte of either direction."""
+
+    def __init__(self, seed, version):
+        self.rng = random.Random(seed)
+        self.now = START
+        rules = GatewayRules(retransmission_part=self.rng.choice([1, 3, 100]))
+        account = Account(SESSION, FIRM, KEY)
+        self.gateways = GatewaySessions([account], SessionStore(), rules)
+        settings = ClientSettings(SESSION, FIRM, KEY, version=version)
+        self.client = ClientSession(settings, SessionStore())
+        self.line = None
+        self.executed, self.reported, self.not_applied = [], [], []
+        self.breaks = 0
+
+    def step(self, *, breaking):
+        self.now += self.rng.randrange(1, 200) * MS
+        if self.line is None:
+            self.client.connect(self.now)
+            self.line = GatewayConnection(self.gateways, self.now)
+        self.heard(self.client.advance(self.now))
+        self.served(self.line.advance(self.now))
+        if self.client.stage is Stage.ESTABLISHED:
+            for _ in range(self.rng.randrange(4)):
+                self.client.send("SimpleNewOrder", ORDER, self.now)
+        to_gateway = self.client.take_output()
+        if breaking and self.rng.random() < 0.3:
+            cut = self.rng.randrange(len(to_gateway) + 1)
+            self.served(self.line.receive(to_gateway[:cut], self.now))
+            output = self.line.take_output()
+            cut = self.rng.randrange(len(output) + 1)
+            self.heard(self.client.receive(output[:cut], self.now))
+            self.break_off()
+            return
+        self.exchange(to_gateway)
+        if self.line is not None and (self.client.closing or self.line.closing):
+            self.break_off()
+
+    def exchange(self, to_gateway):
+        """Both directions, until neither has more to say."""
+        while True:
+            self.served(self.line.receive(to_gateway, self.now))
+            output = self.line.take_output()
+            while self.line.unfinished:
+                self.line.go_on(self.now)
+                output += self.line.take_output()
+            self.heard(self.client.receive(output, self.now))
+            to_gateway = self.client.take_output()
+            if not output and not to_gateway:
+                return
+
+    def break_off(self):
+        self.served(self.line.lost(self.now))
+        self.heard(self.client.lost())
+        self.line = None
+        self.breaks += 1
+
+    def served(self, events):
+        for event in events:
+            if type(event).__name__ == "Received":
+                self.executed.append(event.number)
+                values = {**REPORT, "refSeqNum": event.number}
+                self.gateways[SESSION].send("BusinessMessageReject", values, self.now)
+
+    def heard(self, events):
+        for event in events:
+            if type(event).__name__ == "Received":
+                self.reported.append(event.message["refSeqNum"])
+            elif type(event).__name__ == "NotAppliedGap":
+                self.not_applied += range(event.first, event.first + event.count)
+
+
+@pytest.mark.parametrize("version", [2, 6])
+@pytest.mark.parametrize("seed", range(12))
+def test_every_order_is_executed_and_reported_once_or_told_not_applied(seed, version):
+    link = Link(seed, version)
+    for _ in range(120):
+        link.step(breaking=True)
+    for _ in range(6):
+        link.step(breaking=False)
+    link.client.send("SimpleNewOrder", ORDER, link.now)
+    link.exchange(link.client.take_output())
+    assert link.breaks > 10
+    assert len(link.executed) > 40
+    assert len(link.not_applied) > 0
+    sent = link.client.state.next_outgoing - 1
+    assert link.executed == sorted(set(link.executed))
+    assert link.reported == link.executed
+    assert sorted(link.executed + link.not_applied) == list(range(1, sent + 1))
+    theirs = link.gateways[SESSION].state
+    assert theirs.next_incoming == link.client.state.next_outgoing
+    assert theirs.next_outgoing == link.client.state.next_incoming

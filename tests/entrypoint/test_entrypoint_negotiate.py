@@ -1,0 +1,255 @@
+"""§4.2, §4.3, §4.5.2: negotiating a session, and every way to be refused."""
+
+import dataclasses
+
+import pytest
+
+from pregao.entrypoint import VERSIONS, Account, GatewayRules, GatewaySessions, SessionStore
+from pregao.errors import UsageError
+from tests.entrypoint.gateway_desk import Desk
+from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer, secret
+
+
+def refused(line, code):
+    """Was Negotiate rejected, then Terminate sent, then closed (§4.5.2)?"""
+    (reject, values), (end, _) = line.hear()
+    assert (reject, end) == ("NegotiateReject", "Terminate")
+    assert values["requestTimestamp"] == START
+    assert line.gateway.closing
+    assert line.kinds() == ["SessionRefused", "ConnectionEnded"]
+    assert values["negotiationRejectCode"] == code
+    return values
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_003_4_5_2_a_session_is_negotiated_in_the_version_of_its_negotiate(version):
+    desk = Desk(version=version)
+    line = desk.connect()
+    line.say(line.peer.negotiate(7))
+    ((name, values),) = line.hear()
+    assert name == "NegotiateResponse"
+    assert (values["sessionID"], values["sessionVerID"]) == (SESSION, 7)
+    assert (values["enteringFirm"], values["requestTimestamp"]) == (FIRM, START)
+    assert desk.session.state.version == version
+    assert line.kinds() == ["SessionNegotiated"]
+
+
+@pytest.mark.parametrize("version", [0, 1, 7, 65535])
+def test_003_4_2_another_version_is_not_supported(version):
+    line = Desk().connect()
+    message = bytearray(line.peer.negotiate())
+    message[10:12] = version.to_bytes(2, "little")
+    line.say(bytes(message))
+    refused(line, "PROTOCOL_VERSION_NOT_SUPPORTED")
+
+
+def test_a_gateway_can_support_fewer_versions():
+    line = Desk(rules=GatewayRules(versions=(2, 3)), version=6).connect()
+    line.say(line.peer.negotiate())
+    refused(line, "PROTOCOL_VERSION_NOT_SUPPORTED")
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        None,
+        "",
+        "{",
+        "[1]",
+        '"text"',
+        secret(key="wrong"),
+        secret(session_id=5),
+        secret(auth_type="token"),
+        secret(key=KEY + "A"),
+        secret(key=None),
+        '{"auth_type": "basic", "username": "100000001"}',
+        "[" * 120,
+    ],
+)
+def test_003_4_3_wrong_credentials_are_refused(credentials):
+    line = Desk().connect()
+    line.say(line.peer.negotiate(credentials=(credentials or None)))
+    refused(line, "CREDENTIALS")
+
+
+def test_003_5_2_a_refused_client_can_negotiate_on_a_new_connection():
+    desk = Desk()
+    line = desk.connect()
+    line.say(line.peer.negotiate(key="wrong"))
+    refused(line, "CREDENTIALS")
+    desk.established()
+
+
+def test_credentials_longer_than_128_bytes_are_refused_though_right():
+    line = Desk().connect()
+    long = secret() + " " * 60
+    message = bytearray(line.peer.negotiate())
+    place = 12 + 28
+    rest = message[place + 1 + message[place] :]
+    message = message[:place] + bytes([len(long)]) + long.encode() + rest
+    message[0:2] = len(message).to_bytes(2, "little")
+    line.say(bytes(message))
+    refused(line, "CREDENTIALS")
+
+
+def test_an_unknown_session_is_refused():
+    line = Desk().connect(session_id=5)
+    line.say(line.peer.negotiate())
+    refused(line, "INVALID_SESSIONID")
+
+
+def test_a_blocked_session_is_refused_once_its_credentials_are_right():
+    account = Account(SESSION, FIRM, KEY, blocked=True)
+    line = Desk(account=account).connect()
+    line.say(line.peer.negotiate())
+    values = refused(line, "SESSION_BLOCKED")
+    assert values["currentSessionVerID"] is None
+    line = Desk(account=account).connect()
+    line.say(line.peer.negotiate(key="wrong"))
+    refused(line, "CREDENTIALS")
+
+
+def test_the_firm_must_own_the_session():
+    line = Desk().connect()
+    line.say(line.peer.negotiate(firm=86))
+    refused(line, "INVALID_FIRM")
+
+
+@pytest.mark.parametrize(("off", "taken"), [(60_000, True), (60_001, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_time_too_far_from_the_gateways_is_refused(off, taken, sign):
+    desk = Desk()
+    desk.now += sign * off * MS
+    line = desk.connect()
+    line.say(line.peer.negotiate(now=START))
+    if taken:
+        assert line.names() == ["NegotiateResponse"]
+    else:
+        refused(line, "INVALID_TIMESTAMP")
+
+
+def test_003_4_2_session_versions_rise_through_the_week():
+    desk = Desk()
+    desk.established(5).lose()
+    desk.sessions.reset_day(desk.now)
+    for ver in (0, 4, 5):
+        line = desk.connect()
+        line.say(line.peer.negotiate(ver))
+        refused(line, "INVALID_SESSIONVERID")
+    desk.established(6).lose()
+    desk.store.reset_week()
+    desk.established(1)
+
+
+def test_session_version_0_is_refused():
+    line = Desk().connect()
+    line.say(line.peer.negotiate(0))
+    refused(line, "INVALID_SESSIONVERID")
+
+
+@pytest.mark.parametrize("ver", [3, 4, 9])
+def test_003_4_5_3_1_negotiating_again_tells_the_current_session_version(ver):
+    desk = Desk()
+    desk.established(4).lose()
+    line = desk.connect()
+    line.say(line.peer.negotiate(ver))
+    assert refused(line, "ALREADY_NEGOTIATED")["currentSessionVerID"] == 4
+
+
+def test_negotiating_twice_on_one_connection_ends_it():
+    line = Desk().connect()
+    line.say(line.peer.negotiate(4))
+    assert line.names() == ["NegotiateResponse"]
+    line.kinds()
+    line.say(line.peer.negotiate(5))
+    assert refused(line, "ALREADY_NEGOTIATED")["currentSessionVerID"] == 4
+
+
+def test_negotiating_on_an_established_connection_ends_it():
+    line = Desk().established(4)
+    line.kinds()
+    line.say(line.peer.negotiate(5))
+    refused(line, "ALREADY_NEGOTIATED")
+
+
+def test_one_connection_per_session():
+    desk = Desk()
+    first = desk.connect()
+    first.say(first.peer.negotiate(1))
+    second = desk.connect()
+    second.say(second.peer.negotiate(2))
+    refused(second, "AUTHENTICATION_IN_PROGRESS")
+    first.say(first.peer.establish(1))
+    assert first.names() == ["NegotiateResponse", "EstablishAck"]
+    third = desk.connect()
+    third.say(third.peer.negotiate(2))
+    refused(third, "DUPLICATE_SESSION_CONNECTION")
+    first.say(first.peer.order())
+    assert first.kinds()[-1] == "Received"
+
+
+def test_a_stranger_without_credentials_does_not_learn_that_a_session_is_in_use():
+    desk = Desk()
+    desk.established()
+    line = desk.connect()
+    line.say(line.peer.negotiate(2, key="wrong"))
+    refused(line, "CREDENTIALS")
+
+
+def test_a_gateway_that_takes_no_sessions_says_so():
+    line = Desk(rules=GatewayRules(accepting=False)).connect()
+    line.say(line.peer.negotiate())
+    refused(line, "NEGOTIATE_NOT_ALLOWED")
+
+
+def test_a_connection_that_does_not_negotiate_in_time_is_ended():
+    line = Desk().connect()
+    line.wait(9_999)
+    assert not line.gateway.closing
+    line.wait(1)
+    assert line.ends_with("UNSPECIFIED")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [RawPeer().order(1), RawPeer().sequence(1), RawPeer().retransmit(1, 1)],
+)
+def test_what_comes_before_negotiating_ends_the_connection(message):
+    line = Desk().connect()
+    line.say(message)
+    assert line.ends_with("UNNEGOTIATED")
+    line = Desk().connect()
+    line.say(line.peer.negotiate() + message)
+    assert line.ends_with("NOT_ESTABLISHED")
+
+
+def test_003_5_5_a_backup_takes_the_same_session_version_once_and_goes_on_with_both_numbers():
+    store = SessionStore()
+    primary = Desk(store=store)
+    line = primary.established(4)
+    line.say(line.peer.order() + line.peer.order())
+    primary.report()
+    line.lose()
+    backup = Desk(store=store, rules=GatewayRules(gateway=2))
+    other = backup.connect()
+    other.say(other.peer.negotiate(5))
+    assert refused(other, "ALREADY_NEGOTIATED")["currentSessionVerID"] == 4
+    early = backup.connect()
+    early.say(early.peer.establish(4, 3))
+    assert early.hear()[0][1]["establishmentRejectCode"] == "UNNEGOTIATED"
+    taken = backup.connect()
+    taken.say(taken.peer.negotiate(4) + taken.peer.establish(4, 3))
+    (_, _), (_, ack) = taken.hear()
+    assert (ack["nextSeqNo"], ack["lastIncomingSeqNo"]) == (2, 2)
+    taken.lose()
+    again = backup.connect()  # the second failure: Establish alone
+    again.say(again.peer.establish(4, 3))
+    assert again.names() == ["EstablishAck"]
+
+
+def test_a_session_has_one_account_and_its_key_is_not_shown():
+    account = Account(SESSION, FIRM, KEY)
+    assert KEY not in repr(account)
+    assert dataclasses.asdict(account)["access_key"] == KEY
+    with pytest.raises(UsageError, match="session 100000001 has two accounts"):
+        GatewaySessions([account, account], SessionStore())
