@@ -3,8 +3,11 @@
 from decimal import Decimal
 from xml.sax.saxutils import quoteattr
 
+import numpy as np
 from hypothesis import strategies as st
 
+from pregao.errors import DecodeError
+from pregao.fast.columns import REASONS
 from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Reference, Sequence
 
 NUMBERS = ["uInt32", "int32", "uInt64", "int64"]
@@ -232,3 +235,66 @@ def mutated(rng, message):
             case _:
                 del out[place + 1 :]
     return bytes(out)
+
+
+def shown(parts, row):
+    """What the message codec gives, from a row of Arrow columns."""
+    return {part.name: _shown(part, row) for part in parts}
+
+
+def _shown(part, row):
+    constant = None
+    if isinstance(part, Field) and part.operation.operator is Operator.CONSTANT:
+        constant = part.operation.initial
+        constant = constant.decode() if part.kind is Kind.UNICODE else constant
+    joint = isinstance(part, DecimalField) and part.joint
+    if joint and part.exponent.operator is Operator.CONSTANT:
+        constant = Decimal(part.mantissa.initial).scaleb(part.exponent.initial)
+    if constant is not None and not part.optional:
+        assert part.name not in row
+        return constant
+    value = row[part.name]
+    if value is None:
+        return None
+    if isinstance(part, DecimalField):
+        return Decimal(value["mantissa"]).scaleb(value["exponent"])
+    if isinstance(part, Group):
+        return shown(part.parts, value)
+    if isinstance(part, Sequence):
+        return [shown(part.parts, entry) for entry in value]
+    return value
+
+
+def compare_with_codec(columns, codec, cases):
+    """Kernel and codec must accept the same messages and give the same values.
+
+    ``columns`` and ``codec`` are decoders of the same templates in the same state. Returns how
+    many messages were decoded.
+    """
+    buffer = np.frombuffer(b"".join(cases), np.uint8)
+    ends = np.cumsum([len(case) for case in cases], dtype=np.int64)
+    positions = ends - np.array([len(case) for case in cases], np.int64)
+    found = columns.decode(buffer, positions, ends)
+    rows = {}
+    for template in found.templates:
+        batch = found.batch(template)
+        batch.validate(full=True)
+        assert batch.schema == columns.schema(template)
+        assert len(found.messages(template)) == found.count(template)
+        rows[template.name] = batch.to_pylist() or [{}] * found.count(template)
+    decoded = 0
+    for index, case in enumerate(cases):
+        try:
+            expected = codec.decode(case)
+        except DecodeError:
+            assert found.status[index], (index, case.hex())
+            assert found.status[index] in REASONS
+            continue
+        assert not found.status[index], (index, case.hex(), REASONS[int(found.status[index])])
+        template = found.templates[found.template[index]]
+        assert template == expected.template
+        assert found.end[index] - positions[index] == expected.end
+        row = rows[template.name][found.row[index]]
+        assert shown(template.parts, row) == expected.values
+        decoded += 1
+    return decoded

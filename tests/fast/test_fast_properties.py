@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.fast.codec import Decoder, Encoder
+from pregao.fast.columns import ColumnDecoder
 from pregao.fast.xml import templates_from_bytes
 from tests.fast.plain import PlainDecoder
-from tests.fast.support import messages, mutated, templates_xml
+from tests.fast.support import compare_with_codec, messages, mutated, templates_xml
 
 
 def encoded(encoder, drawn):
@@ -56,3 +57,18 @@ def test_the_generated_and_the_plain_decoder_agree_on_anything(data, reset, rng)
         except DecodeError:
             found = None
         assert found == expected
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.data(), st.booleans(), st.randoms(use_true_random=False))
+def test_the_kernel_and_the_codec_agree_on_anything(data, reset, rng):
+    templates = templates_from_bytes(data.draw(templates_xml(references=False)))
+    encoder = Encoder(templates, reset_each_message=reset)
+    columns = ColumnDecoder(templates, reset_each_message=reset)
+    decoder = Decoder(templates, reset_each_message=reset)
+    sound = [message for *_, message in encoded(encoder, data.draw(messages(templates, 12)))]
+    noise = data.draw(st.lists(st.binary(max_size=60), max_size=4))
+    compare_with_codec(columns, decoder, sound[:5])
+    assert compare_with_codec(columns, decoder, sound[5:]) == len(sound[5:])
+    cases = sound + [mutated(rng, message) for message in sound for _ in range(4)] + noise
+    compare_with_codec(columns, decoder, rng.sample(cases, len(cases)))

@@ -30,6 +30,9 @@ NAMESPACE = "http://www.fixprotocol.org/ns/fast/td/1.1"
 MAX_PARTS = 20_000
 """Fields of one template, those of templates that it refers to included."""
 
+MAX_DEPTH = 64
+"""How deep groups and sequences may be within each other, references included."""
+
 _MAX_ID = (1 << 32) - 1
 _NUMBERS = {kind.value: kind for kind in Kind if kind.is_number}
 _OPERATORS = {operator.value: operator for operator in Operator if operator is not Operator.NONE}
@@ -134,6 +137,7 @@ class _Reader:
         self.kinds: list[set[Kind]] = []
         self.open: list[Element] = []
         self.parts = 0
+        self.depth = 0
 
     def read(self) -> Templates:
         context = _Context()
@@ -173,6 +177,9 @@ class _Reader:
     def _parts(self, element: Element, context: _Context) -> tuple[Part, ...]:
         parts: list[Part] = []
         names: set[str] = set()
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise schema_error(element, f"nested deeper than {MAX_DEPTH} levels")
         for child in _children(element):
             for part in self._part(child, element, context):
                 if isinstance(part, Reference):
@@ -187,6 +194,7 @@ class _Reader:
                 self.parts += 1
                 if self.parts > MAX_PARTS:
                     raise schema_error(child, f"more than {MAX_PARTS} fields in a template")
+        self.depth -= 1
         return tuple(parts)
 
     def _part(self, child: Element, parent: Element, context: _Context) -> Iterator[Part]:
