@@ -13,15 +13,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, load_u64, njit
+from pregao._njit import leading_zeros, load_u8, load_u64, njit, swapped, trailing_zeros
 
 # Operators, in the order that the kernel tells them apart; then what is no field.
 NONE, CONSTANT, DEFAULT, COPY, INCREMENT, DELTA, TAIL = range(7)
 GROUP, END_GROUP, LEAVE, NEXT_MASK, END = range(7, 12)
 
 # Columns of the table.
-OP, KIND, FLAGS, COLUMN, MASK, SLOT, INITIAL, SKIP, SKIP_TO, NODE, JUMP, TAG = range(12)
-TABLE_WIDTH = 12
+OP, KIND, FLAGS, COLUMN, MASK, SLOT, INITIAL, RUN, NODE, JUMP, TAG = range(11)
+TABLE_WIDTH = 11
+
+# Columns of the table of runs: parts that may all be absent. Where so many bits of the presence
+# map, or so many bytes of nulls, are as if they were, so many parts are absent; then what so many
+# parts take: bits, bytes and instructions.
+BY_BITS, BY_BYTES, BITS_OF, BYTES_OF, NEXT_OF = 0, 65, 74, 91, 108
+RUN_WIDTH = 125
+MOST_PARTS = 16
+MOST_NULLS = 8
+
+SLACK = 8
+"""Bytes that the buffer has behind the last message: eight are loaded at once."""
 
 # Kinds of what is in the stream.
 UNSIGNED, SIGNED, ASCII, BYTES, UNICODE = range(5)
@@ -65,6 +76,11 @@ _MANY = np.int64(1) << 40
 _NULLS = np.uint64(0x8080808080808080)
 _U1, _U7, _U63, _U64 = np.uint64(1), np.uint64(7), np.uint64(63), np.uint64(64)
 _SEVEN = np.uint64(0x7F)
+_SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_EVEN7, _ODD7 = np.uint64(0x7F007F007F007F00), np.uint64(0x007F007F007F007F)
+_EVEN14, _ODD14 = np.uint64(0x3FFF00003FFF0000), np.uint64(0x00003FFF00003FFF)
+_EVEN28, _ODD28 = np.uint64(0x0FFFFFFF00000000), np.uint64(0x000000000FFFFFFF)
+_U2, _U3, _U4 = np.uint64(2), np.uint64(3), np.uint64(4)
 
 
 @njit
@@ -93,6 +109,18 @@ def _map_end(buffer, position, end):
             return position + 1
         position += 1
     return np.int64(-1)
+
+
+@njit
+def _number(eight):
+    """Of eight bytes: the number of the first ones, and how many bytes it has; 0 if more."""
+    stops = eight & _NULLS
+    bits = (trailing_zeros(stops) & ~_U7) + np.uint64(8)
+    number = (swapped(eight) >> (_U64 - bits & _U63)) & _SEVENS
+    number = ((number & _EVEN7) >> _U1) | (number & _ODD7)
+    number = ((number & _EVEN14) >> _U2) | (number & _ODD14)
+    number = ((number & _EVEN28) >> _U4) | (number & _ODD28)
+    return number, np.int64(bits >> _U3) if stops else np.int64(0)
 
 
 @njit
@@ -249,8 +277,9 @@ def _room_for(nodes, template, templates, length):
 
 @njit
 def decode_messages(
-    buffer, positions, ends, reset_each, code, templates, node_facts, column_place, state, stamps,
-    previous, nodes, values, masks, arena, found_template, found_row, found_end, status,
+    buffer, positions, ends, reset_each, code, runs, patterns, templates, node_facts, column_place,
+    state, stamps, previous, nodes, values, masks, arena, found_template, found_row, found_end,
+    status,
 ):  # fmt: skip
     """Decode messages from ``state[DONE]`` on, until all are done or there is no room for one.
 
@@ -258,7 +287,7 @@ def decode_messages(
     """
     stack = np.zeros((MAX_DEPTH, 10), np.int64)
     saved = np.zeros(len(node_facts) + 1, np.int64)
-    size_of_buffer = len(buffer)
+    limit = len(buffer) - SLACK
     generation = state[GENERATION]
     last_id = state[LAST_ID]
     last_template = np.int64(-1)
@@ -273,7 +302,7 @@ def decode_messages(
             generation += 1
             last_id = np.int64(-1)
         # The presence map, the template id, and what else is known before the first field.
-        if position < 0 or end > size_of_buffer or position >= end:
+        if position < 0 or end > limit or position >= end:
             fault = np.int64(ENDED)
         else:
             word, left, rest = _map(buffer, position, end)
@@ -351,28 +380,28 @@ def decode_messages(
             while True:
                 op = code[pc, OP]
                 flags = code[pc, FLAGS]
-                skip = code[pc, SKIP]
+                run = code[pc, RUN]
+                if run >= 0:
+                    # How many of the parts from here on are absent? Mostly many are.
+                    alike = leading_zeros(word ^ patterns[run])
+                    nulls = trailing_zeros(load_u64(buffer, position) ^ _NULLS) >> _U3
+                    parts = min(runs[run, BY_BITS + alike], runs[run, BY_BYTES + nulls])
+                    if parts:
+                        bits = runs[run, BITS_OF + parts]
+                        taken = runs[run, BYTES_OF + parts]
+                        if left >= bits and position + taken <= end:
+                            word <<= np.uint64(bits)
+                            left -= bits
+                            position += taken
+                            pc = runs[run, NEXT_OF + parts]
+                            continue
                 bit = True
                 if flags & HAS_BIT:
-                    # Fields without a trace where their bits are zero: mostly all of them are.
-                    if skip > 1 and left >= skip and word >> np.uint64(64 - skip) == 0:
-                        word <<= np.uint64(skip)
-                        left -= skip
-                        pc = code[pc, SKIP_TO]
-                        continue
                     if left == 0:
                         word, left, rest = _map(buffer, rest, rest_end)
                     bit = word >> _U63 != 0
                     word <<= _U1
                     left -= 1
-                elif skip > 1:
-                    # Fields that are one byte each where they are null: likewise.
-                    if position + 8 <= size_of_buffer and position + skip <= end:
-                        eight = load_u64(buffer, position) ^ _NULLS
-                        if eight << np.uint64(64 - 8 * skip) == 0:
-                            position += skip
-                            pc = code[pc, SKIP_TO]
-                            continue
                 elif flags & FOLLOWS:
                     bit = bit_before
                 if op <= TAIL:
@@ -441,18 +470,31 @@ def decode_messages(
                                 text_used += size
                         else:
                             signed = kind == SIGNED
-                            if byte > 127:
-                                position += 1
-                                value = np.int64(byte & 127)
+                            eight = load_u64(buffer, position)
+                            low, size = _number(eight)
+                            if size and position + size <= end:
+                                if size > 1:
+                                    first = eight & np.uint64(0x407F)
+                                    if (
+                                        (first & _SEVEN == 0
+                                        and not (signed and first != 0))
+                                        or (signed
+                                        and first == np.uint64(0x407F))
+                                    ):
+                                        fault = np.int64(OVERLONG)
+                                        break
+                                position += size
+                                value = np.int64(low)
                                 if signed:
-                                    if value & 64:
-                                        value -= 128
+                                    value = (value << (64 - 7 * size)) >> (64 - 7 * size)
                                     high = value >> 63
                                 if nullable:
-                                    if value == 0:
-                                        present = False
-                                    elif value > 0:
-                                        value -= 1
+                                    present = value != 0
+                                    value -= value > 0
+                                narrow = flags & WIDE == 0 and op != DELTA and size > 4
+                                if narrow and not _fits(np.uint64(value), high, signed, False):
+                                    fault = np.int64(OUT_OF_RANGE)
+                                    break
                             else:
                                 low, high, position, fault = _long_number(
                                     buffer, position, end, signed

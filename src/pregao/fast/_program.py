@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 
@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.fast import _kernels as k
-from pregao.fast._source import droppable
 from pregao.fast.model import (
     DecimalField,
     Field,
@@ -47,8 +46,6 @@ _KINDS = {
 }
 _TAGS = {kind: number for number, kind in enumerate(Kind, 1)}
 _WORD = 64
-_MOST_BITS = 63
-_MOST_NULLS = 8
 
 
 @dataclass(slots=True)
@@ -108,6 +105,9 @@ class Program:
     """The table, and what its numbers mean."""
 
     code: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int64]
+    patterns: npt.NDArray[np.uint64]
+    """Of each run, the bits of the presence map if all its parts are absent, the first highest."""
     templates: npt.NDArray[np.int64]
     node_facts: npt.NDArray[np.int64]
     known: list[Template]
@@ -132,6 +132,8 @@ class _Compiler:
         self.code: list[list[int]] = []
         self.nodes: list[Node] = []
         self.texts = bytearray(range(k.CHARACTERS))
+        self.runs: list[npt.NDArray[np.int64]] = []
+        self.patterns: list[int] = []
         self.columns: list[tuple[int, int | None]] = []
         """Node and mask bit of each column; they get their numbers in the order of nodes."""
 
@@ -156,6 +158,8 @@ class _Compiler:
         facts = [[node.mask_words, node.first_column, node.columns] for node in self.nodes]
         return Program(
             np.array(self.code, np.int64).reshape(-1, k.TABLE_WIDTH),
+            np.array(self.runs, np.int64).reshape(-1, k.RUN_WIDTH),
+            np.array(self.patterns, np.uint64),
             np.array(table, np.int64).reshape(-1, 5),
             np.array(facts, np.int64).reshape(-1, 3),
             known,
@@ -189,7 +193,7 @@ class _Compiler:
     def emit(self, op: int, **fields: int) -> list[int]:
         row = [0] * k.TABLE_WIDTH
         row[k.OP] = op
-        row[k.COLUMN] = -1
+        row[k.COLUMN] = row[k.RUN] = -1
         for name, value in fields.items():
             row[getattr(k, name.upper())] = value
         self.code.append(row)
@@ -225,22 +229,29 @@ class _Compiler:
         starts.append(len(self.code))
         for index in range(len(parts)):
             stop = next((each for each in breaks if each > index), len(parts))
-            self.skip(parts[:stop], index, starts, droppable, _MOST_BITS)
-            self.skip(parts[:stop], index, starts, _nullable, _MOST_NULLS)
+            self.run(parts[index:stop], starts[index : stop + 1])
 
-    def skip(
-        self,
-        parts: Many[Part],
-        index: int,
-        starts: list[int],
-        run_of: Callable[[Many[Part], int], int],
-        most: int,
-    ) -> None:
-        """Let the kernel skip several parts from here on, if none of them is there."""
-        run = min(run_of(parts, index), most)
-        if run > 1:
-            row = self.code[starts[index]]
-            row[k.SKIP], row[k.SKIP_TO] = run, starts[index + run]
+    def run(self, parts: Many[Part], starts: list[int]) -> None:
+        """Let the kernel skip the parts from here on that are absent, however many are."""
+        bits, nulls, pattern = [0], [0], 0
+        for part in parts[: k.MOST_PARTS]:
+            absent = _absent(part)
+            if absent is None or nulls[-1] + absent[1] > k.MOST_NULLS:
+                break
+            pattern = pattern << len(absent[0]) | int(absent[0] or "0", 2)
+            bits.append(bits[-1] + len(absent[0]))
+            nulls.append(nulls[-1] + absent[1])
+        if len(bits) < 2:
+            return
+        row = np.zeros(k.RUN_WIDTH, np.int64)
+        row[k.BY_BITS : k.BY_BITS + 65] = [bisect_right(bits, count) - 1 for count in range(65)]
+        row[k.BY_BYTES : k.BY_BYTES + 9] = [bisect_right(nulls, count) - 1 for count in range(9)]
+        row[k.BITS_OF : k.BITS_OF + len(bits)] = bits
+        row[k.BYTES_OF : k.BYTES_OF + len(bits)] = nulls
+        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = starts[: len(bits)]
+        self.code[starts[0]][k.RUN] = len(self.runs)
+        self.runs.append(row)
+        self.patterns.append(pattern << _WORD - bits[-1])
 
     def part(self, part: Part, node: Node) -> Layout:
         if isinstance(part, Field):
@@ -369,22 +380,25 @@ def _mask_bits_or_more(group: Group) -> int:
     return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
 
 
-def _nullable(parts: Many[Part], index: int) -> int:
-    """How many parts from here on are one byte each, and leave no trace, where they are null."""
-    count = 0
-    for part in parts[index:]:
-        if isinstance(part, Field):
-            operation = part.operation
-        elif isinstance(part, DecimalField):
-            operation = part.exponent
-        elif isinstance(part, Sequence):
-            operation = part.length.operation
-        else:
-            break
-        if not part.optional or operation.operator not in (Operator.NONE, Operator.DELTA):
-            break
-        count += 1
-    return count
+def _absent(part: Part) -> tuple[str, int] | None:
+    """The bits and the number of null bytes of an absent part that leaves no trace; or None."""
+    if isinstance(part, Group):
+        return ("0", 0) if part.optional else None
+    if isinstance(part, Field):
+        operation = part.operation
+    elif isinstance(part, DecimalField):
+        operation = part.exponent
+    elif isinstance(part, Sequence):
+        operation = part.length.operation
+    else:
+        return None
+    if not part.optional:
+        return None
+    if operation.operator is Operator.CONSTANT:
+        return "0", 0
+    if operation.operator is Operator.DEFAULT:
+        return ("0", 0) if operation.initial is None else ("1", 1)
+    return ("", 1) if operation.operator in (Operator.NONE, Operator.DELTA) else None
 
 
 def _renumber(layout: list[Layout], place: dict[int, int]) -> None:

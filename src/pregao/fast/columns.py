@@ -124,8 +124,13 @@ class ColumnDecoder:
         return pa.schema(_arrow.fields_of(root.layout))
 
     def decode(self, buffer: Bytes, positions: Numbers, ends: Numbers) -> MessageColumns:
-        """Decode the messages that begin at the positions and end before the ends."""
+        """Decode the messages that begin at the positions and end before the ends.
+
+        The buffer is copied if it has fewer than eight bytes behind the last message.
+        """
         program, count = self._program, len(positions)
+        if ends.max(initial=0) + k.SLACK > len(buffer):
+            buffer = np.concatenate([buffer, np.zeros(k.SLACK, np.uint8)])
         template, row, end = np.full((3, count), -1, np.int64)
         status = np.zeros(count, np.int8)
         head = program.texts + self._kept
@@ -139,9 +144,10 @@ class ColumnDecoder:
         filled = self._allocate(rooms, used, None)
         while True:
             arena = k.decode_messages(
-                buffer, positions, ends, self._reset_each, program.code, program.templates,
-                program.node_facts, filled.column_place, state, self._stamps, self._previous,
-                filled.nodes, filled.values, filled.masks, arena, template, row, end, status,
+                buffer, positions, ends, self._reset_each, program.code, program.runs,
+                program.patterns, program.templates, program.node_facts, filled.column_place,
+                state, self._stamps, self._previous, filled.nodes, filled.values,
+                filled.masks, arena, template, row, end, status,
             )  # fmt: skip
             done = int(state[k.DONE])
             used = filled.nodes[k.USED]
