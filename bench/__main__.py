@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "market", "lake", "books", "live"]
+SECTIONS = ["decoding", "fast", "market", "lake", "books", "live"]
 
 
 def main() -> None:

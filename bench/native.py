@@ -12,19 +12,27 @@ from pathlib import Path
 import numpy as np
 
 
-def order_columns(buffer: np.ndarray, positions: np.ndarray) -> Callable[[], int] | None:
-    """The same work as our kernel's on these messages, or None without a C compiler."""
+def compiled(name: str) -> ctypes.CDLL | None:
+    """A C file of this folder, compiled; None without a C compiler."""
     compiler = next(
         (found for name in ("cc", "gcc", "clang") if (found := shutil.which(name))), None
     )
     if compiler is None:
         return None
-    source = Path(__file__).with_name("native.c")
+    source = Path(__file__).with_name(name)
     library = Path(tempfile.mkdtemp()) / "native.so"
     subprocess.run(
         [compiler, "-O3", "-shared", "-fPIC", "-o", str(library), str(source)], check=True
     )
-    function = ctypes.CDLL(str(library)).order_columns
+    return ctypes.CDLL(str(library))
+
+
+def order_columns(buffer: np.ndarray, positions: np.ndarray) -> Callable[[], int] | None:
+    """The same work as our kernel's on these messages, or None without a C compiler."""
+    library = compiled("native.c")
+    if library is None:
+        return None
+    function = library.order_columns
     count = len(positions)
     names = np.zeros(512, np.int16)
     small = [np.empty(count, np.int16) for _ in range(3)]

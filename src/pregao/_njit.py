@@ -107,3 +107,26 @@ def _prefetcher(writing: int) -> Any:
 # do, also one outside.
 prefetch = _prefetcher(0)
 prefetch_to_write = _prefetcher(1)
+
+
+def _of_word(build: Callable[[Any, Any], Any]) -> Any:
+    """An intrinsic of one 64-bit word."""
+
+    @intrinsic
+    def work(typingctx: Any, word: Any) -> Any:  # noqa: ARG001
+        if word != types.uint64:
+            return None
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
+            return build(builder, arguments[0])
+
+        return types.uint64(types.uint64), codegen
+
+    return work
+
+
+_DEFINED = ir.IntType(1)(0)  # also of a word without any bit, of which it is 64
+
+swapped = _of_word(lambda builder, word: builder.bswap(word))
+leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))
+trailing_zeros = _of_word(lambda builder, word: builder.cttz(word, _DEFINED))

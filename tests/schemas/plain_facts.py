@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pregao.sbe.model import Schema
-from pregao.sbe.tree import Element
+from pregao.xml_tree import Element
 
 SIZES = {
     "char": 1,

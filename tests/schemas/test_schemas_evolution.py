@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import SchemaError
-from pregao.sbe.tree import Element, parse_tree
 from pregao.sbe.xml import schema_from_tree
 from pregao.schemas import SchemaVersion, derive, known_versions
 from pregao.schemas.evolution import EVOLUTION, evolves
+from pregao.xml_tree import Element, parse_tree
 
 HEADER = """
     <composite name="messageHeader">

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pregao.sbe.tree import parse_tree
 from pregao.sbe.xml import load_schema
 from pregao.schemas import PROTOCOLS, bundled, bundled_versions, derive
+from pregao.xml_tree import parse_tree
 from tests.schemas.plain_facts import (
     Node,
     model_facts,

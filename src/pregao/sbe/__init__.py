@@ -34,9 +34,9 @@ from pregao.sbe.model import (
     blocks,
 )
 from pregao.sbe.names import snake_case
-from pregao.sbe.tree import Element, parse_tree, read_tree, schema_error
 from pregao.sbe.values import Reading, ValueKind, beyond_columns, readings
 from pregao.sbe.xml import load_schema, schema_from_bytes, schema_from_tree, template
+from pregao.xml_tree import Element, parse_tree, read_tree, schema_error
 
 if TYPE_CHECKING:
     from pregao.sbe.arrow import block_schema, column_type, data_type, widened

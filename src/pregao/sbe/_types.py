@@ -20,7 +20,7 @@ from pregao.sbe.model import (
     SetType,
     Type,
 )
-from pregao.sbe.tree import Element, schema_error
+from pregao.xml_tree import Element, schema_error
 
 _TAGS = ("type", "composite", "enum", "set")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")

@@ -24,7 +24,7 @@ from pregao.sbe.model import (
     Schema,
     Type,
 )
-from pregao.sbe.tree import Element, parse_tree, read_tree, schema_error
+from pregao.xml_tree import Element, parse_tree, read_tree, schema_error
 
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
 _MAX_INCLUDES = 16

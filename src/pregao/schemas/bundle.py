@@ -8,9 +8,9 @@ from importlib.resources import files
 
 from pregao.errors import SchemaError
 from pregao.sbe.model import Schema
-from pregao.sbe.tree import Element, parse_tree
 from pregao.sbe.xml import schema_from_tree
 from pregao.schemas.evolution import SchemaVersion, derive, known_versions
+from pregao.xml_tree import Element, parse_tree
 
 ENTRYPOINT_SCHEMA_ID = 1
 UMDF_SCHEMA_ID = 2

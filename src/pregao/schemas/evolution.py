@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pregao.errors import SchemaError
-from pregao.sbe.tree import Element, schema_error
+from pregao.xml_tree import Element, schema_error
 
 EVOLUTION = "urn:pregao:evolution:1"
 _SBE = "http://fixprotocol.io/2016/sbe"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pregao.errors import DecodeError, SchemaError, UsageError
 from pregao.sbe.model import Schema
-from pregao.sbe.tree import read_tree
 from pregao.sbe.xml import load_schema, schema_from_tree
 from pregao.schemas.bundle import PROTOCOLS, bundled, bundled_name, bundled_versions
 from pregao.schemas.evolution import derive, evolves, known_versions
+from pregao.xml_tree import read_tree
 
 SCHEMA_PATH_VARIABLE = "PREGAO_SCHEMA_PATH"
 

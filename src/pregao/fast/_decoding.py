@@ -1,0 +1,346 @@
+"""Decoders as plain functions: their source is written from a template, then compiled.
+
+In the source ``b`` is the message, ``p`` the position, ``m`` the presence map as a number whose
+highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder; ``x`` is the
+value at hand and ``v1``, ``v2``, … are those of the fields. Every template, group and entry of a
+sequence is a function of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Many
+from typing import Any
+
+from pregao.errors import DecodeError
+from pregao.fast import _wire
+from pregao.fast._source import Source, droppable, literal
+from pregao.fast.model import (
+    MAX_EXPONENT,
+    DecimalField,
+    Field,
+    Group,
+    Kind,
+    Operation,
+    Operator,
+    Part,
+    Reference,
+    Sequence,
+    Template,
+    Templates,
+)
+
+Decode = Callable[[bytes, int, int, list[Any], Any], tuple[dict[str, Any], int]]
+
+_DELTA = 1 << (7 * _wire.MAX_NUMBER_BYTES - 1)
+_EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
+
+
+def decoder_of(templates: Templates, template: Template) -> Decode:
+    """The function that decodes what follows the template id of a message.
+
+    It takes message, position, presence map, previous values and decoder.
+    """
+    return _Writer(templates).function(template)
+
+
+class _Writer:
+    """The source of one template, as it grows."""
+
+    def __init__(self, templates: Templates) -> None:
+        self.templates = templates
+        self.source = Source(
+            {
+                "U": _wire.UNDEFINED,
+                "A": _wire.ASCII,
+                "N": _wire.NULLABLE_ASCII,
+                "unsigned": _wire.unsigned_rest,
+                "signed": _wire.signed_rest,
+                "ascii": _wire.ascii_rest,
+                "raw": _wire.bytes_of,
+                "text": _wire.text_of,
+                "map_rest": _wire.map_rest,
+                "decimal": _wire.decimal_of,
+                "same": _wire.same_kind,
+                "changed": _wire.changed,
+                "tailed": _wire.tailed,
+                "exponent_error": _wire.exponent_error,
+                "E": DecodeError,
+            }
+        )
+        self.variables = 0
+
+    def function(self, template: Template) -> Decode:
+        name = self.segment(template.parts, template.map_bits, message=True)
+        compiled: Decode = self.source.compiled(name, f"<decoder of {template.name}>")
+        return compiled
+
+    def segment(self, parts: Many[Part], map_bits: int, *, message: bool = False) -> str:
+        """Write the function of a template, group or entry; its name."""
+        write = self.source.write
+        with self.source.function("b, p, m, d, c" if message else "b, p, d, c") as function:
+            if map_bits and not message:
+                write("m = b[p]", "p += 1")
+                shift = map_bits - 7
+                shifted = f"<< {shift}" if shift >= 0 else f">> {-shift}"
+                write("if m > 127:", f"    m = (m & 127) {shifted}")
+                write("else:", f"    m, p = map_rest(b, p, m, {map_bits})")
+            bit = map_bits - 1 - message
+            names = [self.new() for _ in parts]
+            index = 0
+            while index < len(parts):
+                run = droppable(parts, index)
+                if run > 1:
+                    bit = self.run(parts[index : index + run], names[index : index + run], bit)
+                else:
+                    run = 1
+                    bit = self.part(parts[index], names[index], bit)
+                index += run
+            pairs = ", ".join(f"{part.name!r}: {v}" for part, v in zip(parts, names, strict=True))
+            write(f"return {{{pairs}}}, p")
+        return function
+
+    def new(self) -> str:
+        self.variables += 1
+        return f"v{self.variables}"
+
+    def run(self, parts: Many[Part], names: list[str], bit: int) -> int:
+        """Several parts that are absent where their bits are zero: mostly all of them are."""
+        bits = sum(part.bits for part in parts)
+        mask = ((1 << bits) - 1) << (bit - bits + 1)
+        with self.source.under(f"if m & {mask}:"):
+            for part, name in zip(parts, names, strict=True):
+                bit = self.part(part, name, bit)
+        self.source.write("else:", f"    {' = '.join(names)} = None")
+        return bit
+
+    def part(self, part: Part, name: str, bit: int) -> int:
+        """Write what gives one part its value; the next bit of the presence map."""
+        write = self.source.write
+        if isinstance(part, Field):
+            self.field(part.kind, part.optional, part.operation, bit)
+            if part.kind is Kind.UNICODE and part.operation.operator not in _KNOWN_TEXTS:
+                absent = " if x is not None else None" if part.optional else ""
+                write(f"{name} = text(x){absent}")
+            else:
+                write(f"{name} = x")
+        elif isinstance(part, DecimalField):
+            self.decimal(part, name, bit)
+        elif isinstance(part, Group):
+            inner = self.segment(part.parts, part.map_bits)
+            if part.optional:
+                write(f"if m & {1 << bit}:", f"    {name}, p = {inner}(b, p, d, c)")
+                write("else:", f"    {name} = None")
+            else:
+                write(f"{name}, p = {inner}(b, p, d, c)")
+        elif isinstance(part, Sequence):
+            self.sequence(part, name, bit)
+        elif isinstance(part, Reference):
+            write(f"{name}, p = c.nested(b, p)")
+        return bit - part.bits
+
+    def sequence(self, part: Sequence, name: str, bit: int) -> None:
+        write = self.source.write
+        inner = self.segment(part.parts, part.map_bits)
+        self.field(Kind.UINT32, part.optional, part.length.operation, bit)
+        if part.optional:
+            write("if x is None:", f"    {name} = None")
+        with self.source.under("else:" if part.optional else ""):
+            reason = f"{part.name}: more entries than there are bytes"
+            write("if x > len(b) - p:", f"    raise E({reason!r}, p)")
+            write(f"{name} = []", "for _ in range(x):")
+            write(f"    x, p = {inner}(b, p, d, c)", f"    {name}.append(x)")
+
+    # One field: each writes lines that leave its value, or None, in x.
+
+    def field(self, kind: Kind, optional: bool, operation: Operation, bit: int) -> None:
+        write, under = self.source.write, self.source.under
+        initial, mask = operation.initial, 1 << bit if bit >= 0 else 0
+        match operation.operator:
+            case Operator.NONE:
+                self.read(kind, optional)
+            case Operator.CONSTANT:
+                value = literal(kind, initial)
+                write(f"x = {value} if m & {mask} else None" if optional else f"x = {value}")
+            case Operator.DEFAULT:
+                with under(f"if m & {mask}:"):
+                    self.read(kind, optional)
+                    if kind is Kind.UNICODE:
+                        write(f"x = text(x){' if x is not None else None' if optional else ''}")
+                write("else:", f"    x = {literal(kind, initial)}")
+            case Operator.DELTA if kind.is_number:
+                self.delta(kind, optional, operation)
+            case Operator.DELTA:
+                self.text_delta(kind, optional, operation)
+            case operator:
+                with under(f"if m & {mask}:"):
+                    self.read(kind, optional)
+                    if operator is Operator.TAIL:
+                        self.tail(kind, optional, operation)
+                    self.keep(kind, optional, operation.slot)
+                with under("else:"):
+                    self.previous(kind, optional, operation)
+
+    def previous(self, kind: Kind, optional: bool, operation: Operation) -> None:
+        """The value of copy, increment and tail where the stream has none."""
+        write = self.source.write
+        self.recall(kind, operation.slot, "x")
+        with self.source.under("if x is U:"):
+            if operation.initial is None and not optional:
+                write("raise E('no value, no previous and no initial one (ERR D5)', p)")
+            else:
+                write(f"x = {operation.initial!r}")
+                self.keep(kind, optional, operation.slot)
+        if not optional:
+            write("elif x is None:", "    raise E('no value and no previous one (ERR D6)', p)")
+        if operation.operator is Operator.INCREMENT:
+            with self.source.under("elif x is not None:" if optional else "else:"):
+                write(f"x = x + 1 if x != {kind.maximum} else {kind.minimum}")
+                self.keep(kind, optional, operation.slot)
+
+    def delta(self, kind: Kind, optional: bool, operation: Operation) -> None:
+        write = self.source.write
+        self.read_signed(-_DELTA, _DELTA - 1, optional)
+        with self.source.under("if x is not None:" if optional else ""):
+            self.base(kind, operation, "y", dynamic_empty=True)
+            write("x += y")
+            write(f"if not {kind.minimum} <= x <= {kind.maximum}:")
+            write(f"    raise E('a difference that leaves the range of {kind.value} (ERR R4)', p)")
+            self.keep(kind, False, operation.slot)
+
+    def text_delta(self, kind: Kind, optional: bool, operation: Operation) -> None:
+        write = self.source.write
+        self.read(Kind.INT32, optional)
+        with self.source.under("if x is not None:" if optional else ""):
+            write("z = x")
+            self.read(kind, False)
+            self.base(kind, operation, "y", dynamic_empty=True)
+            write("x = changed(y, z, x)")
+            self.keep(kind, False, operation.slot)
+
+    def tail(self, kind: Kind, optional: bool, operation: Operation) -> None:
+        with self.source.under("if x is not None:" if optional else ""):
+            self.base(kind, operation, "y", dynamic_empty=False)
+            self.source.write("x = tailed(y, x)")
+
+    def base(self, kind: Kind, operation: Operation, into: str, *, dynamic_empty: bool) -> None:
+        """What a difference or a tail is applied to."""
+        write = self.source.write
+        start = operation.initial
+        start = _EMPTY.get(kind, 0) if start is None else start
+        self.recall(kind, operation.slot, into)
+        if dynamic_empty:
+            write(f"if {into} is U:", f"    {into} = {start!r}")
+            write(f"elif {into} is None:")
+            write("    raise E('a difference to an empty previous value (ERR D6)', p)")
+        else:
+            write(f"if {into} is U or {into} is None:", f"    {into} = {start!r}")
+
+    def recall(self, kind: Kind, slot: int, into: str) -> None:
+        """The previous value: undefined, empty (None) or a value."""
+        self.source.write(f"{into} = d[{slot}]")
+        if len(self.templates.slots[slot].kinds) > 1:
+            known = self.source.constant(kind)
+            self.source.write(f"if {into}.__class__ is tuple:")
+            self.source.write(f"    {into} = same({into}, {known})")
+
+    def keep(self, kind: Kind, optional: bool, slot: int) -> None:
+        """x becomes the previous value."""
+        if len(self.templates.slots[slot].kinds) == 1:
+            self.source.write(f"d[{slot}] = x")
+            return
+        known = self.source.constant(kind)
+        empty = " if x is not None else None" if optional else ""
+        self.source.write(f"d[{slot}] = ({known}, x){empty}")
+
+    def decimal(self, part: DecimalField, name: str, bit: int) -> None:
+        write = self.source.write
+        operator = part.exponent.operator
+        if part.joint and operator is not Operator.DELTA:
+            self.joint_decimal(part, name, bit)
+            return
+        self.field(Kind.INT32, part.optional, part.exponent, bit)
+        write("e = x")
+        bit -= part.exponent.bits(part.optional)
+        if part.optional:
+            write("if e is None:", f"    {name} = None")
+            if part.mantissa_bits:
+                write("    m >>= 1")  # the mantissa's bit is not there either
+        with self.source.under("else:" if part.optional else ""):
+            self.check_exponent()
+            self.field(Kind.INT64, False, part.mantissa, bit)
+            write(f"{name} = decimal(x, e)")
+
+    def check_exponent(self) -> None:
+        self.source.write(f"if e > {MAX_EXPONENT} or e < -{MAX_EXPONENT}:")
+        self.source.write("    raise exponent_error()")
+
+    def joint_decimal(self, part: DecimalField, name: str, bit: int) -> None:
+        """One operator for exponent and mantissa: constant, default or copy."""
+        write = self.source.write
+        exponent, mantissa = part.exponent, part.mantissa
+        whole = "None"
+        if exponent.initial is not None and mantissa.initial is not None:
+            value = _wire.decimal_of(int(mantissa.initial), int(exponent.initial))
+            whole = self.source.constant(value)
+        if exponent.operator is Operator.CONSTANT:
+            absent = f" if m & {1 << bit} else None" if part.optional else ""
+            write(f"{name} = {whole}{absent}")
+            return
+        copy = exponent.operator is Operator.COPY
+        with self.source.under(f"if m & {1 << bit}:"):
+            self.read(Kind.INT32, part.optional)
+            write("e = x")
+            if copy:
+                self.keep(Kind.INT32, part.optional, exponent.slot)
+            if part.optional:
+                write("if e is None:", f"    {name} = None")
+            with self.source.under("else:" if part.optional else ""):
+                self.check_exponent()
+                self.read(Kind.INT64, False)
+                if copy:
+                    self.keep(Kind.INT64, False, mantissa.slot)
+                write(f"{name} = decimal(x, e)")
+        with self.source.under("else:"):
+            if not copy:
+                write(f"{name} = {whole}")
+                return
+            self.previous(Kind.INT32, part.optional, exponent)
+            write("e = x")
+            with self.source.under("if e is not None:"):
+                self.recall(Kind.INT64, mantissa.slot, "x")
+                start = 0 if mantissa.initial is None else mantissa.initial
+                write("if x is U:", f"    x = {start!r}")
+                self.keep(Kind.INT64, False, mantissa.slot)
+                write(f"{name} = decimal(x, e)")
+            write("else:", f"    {name} = None")
+
+    # Reading: each writes lines that leave what is in the stream in x; None is a null.
+
+    def read(self, kind: Kind, optional: bool) -> None:
+        write = self.source.write
+        if kind in (Kind.INT32, Kind.INT64):
+            self.read_signed(kind.minimum, kind.maximum, optional)
+        elif kind is Kind.ASCII:
+            write("x = b[p]", "if x > 127:", f"    x = {'N' if optional else 'A'}[x]")
+            write("    p += 1", "else:", f"    x, p = ascii(b, p, {optional})")
+        else:
+            maximum = kind.maximum if kind.is_number else Kind.UINT32.maximum
+            write("x = b[p]", "p += 1", "if x > 127:", "    x &= 127")
+            write("else:", f"    x, p = unsigned(b, p, x, {maximum + optional})")
+            if optional:
+                write("x = x - 1 if x else None")
+            if not kind.is_number:
+                with self.source.under("if x is not None:" if optional else ""):
+                    write("x = raw(b, p, x)", "p += len(x)")
+
+    def read_signed(self, minimum: int, maximum: int, optional: bool) -> None:
+        write = self.source.write
+        write("x = b[p]", "p += 1", "if x > 127:", "    x = x - 128 if x < 192 else x - 256")
+        write("else:", f"    x, p = signed(b, p, x, {minimum}, {maximum + optional})")
+        if optional:
+            write("if x >= 0:", "    x = x - 1 if x else None")
+
+
+_KNOWN_TEXTS = (Operator.CONSTANT, Operator.DEFAULT)
+"""Operators whose Unicode strings are texts already."""

@@ -1,0 +1,411 @@
+"""From templates to the table of instructions that the kernel interprets, and to its columns."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.fast import _kernels as k
+from pregao.fast.model import (
+    DecimalField,
+    Field,
+    Group,
+    Kind,
+    Operation,
+    Operator,
+    Part,
+    Reference,
+    Sequence,
+    Template,
+    Templates,
+    Value,
+    walk,
+)
+
+_OPERATORS = {
+    Operator.NONE: k.NONE,
+    Operator.CONSTANT: k.CONSTANT,
+    Operator.DEFAULT: k.DEFAULT,
+    Operator.COPY: k.COPY,
+    Operator.INCREMENT: k.INCREMENT,
+    Operator.DELTA: k.DELTA,
+    Operator.TAIL: k.TAIL,
+}
+_KINDS = {
+    Kind.UINT32: k.UNSIGNED,
+    Kind.UINT64: k.UNSIGNED,
+    Kind.INT32: k.SIGNED,
+    Kind.INT64: k.SIGNED,
+    Kind.ASCII: k.ASCII,
+    Kind.UNICODE: k.UNICODE,
+    Kind.BYTES: k.BYTES,
+}
+_TAGS = {kind: number for number, kind in enumerate(Kind, 1)}
+_WORD = 64
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A field of a node: its columns and where its mask bit is."""
+
+    part: Field | DecimalField
+    column: int = -1
+    """Of its value, or its mantissa; -1 of a constant."""
+    exponent: int = -1
+    bit: int | None = None
+    """Which bit of the row's mask says that it is there; None if it always is."""
+    constant: tuple[int, int] = (0, 0)
+    """Of a constant, its exponent, if it is a decimal, and its value as a column would hold it."""
+
+
+@dataclass(slots=True)
+class Struct:
+    """A group of a node: its fields are columns of the same node."""
+
+    part: Group
+    leaves: list[Layout]
+    bit: int | None = None
+
+
+@dataclass(slots=True)
+class Entries:
+    """A sequence of a node: the column of its lengths and the node of its entries."""
+
+    part: Sequence
+    node: Node
+    column: int
+    bit: int | None = None
+
+
+Layout = Leaf | Struct | Entries
+
+
+@dataclass(slots=True)
+class Node:
+    """What rows are appended to: a template, or a sequence of one."""
+
+    index: int
+    layout: list[Layout] = field(default_factory=list)
+    first_column: int = 0
+    columns: int = 0
+    bits: int = 0
+
+    @property
+    def mask_words(self) -> int:
+        """How many words the mask of a row has."""
+        return -(-self.bits // _WORD)
+
+
+@dataclass(slots=True)
+class Program:
+    """The table, and what its numbers mean."""
+
+    code: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int64]
+    patterns: npt.NDArray[np.uint64]
+    """Of each run, the bits of the presence map if all its parts are absent, the first highest."""
+    templates: npt.NDArray[np.int64]
+    node_facts: npt.NDArray[np.int64]
+    known: list[Template]
+    roots: list[Node]
+    nodes: list[Node]
+    columns: int
+    optional_columns: dict[int, tuple[int, int]]
+    """The node and mask bit of each column that a row may not have."""
+    texts: bytes
+    """What the arena begins with: the ASCII characters, then initial values."""
+    left_out: dict[int, str]
+    """Templates that only the message decoder reads, by id, and why."""
+
+
+def program_of(templates: Templates) -> Program:
+    """Make the table of all templates that a stream can name."""
+    return _Compiler().compile(templates)
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self.code: list[list[int]] = []
+        self.nodes: list[Node] = []
+        self.texts = bytearray(range(k.CHARACTERS))
+        self.runs: list[npt.NDArray[np.int64]] = []
+        self.patterns: list[int] = []
+        self.columns: list[tuple[int, int | None]] = []
+        """Node and mask bit of each column; they get their numbers in the order of nodes."""
+
+    def compile(self, templates: Templates) -> Program:
+        known: list[Template] = []
+        roots: list[Node] = []
+        table: list[list[int]] = []
+        left_out: dict[int, str] = {}
+        for number, template in templates.by_id.items():
+            reason = _unfit(template)
+            if reason is not None:
+                left_out[number] = reason
+                continue
+            first, first_node = len(self.code), len(self.nodes)
+            root = self.node()
+            self.segment(template.parts, root, root.layout)
+            self.emit(k.END)
+            table.append([number, first, first_node, len(self.nodes), int(template.reset)])
+            known.append(template)
+            roots.append(root)
+        self.number_columns()
+        facts = [[node.mask_words, node.first_column, node.columns] for node in self.nodes]
+        return Program(
+            np.array(self.code, np.int64).reshape(-1, k.TABLE_WIDTH),
+            np.array(self.runs, np.int64).reshape(-1, k.RUN_WIDTH),
+            np.array(self.patterns, np.uint64),
+            np.array(table, np.int64).reshape(-1, 5),
+            np.array(facts, np.int64).reshape(-1, 3),
+            known,
+            roots,
+            self.nodes,
+            len(self.columns),
+            {c: (n, b) for c, (n, b) in enumerate(self.columns) if b is not None},
+            bytes(self.texts),
+            left_out,
+        )
+
+    def number_columns(self) -> None:
+        """Columns of a node are next to each other; until now they had numbers in any order."""
+        order = sorted(range(len(self.columns)), key=lambda column: self.columns[column][0])
+        place = {column: rank for rank, column in enumerate(order)}
+        self.columns = [self.columns[column] for column in order]
+        for row in self.code:
+            if row[k.COLUMN] >= 0:
+                row[k.COLUMN] = place[row[k.COLUMN]]
+        for rank, (node, _bit) in enumerate(self.columns):
+            if not self.nodes[node].columns:
+                self.nodes[node].first_column = rank
+            self.nodes[node].columns += 1
+        for node in self.nodes:
+            _renumber(node.layout, place)
+
+    def node(self) -> Node:
+        self.nodes.append(Node(len(self.nodes)))
+        return self.nodes[-1]
+
+    def emit(self, op: int, **fields: int) -> list[int]:
+        row = [0] * k.TABLE_WIDTH
+        row[k.OP] = op
+        row[k.COLUMN] = row[k.RUN] = -1
+        for name, value in fields.items():
+            row[getattr(k, name.upper())] = value
+        self.code.append(row)
+        return row
+
+    def column(self, node: Node, bit: int | None) -> int:
+        self.columns.append((node.index, bit))
+        return len(self.columns) - 1
+
+    def bit(self, node: Node, optional: bool) -> int | None:
+        """A new bit of the mask of a node's rows, for what may be absent."""
+        if not optional:
+            return None
+        node.bits += 1
+        return node.bits - 1
+
+    def segment(self, parts: Many[Part], node: Node, layout: list[Layout]) -> None:
+        """The instructions of a template, group or entry, and what may be skipped at once."""
+        starts: list[int] = []
+        breaks: list[int] = []
+        for index, part in enumerate(parts):
+            needed = _mask_bits(part)
+            if node.bits // _WORD != (node.bits + needed - 1) // _WORD and needed:
+                # A word of the mask is whole inside or outside of a group that may be absent.
+                node.bits = -(-node.bits // _WORD) * _WORD
+                self.emit(k.NEXT_MASK)
+                breaks.append(index)
+            elif needed and node.bits % _WORD == 0 and node.bits:
+                self.emit(k.NEXT_MASK)
+                breaks.append(index)
+            starts.append(len(self.code))
+            layout.append(self.part(part, node))
+        starts.append(len(self.code))
+        for index in range(len(parts)):
+            stop = next((each for each in breaks if each > index), len(parts))
+            self.run(parts[index:stop], starts[index : stop + 1])
+
+    def run(self, parts: Many[Part], starts: list[int]) -> None:
+        """Let the kernel skip the parts from here on that are absent, however many are."""
+        bits, nulls, pattern = [0], [0], 0
+        for part in parts[: k.MOST_PARTS]:
+            absent = _absent(part)
+            if absent is None or nulls[-1] + absent[1] > k.MOST_NULLS:
+                break
+            pattern = pattern << len(absent[0]) | int(absent[0] or "0", 2)
+            bits.append(bits[-1] + len(absent[0]))
+            nulls.append(nulls[-1] + absent[1])
+        if len(bits) < 2:
+            return
+        row = np.zeros(k.RUN_WIDTH, np.int64)
+        row[k.BY_BITS : k.BY_BITS + 65] = [bisect_right(bits, count) - 1 for count in range(65)]
+        row[k.BY_BYTES : k.BY_BYTES + 9] = [bisect_right(nulls, count) - 1 for count in range(9)]
+        row[k.BITS_OF : k.BITS_OF + len(bits)] = bits
+        row[k.BYTES_OF : k.BYTES_OF + len(bits)] = nulls
+        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = starts[: len(bits)]
+        self.code[starts[0]][k.RUN] = len(self.runs)
+        self.runs.append(row)
+        self.patterns.append(pattern << _WORD - bits[-1])
+
+    def part(self, part: Part, node: Node) -> Layout:
+        if isinstance(part, Field):
+            return self.field(part, node)
+        if isinstance(part, DecimalField):
+            return self.decimal(part, node)
+        if isinstance(part, Group):
+            return self.group(part, node)
+        assert isinstance(part, Sequence)
+        return self.sequence(part, node)
+
+    def field(self, part: Field, node: Node) -> Leaf:
+        bit = self.bit(node, part.optional)
+        if part.operation.operator is Operator.CONSTANT:
+            if part.optional:
+                self.emit(k.CONSTANT, flags=k.HAS_BIT, mask=_mask(bit))
+            return Leaf(part, bit=bit, constant=(0, self.initial(part.operation.initial)))
+        column = self.column(node, bit)
+        self.scalar(part.kind, part.optional, part.operation, column, bit)
+        return Leaf(part, column, bit=bit)
+
+    def scalar(
+        self,
+        kind: Kind,
+        optional: bool,
+        operation: Operation,
+        column: int,
+        bit: int | None,
+        flags: int = 0,
+    ) -> list[int]:
+        operator = operation.operator
+        wire = _KINDS[kind]
+        if operator is Operator.DELTA and kind.is_number:
+            wire = k.SIGNED
+        flags |= k.NULLABLE * optional
+        flags |= k.HAS_BIT * (operation.bits(optional) and not flags & k.FOLLOWS)
+        flags |= k.WIDE * (kind in (Kind.INT64, Kind.UINT64))
+        flags |= k.SIGNED_FIELD * kind.signed
+        flags |= k.HAS_INITIAL * (operation.initial is not None)
+        return self.emit(
+            _OPERATORS[operator],
+            kind=wire,
+            flags=flags,
+            column=column,
+            mask=_mask(bit),
+            slot=operation.slot,
+            initial=self.initial(operation.initial),
+            tag=_TAGS[kind],
+        )
+
+    def initial(self, value: Value | None) -> int:
+        """An initial value as the kernel has it: a number, or a piece of the arena."""
+        if value is None:
+            return 0
+        if isinstance(value, int):
+            return value - (1 << 64) if value >= 1 << 63 else value
+        raw = value.encode() if isinstance(value, str) else value
+        place = len(self.texts)
+        self.texts += raw
+        return place << 32 | len(raw)
+
+    def decimal(self, part: DecimalField, node: Node) -> Leaf:
+        bit = self.bit(node, part.optional)
+        if part.joint and part.exponent.operator is Operator.CONSTANT:
+            if part.optional:
+                self.emit(k.CONSTANT, flags=k.HAS_BIT, mask=_mask(bit))
+            constant = self.initial(part.exponent.initial), self.initial(part.mantissa.initial)
+            return Leaf(part, bit=bit, constant=constant)
+        exponent, mantissa = self.column(node, bit), self.column(node, bit)
+        self.scalar(Kind.INT32, part.optional, part.exponent, exponent, bit, k.EXPONENT)
+        joint = part.joint and part.exponent.operator is not Operator.DELTA
+        self.scalar(Kind.INT64, False, part.mantissa, mantissa, None, k.FOLLOWS if joint else 0)
+        return Leaf(part, mantissa, exponent, bit)
+
+    def group(self, part: Group, node: Node) -> Struct:
+        bit = self.bit(node, part.optional)
+        flags = k.HAS_MAP * (part.map_bits > 0)
+        opening = self.emit(k.GROUP, flags=flags | k.HAS_BIT * part.optional, mask=_mask(bit))
+        leaves: list[Layout] = []
+        self.segment(part.parts, node, leaves)
+        self.emit(k.END_GROUP, flags=flags)
+        opening[k.JUMP] = len(self.code)
+        return Struct(part, leaves, bit)
+
+    def sequence(self, part: Sequence, node: Node) -> Entries:
+        bit = self.bit(node, part.optional)
+        column = self.column(node, bit)
+        flags = k.HAS_MAP * (part.map_bits > 0)
+        length = self.scalar(
+            Kind.UINT32, part.optional, part.length.operation, column, bit, flags | k.LENGTH
+        )
+        first = len(self.code)
+        inner = self.node()
+        self.segment(part.parts, inner, inner.layout)
+        self.emit(k.LEAVE, flags=flags, jump=first)
+        length[k.NODE], length[k.JUMP] = inner.index, len(self.code)
+        return Entries(part, inner, column, bit)
+
+
+def _mask(bit: int | None) -> int:
+    """The word with a bit of a mask set, as the signed number that a table holds."""
+    if bit is None:
+        return 0
+    bit %= _WORD
+    return 1 << bit if bit < _WORD - 1 else -(1 << bit)
+
+
+def _mask_bits(part: Part) -> int:
+    """How many bits of a row's mask a part needs; those of entries are in masks of their own."""
+    assert not isinstance(part, Reference)
+    inner = sum(map(_mask_bits, part.parts)) if isinstance(part, Group) else 0
+    return int(part.optional) + inner
+
+
+def _unfit(template: Template) -> str | None:
+    """Why the kernel does not read a template, if it does not."""
+    for part in walk(template.parts):
+        if isinstance(part, Reference):
+            return "it has a place for a message of any template"
+        if isinstance(part, Group) and _mask_bits_or_more(part) > _WORD:
+            return f"a group of more than {_WORD} optional fields"
+    return None
+
+
+def _mask_bits_or_more(group: Group) -> int:
+    return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
+
+
+def _absent(part: Part) -> tuple[str, int] | None:
+    """The bits and the number of null bytes of an absent part that leaves no trace; or None."""
+    if isinstance(part, Group):
+        return ("0", 0) if part.optional else None
+    if isinstance(part, Field):
+        operation = part.operation
+    elif isinstance(part, DecimalField):
+        operation = part.exponent
+    elif isinstance(part, Sequence):
+        operation = part.length.operation
+    else:
+        return None
+    if not part.optional:
+        return None
+    if operation.operator is Operator.CONSTANT:
+        return "0", 0
+    if operation.operator is Operator.DEFAULT:
+        return ("0", 0) if operation.initial is None else ("1", 1)
+    return ("", 1) if operation.operator in (Operator.NONE, Operator.DELTA) else None
+
+
+def _renumber(layout: list[Layout], place: dict[int, int]) -> None:
+    for item in layout:
+        if isinstance(item, Struct):
+            _renumber(item.leaves, place)
+        elif item.column >= 0:
+            item.column = place[item.column]
+            if isinstance(item, Leaf) and item.exponent >= 0:
+                item.exponent = place[item.exponent]

@@ -1,0 +1,311 @@
+"""How FAST writes numbers, texts and presence maps, one at a time: what generated functions call.
+
+Errors carry the code that the specification gives them.
+"""
+
+from __future__ import annotations
+
+import decimal
+import re
+from functools import lru_cache
+from typing import Any
+
+from pregao.errors import DecodeError, EncodeError
+from pregao.fast.model import MAX_EXPONENT, Kind
+
+MAX_TEXT = 0xFFFF
+"""The most bytes of a text that is put together from a previous one: they could grow for ever."""
+MAX_NUMBER_BYTES = 10
+"""The most bytes of a number: 70 bits hold any, and any difference of two."""
+
+ASCII = [chr(byte & 0x7F) for byte in range(256)]
+"""The text of one byte with its stop bit."""
+ASCII[0x80] = ""
+NULLABLE_ASCII: list[str | None] = [*ASCII]
+NULLABLE_ASCII[0x80] = None
+
+_stop = re.compile(rb"[\x80-\xff]").search
+_context = decimal.Context(prec=200)
+_MANTISSA = (Kind.INT64.minimum, Kind.INT64.maximum)
+
+
+class Undefined:
+    """The state of a previous value that nobody has set; the one object is `UNDEFINED`."""
+
+    def __repr__(self) -> str:
+        return "UNDEFINED"
+
+
+UNDEFINED = Undefined()
+
+
+def unsigned_rest(buffer: bytes, position: int, first: int, maximum: int) -> tuple[int, int]:
+    """An unsigned number whose first byte was read and had no stop bit; and where it ends."""
+    if not first:
+        raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
+    value, stop = first, position + MAX_NUMBER_BYTES - 1
+    while position < stop:
+        byte = buffer[position]
+        position += 1
+        value = value << 7 | byte & 0x7F
+        if byte > 0x7F:
+            if value > maximum:
+                raise DecodeError("an integer out of its range (ERR D2)", position - 1)
+            return value, position
+    raise DecodeError("an integer out of its range (ERR D2)", position)
+
+
+def signed_rest(
+    buffer: bytes, position: int, first: int, minimum: int, maximum: int
+) -> tuple[int, int]:
+    """A signed number whose first byte was read and had no stop bit; and where it ends."""
+    byte = buffer[position]
+    if (first == 0 and not byte & 0x40) or (first == 0x7F and byte & 0x40):
+        raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
+    value, stop = first - 0x80 if first & 0x40 else first, position + MAX_NUMBER_BYTES - 1
+    while position < stop:
+        byte = buffer[position]
+        position += 1
+        value = value << 7 | byte & 0x7F
+        if byte > 0x7F:
+            if not minimum <= value <= maximum:
+                raise DecodeError("an integer out of its range (ERR D2)", position - 1)
+            return value, position
+    raise DecodeError("an integer out of its range (ERR D2)", position)
+
+
+def ascii_rest(buffer: bytes, position: int, nullable: bool) -> tuple[str, int]:
+    """An ASCII string of more than one byte, at its beginning; and where it ends."""
+    found = _stop(buffer, position)
+    if found is None:
+        raise IndexError
+    end = found.end()
+    text = buffer[position : end - 1].decode("ascii") + chr(buffer[end - 1] & 0x7F)
+    if text[0] == "\0":
+        # Zero bits ahead are there to tell a null, no characters and the character 0 apart.
+        known = ("", "\0") if nullable else ("\0",)
+        if text.strip("\0") or len(text) - 2 >= len(known):
+            raise DecodeError("a string in more bytes than it needs (ERR R9)", position)
+        text = known[len(text) - 2]
+    return text, end
+
+
+def bytes_of(buffer: bytes, position: int, length: int) -> bytes:
+    """So many bytes from a position on."""
+    if length > len(buffer) - position:
+        raise DecodeError(f"{length} bytes run past the end of the message", position)
+    return buffer[position : position + length]
+
+
+def text_of(raw: bytes) -> str:
+    """The text of UTF-8 bytes."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise DecodeError("a Unicode string that is not UTF-8 (ERR R2)") from None
+
+
+def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, int]:
+    """A presence map whose first byte was read and had no stop bit, as so many bits; its end.
+
+    Bits that are not there are zero, bits that nobody asks for are let pass.
+    """
+    found = _stop(buffer, position)
+    if found is None:
+        raise IndexError
+    value, end = first, found.end()
+    for byte in buffer[position : min(end, position + bits // 7 + 1)]:
+        value = value << 7 | byte & 0x7F
+    excess = 7 * (min(end, position + bits // 7 + 1) - position + 1) - bits
+    return (value >> excess if excess > 0 else value << -excess), end
+
+
+def decimal_of(mantissa: int, exponent: int) -> decimal.Decimal:
+    """The decimal of a mantissa and an exponent, which it keeps."""
+    return _context.scaleb(decimal.Decimal(mantissa), exponent)
+
+
+def exponent_error() -> DecodeError:
+    """An exponent beyond what decimals have."""
+    return DecodeError(f"a decimal's exponent beyond {MAX_EXPONENT} (ERR R1)")
+
+
+def same_kind(kept: tuple[Kind, Any], kind: Kind) -> Any:
+    """The previous value of a place that fields of different kinds share."""
+    if kept[0] is not kind:
+        raise DecodeError(f"the previous value is of {kept[0].value}, not {kind.value} (ERR D4)")
+    return kept[1]
+
+
+def changed(base: Any, subtracted: int, added: Any) -> Any:
+    """A text after a difference: characters taken off one of its ends, others put there."""
+    taken = subtracted if subtracted >= 0 else -subtracted - 1
+    if taken > len(base):
+        raise DecodeError(f"{taken} characters to take off a text of {len(base)} (ERR D7)")
+    text = base[: len(base) - taken] + added if subtracted >= 0 else added + base[taken:]
+    if len(text) > MAX_TEXT:
+        raise DecodeError(f"a text that has grown beyond {MAX_TEXT} bytes")
+    return text
+
+
+def tailed(base: Any, tail: Any) -> Any:
+    """A text whose end is replaced."""
+    return base[: len(base) - len(tail)] + tail if len(tail) < len(base) else tail
+
+
+# Writing.
+
+
+def unsigned(value: int) -> bytes:
+    """The bytes of an unsigned number."""
+    out = bytearray((value & 0x7F | 0x80,))
+    value >>= 7
+    while value:
+        out.append(value & 0x7F)
+        value >>= 7
+    out.reverse()
+    return bytes(out)
+
+
+def signed(value: int) -> bytes:
+    """The bytes of a signed number."""
+    out = bytearray((value & 0x7F | 0x80,))
+    while not -0x40 <= value < 0x40:
+        value >>= 7
+        out.append(value & 0x7F)
+    out.reverse()
+    return bytes(out)
+
+
+def nullable_signed(value: int) -> bytes:
+    """The bytes of a signed number where 0 means that there is none."""
+    return signed(value + 1 if value >= 0 else value)
+
+
+def ascii_bytes(text: str, nullable: bool) -> bytes:
+    """The bytes of an ASCII string, its stop bit in the last one."""
+    raw = text.encode("ascii")
+    if not raw or raw == b"\0":
+        return bytes(len(raw) + nullable) + b"\x80"
+    return raw[:-1] + ASCII_STOP[raw[-1]]
+
+
+ASCII_STOP = [bytes((byte | 0x80,)) for byte in range(128)]
+
+
+@lru_cache(8192)
+def presence_map(value: int, bits: int) -> bytes:
+    """The bytes of a presence map of so many bits, without zero bytes at its end."""
+    count = -(-bits // 7)
+    value <<= 7 * count - bits
+    while count > 1 and not value & 0x7F:
+        value >>= 7
+        count -= 1
+    out = bytearray(value >> 7 * place & 0x7F for place in range(count - 1, -1, -1))
+    out[-1] |= 0x80
+    return bytes(out)
+
+
+def number(value: Any, name: str, minimum: int, maximum: int) -> int:
+    """A whole number in its range, or what is wrong with it."""
+    if value is None:
+        raise EncodeError(f"{name}: mandatory, and no value was given")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise EncodeError(f"{name}: {value!r} is not a whole number")
+    whole = int(value)
+    if not minimum <= whole <= maximum:
+        raise EncodeError(f"{name}: {whole} is not between {minimum} and {maximum} (ERR D2)")
+    return whole
+
+
+def ascii_text(value: Any, name: str) -> str:
+    """An ASCII string that can be written, or what is wrong with it."""
+    if value is None:
+        raise EncodeError(f"{name}: mandatory, and no value was given")
+    if not isinstance(value, str) or not value.isascii():
+        raise EncodeError(f"{name}: {value!r} is not a text of ASCII characters (ERR R3)")
+    if value[:1] == "\0" and len(value) > 1:
+        raise EncodeError(f"{name}: a text that begins with the character 0 cannot be written")
+    return value
+
+
+def raw_bytes(value: Any, name: str, unicode: bool) -> bytes:
+    """The bytes of a Unicode string or byte vector, or what is wrong with it."""
+    if value is None:
+        raise EncodeError(f"{name}: mandatory, and no value was given")
+    if unicode:
+        if not isinstance(value, str):
+            raise EncodeError(f"{name}: {value!r} is not a text")
+        try:
+            return value.encode()
+        except UnicodeEncodeError:
+            raise EncodeError(f"{name}: {value!r} cannot be written as UTF-8 (ERR R2)") from None
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise EncodeError(f"{name}: {value!r} is not bytes")
+    return bytes(value)
+
+
+def scaled(value: Any, name: str) -> tuple[int, int]:
+    """The exponent and mantissa of a decimal, or what is wrong with it."""
+    if value is None:
+        raise EncodeError(f"{name}: mandatory, and no value was given")
+    if isinstance(value, bool) or not isinstance(value, (decimal.Decimal, int)):
+        raise EncodeError(f"{name}: {value!r} is not a decimal")
+    if isinstance(value, int):
+        exponent, mantissa = 0, value
+    else:
+        sign, digits, power = value.as_tuple()
+        if not isinstance(power, int):
+            raise EncodeError(f"{name}: {value} is not a number")
+        exponent, mantissa = power, int("".join(map(str, digits)) or "0")
+        mantissa = -mantissa if sign else mantissa
+    if not -MAX_EXPONENT <= exponent <= MAX_EXPONENT or not _fits(mantissa):
+        raise EncodeError(f"{name}: {value} does not fit exponent and mantissa (ERR R1)")
+    return exponent, mantissa
+
+
+def _fits(mantissa: int) -> bool:
+    return _MANTISSA[0] <= mantissa <= _MANTISSA[1]
+
+
+def rescaled(name: str, exponent: int, mantissa: int, wanted: int) -> int:
+    """The mantissa of the same decimal at another exponent."""
+    power: int = 10 ** abs(exponent - wanted)
+    result, rest = (mantissa * power, 0) if exponent >= wanted else divmod(mantissa, power)
+    if rest or not _fits(result):
+        raise EncodeError(f"{name}: cannot be written with the exponent {wanted} (ERR D3)")
+    return result
+
+
+def difference(base: Any, text: Any) -> tuple[int, Any]:
+    """How a text follows from another: how much is taken off, and what is put there instead."""
+    shorter = min(len(base), len(text))
+    ahead = 0
+    while ahead < shorter and base[ahead] == text[ahead]:
+        ahead += 1
+    behind = 0
+    while behind < shorter and base[-1 - behind] == text[-1 - behind]:
+        behind += 1
+    if behind > ahead:
+        return -(len(base) - behind) - 1, text[: len(text) - behind]
+    ahead = _writable_from(text, ahead)
+    return len(base) - ahead, text[ahead:]
+
+
+def _writable_from(text: Any, start: int) -> int:
+    """Where the end of a text begins that can be written: not with the character 0 and more."""
+    while start and text[start : start + 1] == "\0" and start + 1 < len(text):
+        start -= 1
+    return start
+
+
+def tail_of(name: str, base: Any, text: Any) -> Any:
+    """The end of a text that makes it out of another."""
+    if len(text) > len(base):
+        return text
+    if len(text) < len(base):
+        raise EncodeError(f"{name}: {text!r} is shorter than its previous value {base!r}")
+    ahead = 0
+    while ahead < len(text) and base[ahead] == text[ahead]:
+        ahead += 1
+    return text[_writable_from(text, ahead) :]

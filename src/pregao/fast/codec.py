@@ -1,0 +1,240 @@
+"""The message codec: one FAST message at a time, bytes to named values and back.
+
+Values are numbers, texts, bytes and decimals that keep their exponent; groups are dictionaries,
+sequences lists of them. What is absent is None. A message of a template that the stream names is
+a `Nested`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pregao.errors import DecodeError, EncodeError
+from pregao.fast._decoding import Decode, decoder_of
+from pregao.fast._encoding import Encode, encoder_of
+from pregao.fast._wire import UNDEFINED, map_rest, presence_map, unsigned, unsigned_rest
+from pregao.fast.model import Reference, Template, Templates, slots_of, walk
+
+MAX_NESTED = 16
+"""How deep messages may be within messages."""
+
+_MAX_ID = (1 << 32) - 1
+
+
+@dataclass(slots=True)
+class Decoded:
+    """A decoded message: its template, its values, and where it ends in the buffer."""
+
+    template: Template
+    values: dict[str, Any]
+    end: int
+
+    def __getitem__(self, name: str) -> Any:
+        """A value by the field's name."""
+        return self.values[name]
+
+
+class Nested(NamedTuple):
+    """A message inside a message: the name of its template and its values."""
+
+    template: str
+    values: Mapping[str, Any]
+
+
+class _State:
+    """The previous values of a stream, and what a template needs of them."""
+
+    def __init__(self, templates: Templates, reset_each_message: bool) -> None:
+        self.templates = templates
+        self.reset_each_message = reset_each_message
+        self.previous: list[Any] = [UNDEFINED] * len(templates.slots)
+        self.last_id: int | None = None
+        self.depth = 0
+        self._blank = list(self.previous)
+        self._spans = {each.name: _span(each, len(self._blank)) for each in templates.templates}
+
+    def reset(self) -> None:
+        """Forget all previous values, the template id's too."""
+        self.previous[:] = self._blank
+        self.last_id = None
+
+    def forget(self, template: Template) -> None:
+        """Forget the previous values that a message of this template can ask for."""
+        first, last = self._spans[template.name]
+        self.previous[first:last] = self._blank[first:last]
+
+
+def _span(template: Template, count: int) -> tuple[int, int]:
+    """The slots from the first to the last one that a template uses."""
+    if any(isinstance(part, Reference) for part in walk(template.parts)):
+        return 0, count
+    slots = slots_of(template.parts) or {0}
+    return min(slots), max(slots) + 1
+
+
+class Decoder:
+    """Decodes the messages of a stream, one after the other.
+
+    With ``reset_each_message`` every message begins with nothing known of earlier ones. After an
+    error all previous values are forgotten, for nobody knows what the message would have left.
+    """
+
+    def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
+        self.templates = templates
+        self._state = _State(templates, reset_each_message)
+        self._functions: dict[int, tuple[Template, Decode]] = {}
+
+    def reset(self) -> None:
+        """Forget all previous values."""
+        self._state.reset()
+
+    def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
+        """Decode the message at a position; it ends before ``end``."""
+        end = len(buffer) if end is None else end
+        message = bytes(buffer[position:end])
+        if self._state.reset_each_message:
+            self._state.last_id = None
+        try:
+            template, values, stop = self._message(message, 0)
+        except IndexError:
+            self._failed()
+            raise DecodeError("the message ends in the middle of a field", end) from None
+        except DecodeError as error:
+            self._failed()
+            place = position if error.position is None else position + error.position
+            raise DecodeError(error.reason, place) from None
+        return Decoded(template, values, position + stop)
+
+    def _failed(self) -> None:
+        self._state.depth = 0
+        self._state.reset()
+
+    def _message(self, message: bytes, position: int) -> tuple[Template, dict[str, Any], int]:
+        state = self._state
+        start = position
+        # The template id's bit, the first one, is known before the length of the map is.
+        first = message[position]
+        position += 1
+        if first & 0x40:
+            after = position
+            while message[after - 1] < 128:
+                after += 1
+            number = message[after]
+            after += 1
+            if number > 127:
+                number &= 127
+            else:
+                number, after = unsigned_rest(message, after, number, _MAX_ID)
+        else:
+            if state.last_id is None:
+                raise DecodeError("no template id, and no previous one (ERR D5)", start)
+            number, after = state.last_id, -1
+        known = self._functions.get(number) or self._function(number, start)
+        template, decode = known
+        bits = template.map_bits
+        if first > 127:
+            shift = bits - 7
+            presence = (first & 127) << shift if shift >= 0 else (first & 127) >> -shift
+        else:
+            presence, position = map_rest(message, position, first, bits)
+        state.last_id = number
+        if state.reset_each_message and not state.depth:
+            state.forget(template)
+        elif template.reset:
+            state.reset()
+            state.last_id = number
+        after = position if after < 0 else after
+        values, stop = decode(message, after, presence, state.previous, self)
+        return template, values, stop
+
+    def _function(self, number: int, position: int) -> tuple[Template, Decode]:
+        template = self.templates.by_id.get(number)
+        if template is None:
+            raise DecodeError(f"template {number} is not known (ERR D9)", position)
+        known = self._functions[number] = template, decoder_of(self.templates, template)
+        return known
+
+    def nested(self, message: bytes, position: int) -> tuple[Nested, int]:
+        """A message inside a message; what generated functions call."""
+        self._state.depth += 1
+        if self._state.depth > MAX_NESTED:
+            raise DecodeError(f"messages nested deeper than {MAX_NESTED}", position)
+        template, values, position = self._message(message, position)
+        self._state.depth -= 1
+        return Nested(template.name, values), position
+
+
+class Encoder:
+    """Encodes the messages of a stream, one after the other.
+
+    A message that cannot be encoded leaves the previous values as they were.
+    """
+
+    def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
+        self.templates = templates
+        self._state = _State(templates, reset_each_message)
+        self._functions: dict[str, tuple[Template, Encode]] = {}
+
+    def reset(self) -> None:
+        """Forget all previous values."""
+        self._state.reset()
+
+    def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
+        """The bytes of a message of the template of that name."""
+        state = self._state
+        kept = None
+        if state.reset_each_message:
+            state.last_id = None
+        else:
+            kept = state.last_id, state.previous.copy()
+        out = bytearray()
+        try:
+            self._message(out, name, values)
+        except (EncodeError, DecodeError) as error:
+            state.depth = 0
+            if kept is not None:
+                state.last_id, state.previous[:] = kept
+            raise EncodeError(str(error)) from None
+        return bytes(out)
+
+    def _message(self, out: bytearray, name: str, values: Mapping[str, Any]) -> None:
+        state = self._state
+        template, encode = self._functions.get(name) or self._function(name)
+        number = template.id
+        assert number is not None
+        if not isinstance(values, Mapping):
+            raise EncodeError(f"{name}: {values!r} is not named values")
+        if state.reset_each_message and not state.depth:
+            state.forget(template)
+        elif template.reset:
+            last = state.last_id
+            state.reset()
+            state.last_id = last
+        body = bytearray()
+        same, state.last_id = number == state.last_id, number
+        presence = encode(body, values, state.previous, self)
+        if same:
+            out += presence_map(presence, template.map_bits)
+        else:
+            out += presence_map(presence | 1 << (template.map_bits - 1), template.map_bits)
+            out += unsigned(number)
+        out += body
+
+    def _function(self, name: str) -> tuple[Template, Encode]:
+        template = self.templates.by_name.get(name)
+        if template is None or template.id is None:
+            raise EncodeError(f"{name}: no template of that name has an id")
+        known = self._functions[name] = template, encoder_of(self.templates, template)
+        return known
+
+    def nested(self, out: bytearray, value: Any, name: str) -> None:
+        """A message inside a message; what generated functions call."""
+        if not isinstance(value, tuple) or len(value) != 2 or not isinstance(value[0], str):
+            raise EncodeError(f"{name}: {value!r} is not a template's name and values")
+        self._state.depth += 1
+        if self._state.depth > MAX_NESTED:
+            raise EncodeError(f"{name}: messages nested deeper than {MAX_NESTED}")
+        self._message(out, *value)
+        self._state.depth -= 1
