@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.statements import explained, not_a_query, require_query
 from pregao.lake.store import DATE, Lake, Location, arrow_schema, unique_name, visible_files
+from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
 
 _WORD = re.compile(r"\w+")
 _BATCH = 65_536
@@ -44,7 +45,7 @@ class DuckdbEngine:
     def ask(self, sql: str) -> DuckdbAnswer:
         """Plan a query; a mistake in it is a sentence."""
         require_query(sql, unsafe=self._unsafe)
-        names = self._named(sql)
+        tables, views = self._named(sql)
         connection = duckdb.connect(":memory:")
         with self._spoken():
             # A folder of its own, made when need be: DuckDB lets a query read what is in it.
@@ -55,8 +56,11 @@ class DuckdbEngine:
             for macro in _MACROS:
                 connection.execute(f"CREATE TEMP MACRO {macro}")
             files: list[str] = []
-            for name in names:
+            for name in tables:
                 files += _open(connection, self._lake, name)
+            for view in views:
+                select = select_text(view, DUCKDB)
+                connection.execute(f"CREATE TEMP VIEW {_name(view.name)} AS {select}")
             if not self._unsafe:
                 connection.execute(f"SET allowed_paths = [{', '.join(map(_text, files))}]")
                 connection.execute("SET enable_external_access = false")
@@ -65,11 +69,17 @@ class DuckdbEngine:
             relation = connection.sql(sql)
         return DuckdbAnswer(self, connection, relation)
 
-    def _named(self, sql: str) -> list[str]:
-        """The tables that a query may be about."""
+    def _named(self, sql: str) -> tuple[list[str], list[View]]:
+        """The tables that a query may be about, and the views."""
         words = set(_WORD.findall(sql.lower()))
-        tables = self._lake.table_names()
-        return tables if words & set(_LISTING) else [name for name in tables if name in words]
+        known = tables = self._lake.table_names()
+        views = list(view_names(known))
+        if not words & set(_LISTING):
+            tables = [name for name in tables if name in words]
+            views = [name for name in views if name in words]
+        defined = define_views(self._lake, views, known)
+        needed = {name for view in defined for name in needed_tables(view)}
+        return sorted({*tables, *needed}), defined
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
