@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.statements import explained, not_a_query, require_query
-from pregao.lake.store import DATE, Lake, Location, arrow_schema, unique_name, visible_files
+from pregao.lake.store import DATE, Lake, arrow_schema, dataset, unique_name, visible_files
 from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
 
 _WORD = re.compile(r"\w+")
@@ -196,24 +196,6 @@ def _column(name: str, kind: str, there: dict[str, str]) -> str:
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"
     return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"
-
-
-def dataset(place: Location, declared: Any, actions: Any) -> Any:
-    """The files of a table anywhere, each with its day, for pyarrow to read.
-
-    The table library could make it, but it takes a column without statistics for one without
-    values, and leaves out all files when such a column is filtered.
-    """
-    import pyarrow.dataset as ds
-
-    format_ = ds.ParquetFileFormat()
-    dated = f"partition.{DATE}" in actions.column_names
-    fragments = []
-    for action in actions.to_pylist():
-        expression = ds.field(DATE) == action[f"partition.{DATE}"] if dated else ds.scalar(True)
-        path = place.join(action["path"]).path
-        fragments.append(format_.make_fragment(path, place.filesystem, expression))
-    return ds.FileSystemDataset(fragments, declared, format_, place.filesystem)
 
 
 def _text(value: str) -> str:

@@ -5,6 +5,7 @@ It knows nothing of what the tables are about.
 
 from pregao.lake.store.commits import until_committed
 from pregao.lake.store.compaction import Compacted, compact_intents, compact_table
+from pregao.lake.store.datasets import dataset
 from pregao.lake.store.delta_tables import (
     LakeTable,
     add_action,
@@ -15,7 +16,7 @@ from pregao.lake.store.delta_tables import (
     replace_partition,
     visible_files,
 )
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.file_statistics import INDEXED_COLUMNS, Bounds, bounds_of, stats_json
 from pregao.lake.store.intents import NAME as INTENTS
 from pregao.lake.store.lake import STAGING, Lake
 from pregao.lake.store.location import FileEntry, Location, unique_name
@@ -34,9 +35,11 @@ from pregao.lake.store.vacuum import vacuum
 
 __all__ = [
     "DATE",
+    "INDEXED_COLUMNS",
     "INTENTS",
     "ROW_GROUP",
     "STAGING",
+    "Bounds",
     "CommitResult",
     "Compacted",
     "FileEntry",
@@ -50,10 +53,12 @@ __all__ = [
     "Written",
     "add_action",
     "arrow_schema",
+    "bounds_of",
     "change_table",
     "commit_changes",
     "compact_intents",
     "compact_table",
+    "dataset",
     "iso",
     "new_file",
     "number_of",
