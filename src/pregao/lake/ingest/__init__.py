@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.surveys import survey_range as survey_range
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
+    from pregao.lake.ingest.table_summaries import type_name as type_name
     from pregao.lake.ingest.tables import table_specs as table_specs
     from pregao.lake.ingest.tasks import Task as Task
     from pregao.lake.ingest.tasks import run_task as run_task
@@ -79,7 +80,7 @@ _HOMES = {
     "schemas": ["DATE_FIELD", "GAPS"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
-    "table_summaries": ["summarize", "table_columns"],
+    "table_summaries": ["summarize", "table_columns", "type_name"],
     "manifests": ["Manifest"],
     "tasks": ["Task", "run_task"],
     "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],

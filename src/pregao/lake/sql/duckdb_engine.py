@@ -22,7 +22,7 @@ _WORD = re.compile(r"\w+")
 _BATCH = 65_536
 _LISTING = ("show", "describe", "information_schema", "duckdb_views", "duckdb_columns")
 # What Spark knows under these names.
-_MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)
+MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)
 _SETTINGS = (
     # As in Spark, so that both engines give their rows in the same order.
     "default_null_order = 'nulls_first_on_asc_last_on_desc'",
@@ -50,19 +50,19 @@ class DuckdbEngine:
         with self._spoken():
             # A folder of its own, made when need be: DuckDB lets a query read what is in it.
             spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
-            connection.execute(f"SET temp_directory = {_text(str(spill))}")
+            connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
             for setting in _SETTINGS:
                 connection.execute(f"SET {setting}")
-            for macro in _MACROS:
+            for macro in MACROS:
                 connection.execute(f"CREATE TEMP MACRO {macro}")
             files: list[str] = []
             for name in tables:
                 files += _open(connection, self._lake, name)
             for view in views:
                 select = select_text(view, DUCKDB)
-                connection.execute(f"CREATE TEMP VIEW {_name(view.name)} AS {select}")
+                connection.execute(f"CREATE TEMP VIEW {quoted_name(view.name)} AS {select}")
             if not self._unsafe:
-                connection.execute(f"SET allowed_paths = [{', '.join(map(_text, files))}]")
+                connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
             _require_select(connection, explained(sql))
@@ -101,7 +101,10 @@ class DuckdbEngine:
             return f"{words.partition(' - ')[0]}: only the lake's tables are open to a query."
         if missing := re.match(r"Table with name (.+) does not exist", words):
             tables = ", ".join(self._lake.table_names())
-            return f"The table `{missing.group(1)}` cannot be found. The lake has {tables}."
+            return (
+                f"The table `{missing.group(1)}` cannot be found. The lake has {tables}; "
+                "`pregao books` and `pregao analytics` make more."
+            )
         if "Function with name" in words:
             near = next((line for line in lines if line.startswith("Did you mean")), "")
             return f"{words} {near} Spark's functions are there with --engine spark.".replace(
@@ -166,11 +169,12 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
     declared = arrow_schema(table).remove_metadata()
     place = lake.table_location(name)
     actions = visible_files(table)
-    quoted = _name(name)
-    empty = connection.from_arrow(declared.empty_table())
-    kinds = dict(zip(empty.columns, map(str, empty.types), strict=True))
+    quoted = quoted_name(name)
+    kinds = column_kinds(connection, declared)
     if not actions.num_rows:
-        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {_name(col)}" for col, kind in kinds.items())
+        nulls = ", ".join(
+            f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items()
+        )
         connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {nulls} WHERE false")
         return []
     if not place.is_local:
@@ -178,7 +182,7 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
         connection.register(name, dataset(place, declared, actions))
         return []
     files = [place.join(path).uri for path in sorted(actions["path"].to_pylist())]
-    source = f"read_parquet([{', '.join(map(_text, files))}], union_by_name = true, "
+    source = f"read_parquet([{', '.join(map(quoted_text, files))}], union_by_name = true, "
     if DATE in table.metadata().partition_columns:
         source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
     else:
@@ -190,19 +194,33 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
     return files
 
 
+def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
+    """A table's columns, with how DuckDB names their types."""
+    empty = connection.from_arrow(declared.empty_table())
+    return dict(zip(empty.columns, map(str, empty.types), strict=True))
+
+
+def no_rows(kinds: dict[str, str]) -> str:
+    """A query for columns of these types that gives no rows."""
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items())
+    return f"SELECT {nulls} WHERE false"
+
+
 def _column(name: str, kind: str, there: dict[str, str]) -> str:
     """A column of a view: as it is stored, in its declared type, null where no file has it."""
-    quoted = _name(name)
+    quoted = quoted_name(name)
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"
     return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"
 
 
-def _text(value: str) -> str:
+def quoted_text(value: str) -> str:
+    """A text as a query writes it."""
     escaped = value.replace("'", "''")
     return f"'{escaped}'"
 
 
-def _name(value: str) -> str:
+def quoted_name(value: str) -> str:
+    """A name as a query writes it."""
     escaped = value.replace('"', '""')
     return f'"{escaped}"'

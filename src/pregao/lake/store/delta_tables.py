@@ -290,6 +290,12 @@ def arrow_schema(table: DeltaTable) -> Any:
     return pa.schema(table.schema().to_arrow())
 
 
+def comment_of(field: Any) -> str:
+    """What a column means, as its table declares it."""
+    found: bytes = (field.metadata or {}).get(b"comment", b"")
+    return found.decode()
+
+
 def _announce(register: Location, names: Sequence[str]) -> set[str]:
     """The tables that this process is to create.
 

@@ -21,7 +21,8 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.errors import UsageError
-from pregao.lake.store import DATE, Lake
+from pregao.lake.ingest import type_name
+from pregao.lake.store import DATE, Lake, comment_of
 from pregao.lake.views.flags import VERSION, names_text, set_columns
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 
@@ -179,13 +180,13 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
             columns.append(column)
 
     for field in schema:
-        columns.append(Column(field.name, Own(field.name), _comment(field)))
+        columns.append(Column(field.name, Own(field.name), comment_of(field)))
         if field.name == "security_id" and "symbol" not in names and names.issuperset(_KEY):
             there = _answers(_SYMBOL, others)
             lookups += [_SYMBOL] if there else []
             add(Column("symbol", Found("symbol", "STRING", there), "Symbol of the instrument."))
         if (unit := moment_unit(field)) is not None:
-            comment = f"{_comment(field)} As a timestamp, UTC."
+            comment = f"{comment_of(field)} As a timestamp, UTC."
             add(Column(moment_name(field.name), Timestamp(field.name, unit), comment))
         if field.name in set_columns() and pa.types.is_integer(field.type):
             text = names_text(field.name, versioned=VERSION in names)
@@ -222,6 +223,26 @@ def moment_name(column: str) -> str:
     return stem if _ENDS_AS_A_TIME.search(stem) else f"{stem}_time"
 
 
+def view_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
+    """A view's columns: name, type, meaning."""
+    view = define_view(lake, name)
+    schema = lake.schema(view.table)
+    return [(column.name, column_type(column, schema), column.comment) for column in view.columns]
+
+
+def column_type(column: Column, schema: Any) -> str:
+    """A view's column's type as SQL names it; ``schema`` is that of its table."""
+    match column.value:
+        case Own(name):
+            return type_name(schema.field(name).type)
+        case Timestamp():
+            return "timestamp"
+        case Text():
+            return "string"
+        case Found(_, kind, _):
+            return kind.lower()
+
+
 def key_columns() -> tuple[str, ...]:
     """The columns by which rows find what is looked up: an instrument of a day."""
     return _KEY
@@ -245,8 +266,3 @@ _FUNCTIONS = frozenset({"coalesce"})
 def _needed(text: str) -> set[str]:
     """The columns that an expression names."""
     return set(_WORD.findall(text)) - _FUNCTIONS
-
-
-def _comment(field: Any) -> str:
-    found: bytes = (field.metadata or {}).get(b"comment", b"")
-    return found.decode()

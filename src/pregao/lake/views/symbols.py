@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -84,14 +85,24 @@ def _listings(rows: Any) -> list[Listing]:
 def _nobody(lake: Lake, rows: Any, name: str, day: date | None) -> str:
     """That there is no such instrument, and which ones it may have meant."""
     when = "" if day is None else f" on {day.isoformat()}"
+    return f"{lake.location} knows no instrument {name}{when}.{_meant(rows, name)}"
+
+
+def meant(lake: Lake, name: str, day: date | None = None) -> str:
+    """A question for the instruments whose names are like this; nothing if there are none."""
+    try:
+        return _meant(_instruments(lake, day), name)
+    except UsageError:
+        return ""
+
+
+def _meant(rows: Any, name: str) -> str:
     symbols = sorted(set(pc.unique(rows["symbol"].drop_null()).to_pylist()))
-    numbers = pc.unique(rows["security_id"]).cast(pa.string()).to_pylist()
-    near = similar(name, [*symbols, *numbers])
-    meant = f" Did you mean {_listed(near)}?" if near else ""
-    return f"{lake.location} knows no instrument {name}{when}.{meant}"
+    near = similar(name, [*symbols, *pc.unique(rows["security_id"]).cast(pa.string()).to_pylist()])
+    return f" Did you mean {_listed(near)}?" if near else ""
 
 
-def similar(name: str, known: list[str]) -> list[str]:
+def similar(name: str, known: Sequence[str]) -> list[str]:
     """The names that are nearest to one that nobody has: those that begin like it come first."""
     upper = name.upper()
     begin = [one for one in known if one.upper().startswith(upper)][:_NEAR]
