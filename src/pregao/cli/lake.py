@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pregao.cli import lake_views, options
+from pregao.cli import lake_drop, lake_views, options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 
@@ -165,3 +165,4 @@ app.command(epilog=lake_views.VIEWS_EPILOG)(lake_views.views)
 app.command(epilog=lake_views.DDL_EPILOG)(lake_views.ddl)
 app.command(epilog=lake_views.SYMBOL_EPILOG)(lake_views.symbol)
 app.command()(lake_views.dictionary)
+app.command(epilog=lake_drop.EPILOG)(lake_drop.drop)

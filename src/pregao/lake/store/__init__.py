@@ -31,6 +31,7 @@ from pregao.lake.store.parquet import (
     stored_type,
     write_table,
 )
+from pregao.lake.store.replacing import count_replaced
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, Replaced, TableSpec, Unit
 from pregao.lake.store.vacuum import vacuum
 
@@ -60,6 +61,7 @@ __all__ = [
     "commit_changes",
     "compact_intents",
     "compact_table",
+    "count_replaced",
     "dataset",
     "iso",
     "new_file",
