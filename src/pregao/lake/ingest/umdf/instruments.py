@@ -61,16 +61,38 @@ def _as_instruments(rows: Any, schema: Any) -> Any:
     """Rows of a table of definitions in the columns of the instruments."""
     columns = []
     for field in schema:
-        source = rows.schema.get_field_index(field.name)
-        if source >= 0 and rows.schema.field(source).type == field.type:
-            columns.append(rows.column(source))
-            continue
         old = _OLD.fullmatch(field.name)
-        source = rows.schema.get_field_index(old.group(1)) if old else -1
-        if old and source >= 0 and rows.schema.field(source).type == field.type:
+        values = None
+        if field.name in rows.column_names:
+            values = _fitted(rows[field.name].combine_chunks(), field.type)
+        elif old and old.group(1) in rows.column_names:
             # A field that this version had with another type has a column of its own.
-            own = pc.equal(rows["schema_version"], int(old.group(2)))
-            columns.append(pc.if_else(own, rows.column(source), pa.scalar(None, field.type)))
-        else:
-            columns.append(pa.nulls(rows.num_rows, field.type))
+            values = _fitted(rows[old.group(1)].combine_chunks(), field.type)
+            if values is not None:
+                own = pc.equal(rows["schema_version"].combine_chunks(), int(old.group(2)))
+                values = pc.if_else(own, values, pa.scalar(None, field.type))
+        columns.append(pa.nulls(rows.num_rows, field.type) if values is None else values)
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _fitted(values: Any, kind: Any) -> Any:
+    """The same values in another type, if that only has more members; None if they do not fit."""
+    if values.type == kind:
+        return values
+    if pa.types.is_list(kind) and pa.types.is_list(values.type):
+        inner = _fitted(values.values, kind.value_type)
+        mask = values.is_null() if values.null_count else None
+        if inner is None:
+            return None
+        return pa.ListArray.from_arrays(values.offsets, inner, type=kind, mask=mask)
+    if pa.types.is_struct(kind) and pa.types.is_struct(values.type):
+        there = [values.type.get_field_index(member.name) for member in kind]
+        members = [
+            pa.nulls(len(values), member.type) if at < 0 else _fitted(values.field(at), member.type)
+            for at, member in zip(there, kind, strict=True)
+        ]
+        if any(member is None for member in members):
+            return None
+        mask = values.is_null() if values.null_count else None
+        return pa.StructArray.from_arrays(members, fields=list(kind), mask=mask)
+    return None
