@@ -44,3 +44,18 @@ def example(name: str) -> Example:
             f"There is no example {name!r}.{meant} `pregao query --examples` lists them."
         )
     return known[wanted]
+
+
+_HEAD = """# Queries
+
+These queries come along: `pregao query --example NAME --lake lake` asks one, `pregao query
+--examples` lists them. DuckDB and Spark give the same rows. They ask the
+[views](lake.md#views), so most need the tables of `pregao books` and `pregao analytics` too. The
+files are in [src/pregao/lake/sql/queries](../src/pregao/lake/sql/queries).
+"""
+
+
+def page() -> str:
+    """All of them as a page of Markdown."""
+    parts = [f"## {one.name}\n\n{one.answers}\n\n```sql\n{one.sql}\n```\n" for one in examples()]
+    return "\n".join([_HEAD, *parts])
