@@ -79,7 +79,8 @@ def _listings(rows: Any) -> list[Listing]:
         day, group = row[DATE], row.get("security_group")
         known = found.get(key) or Listing(*key, group, day, day, 0)
         found[key] = replace(known, security_group=group, last_day=day, days=known.days + 1)
-    return sorted(found.values(), key=lambda one: (one.last_day, one.symbol or ""), reverse=True)
+    by_name = sorted(found.values(), key=lambda one: (one.symbol or "", one.channel))
+    return sorted(by_name, key=lambda one: one.last_day, reverse=True)
 
 
 def _nobody(lake: Lake, rows: Any, name: str, day: date | None) -> str:
