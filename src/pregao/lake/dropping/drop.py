@@ -57,6 +57,7 @@ from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 LEDGER = "ingests"
 INSTRUMENTS = "instruments"
+Where = tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class _Plan:
     ) -> Iterator[Replaced]:
         channels = tuple(sorted(self._meant.pairs.get(day, ())))
         captures = tuple(sorted(self._meant.captures.get(day, ())))
-        on_channels = (("channel", channels),)
+        on_channels: Where = (("channel", channels),)
         accounts = {protocol.account_table("gaps") for protocol in PROTOCOLS.values()}
         if name in accounts:
             units = tuple(one.unit_id for one in named)
@@ -150,7 +151,7 @@ class _Plan:
             if channels:
                 yield Replaced(name, day.isoformat(), on_channels)
         elif "capture_id" in columns and captures:
-            where: tuple[tuple[str, tuple[int | str, ...]], ...] = (("capture_id", captures),)
+            where: Where = (("capture_id", captures),)
             if self._selection.channels:
                 where = (("channel", self._selection.channels), *where)
             yield Replaced(name, day.isoformat(), where)
@@ -242,7 +243,8 @@ class _Plan:
         return dict(sorted(found.items()))
 
     def _day(self) -> date:
-        return max(row[DATE] for one in self._touched for row in one.rows)
+        days: list[date] = [row[DATE] for one in self._touched for row in one.rows]
+        return max(days)
 
     def _instruments(self) -> Iterable[NewFile]:
         """What other ingests tell of the instruments of the days that are touched."""
