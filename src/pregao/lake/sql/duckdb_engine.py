@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tempfile
 from collections.abc import Iterator
@@ -100,9 +101,12 @@ class DuckdbEngine:
         if "file system operations are disabled" in words:
             return f"{words.partition(' - ')[0]}: only the lake's tables are open to a query."
         if missing := re.match(r"Table with name (.+) does not exist", words):
-            tables = ", ".join(self._lake.table_names())
+            tables = self._lake.table_names()
+            name = missing.group(1)
+            near = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
+            meant = f"; did you mean {near[0]}?" if near else "."
             return (
-                f"The table `{missing.group(1)}` cannot be found. The lake has {tables}; "
+                f"The table `{name}` cannot be found{meant} The lake has {', '.join(tables)}; "
                 "`pregao books` and `pregao analytics` make more."
             )
         if "Function with name" in words:
