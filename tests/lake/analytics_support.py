@@ -10,6 +10,7 @@ from deltalake import DeltaTable
 
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.analytics.reading import Tables
+from pregao.lake.books import build_books
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
 from tests.lake.days import day
@@ -26,11 +27,13 @@ def lake_of(**settings):
     return lake, folder / "truth"
 
 
-def analysed(spark, tables=None, **settings):
-    """The same with analytics tables, made once for all tests."""
-    key = (tables, *sorted(settings.items()))
+def analysed(spark, tables=None, books=False, **settings):
+    """The same with analytics tables, after books if need be, made once for all tests."""
+    key = (tables, books, *sorted(settings.items()))
     if key not in _lakes:
         lake, truth = lake_of(**settings)
+        if books:
+            build_books(lake.location)
         with few_partitions(spark):
             analyse(spark, lake, tables=tables)
         _lakes[key] = lake, truth

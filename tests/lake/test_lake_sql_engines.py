@@ -13,9 +13,9 @@ import pytest
 from pregao.errors import UsageError
 from pregao.lake.spark import connect
 from pregao.lake.sql import EngineName, choose_engine, open_engine
-from pregao.lake.sql.duckdb_engine import DuckdbEngine, dataset
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.sql.spark_engine import SparkEngine
-from pregao.lake.store import Lake, TableSpec, Unit, arrow_schema, visible_files
+from pregao.lake.store import Lake, TableSpec, Unit, arrow_schema, dataset, visible_files
 from tests.lake.analytics_support import lake_of
 from tests.lake.lake_support import ORDERS, ROOT, TRADES, column, order, unit_of, write_file
 

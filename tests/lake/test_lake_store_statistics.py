@@ -5,12 +5,18 @@ import json
 from datetime import date, timedelta
 from decimal import Decimal
 
+import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pregao.lake.store import Lake, TableSpec, Unit, bounds_of, write_table
 from pregao.lake.store.file_statistics import INDEXED_COLUMNS, stats_json
+from tests.lake.lake_support import column
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
 PRICES = st.none() | st.decimals(
@@ -115,3 +121,69 @@ def test_days_of_the_year_9999_are_days():
     day = date(9999, 12, 31)
     table = pa.table({"day": [day, day - timedelta(1)]})
     assert stats_of(table)["maxValues"]["day"] == "9999-12-31"
+
+
+NAMED = TableSpec(
+    "named",
+    pa.schema(
+        [
+            column("number", pa.int64()),
+            column("name", pa.string()),
+            column("nothing", pa.string()),
+            column("date", pa.date32()),
+        ]
+    ),
+)
+
+
+def named_lake(tmp_path):
+    """Two files; names are dictionaries, of which Parquet keeps no statistics."""
+    lake = Lake(tmp_path)
+    lake.ensure_tables([NAMED])
+    files = []
+    for numbers, names in (([1, 2, 3], ["A", "B", None]), ([4, 5], ["x" * 40, "x" * 40])):
+        nothing = pa.nulls(len(numbers), pa.string())
+        rows = pa.table(
+            {
+                "number": numbers,
+                "name": pa.array(names).dictionary_encode(),
+                "nothing": nothing.dictionary_encode(),
+            }
+        )
+        files.append(write_table(lake.location.filesystem, str(tmp_path), "named", rows, 20_000))
+    lake.commit(Unit("u", ("c",), lake.new_files(files)))
+    return lake
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_filters_on_names_find_their_rows(tmp_path, ours):
+    """The table library takes a column without bounds for one without values."""
+    lake = named_lake(tmp_path)
+    table = lake.delta("named") if ours else DeltaTable(str(tmp_path / "named"))
+    dataset = table.to_pyarrow_dataset()
+    name, nothing = pc.field("name"), pc.field("nothing")
+    for condition, expected in (
+        (name == "A", [1]),
+        (name.isin(["B", "x" * 40]), [2, 4, 5]),
+        (name.is_null(), [3]),
+        (name.is_valid() & (pc.field("number") > 1), [2, 4, 5]),
+        (name == "C", []),
+        (nothing.is_null(), [1, 2, 3, 4, 5]),
+        (nothing == "A", []),
+    ):
+        found = dataset.to_table(filter=condition)["number"].to_pylist()
+        assert sorted(found) == expected, condition
+    opened = {fragment.path for fragment in dataset.get_fragments(filter=name == "A")}
+    assert len(opened) == 1
+    frame = pl.scan_delta(str(tmp_path / "named"))
+    assert frame.filter(pl.col("name") == "A").collect()["number"].to_list() == [1]
+
+
+@given(st.lists(st.lists(st.one_of(st.none(), st.decimals(-9, 9, places=4)), max_size=5)))
+def test_bounds_of_decimals_are_theirs(chunks):
+    kind = pa.decimal64(18, 4)
+    column = pa.chunked_array([pa.array(chunk, kind) for chunk in chunks], kind)
+    values = [value for chunk in chunks for value in chunk if value is not None]
+    found = bounds_of(column)
+    assert found.nulls == sum(len(chunk) for chunk in chunks) - len(values)
+    assert (found.low, found.high) == ((min(values), max(values)) if values else (None, None))

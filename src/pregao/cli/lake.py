@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pregao.cli import options
+from pregao.cli import lake_drop, lake_views, options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
 
@@ -22,7 +22,8 @@ app = typer.Typer(
 def tables(
     lake: options.Lake,
     table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="Show the columns of this table.")
+        str | None,
+        typer.Argument(metavar="TABLE", help="Show the columns of this table or view."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
 ) -> None:
@@ -34,12 +35,14 @@ def tables(
     from pregao.clock import format_ns
     from pregao.lake.ingest import summarize, table_columns
     from pregao.lake.store import Lake
+    from pregao.lake.views import view_columns, view_names
 
     place = Lake(lake)
     place.require()
     place.roll_forward()
     if table is not None:
-        described = table_columns(place, table)
+        is_view = table in view_names(place.table_names())
+        described = view_columns(place, table) if is_view else table_columns(place, table)
         if as_json:
             names = ("name", "type", "comment")
             typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in described]))
@@ -156,3 +159,10 @@ def compact(
         numbers="files rows before after",
         optional="before after",
     )
+
+
+app.command(epilog=lake_views.VIEWS_EPILOG)(lake_views.views)
+app.command(epilog=lake_views.DDL_EPILOG)(lake_views.ddl)
+app.command(epilog=lake_views.SYMBOL_EPILOG)(lake_views.symbol)
+app.command()(lake_views.dictionary)
+app.command(epilog=lake_drop.EPILOG)(lake_drop.drop)

@@ -9,13 +9,18 @@ from typing import Annotated
 import typer
 
 from pregao.cli import options
+from pregao.errors import UsageError
 
 EPILOG = "\n\n".join(
     (
         "Examples:",
         'pregao query "SELECT count(*) FROM trades WHERE NOT busted" --lake lake',
+        'pregao query "SELECT symbol, time, price, phase FROM v_trades" --lake lake',
+        "pregao query --example vwap_by_minute --lake lake",
         'pregao query "SELECT * FROM packets WHERE channel = 72" --lake lake -o packets.parquet',
         'pregao query "SELECT * FROM bars" --lake hdfs://name/lake --master yarn',
+        "Each table has a view (v_trades of trades) with symbols, timestamps, names of flags and, "
+        "in v_ticks and v_trades, the phase.",
     )
 )
 
@@ -28,8 +33,16 @@ class EngineName(StrEnum):
 
 
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SQL", help="A query.")],
-    lake: options.Lake,
+    sql: Annotated[
+        str | None, typer.Argument(metavar="SQL", help="A query; or use --example.")
+    ] = None,
+    lake: Annotated[str | None, typer.Option("--lake", metavar="DIR", help="The lake.")] = None,
+    example: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Ask one of the queries that come along.")
+    ] = None,
+    examples: Annotated[
+        bool, typer.Option("--examples", help="List the queries that come along, and ask none.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -77,8 +90,14 @@ def query(
     from pregao.lake.sql import choose_engine, open_engine, require_query
     from pregao.lake.store import Lake
 
+    if examples:
+        _list_examples()
+        return
     # Mistakes show before an engine is started.
     settings = parse_conf(conf)
+    sql = _asked(sql, example)
+    if lake is None:
+        raise UsageError("Name the lake with --lake DIR.")
     require_query(sql, unsafe=unsafe)
     if output is not None:
         write = query_output.writer(output)
@@ -98,3 +117,27 @@ def query(
     with NewFiles(force=force) as files:
         write(rows, files.create(output))
     typer.echo(f"{rows.num_rows:,} rows written to {output}", err=True)
+
+
+def _asked(sql: str | None, name: str | None) -> str:
+    """The query that is meant."""
+    from pregao.lake.sql import example
+
+    if sql is not None and name is not None:
+        raise UsageError("Give a query or --example NAME, not both.")
+    if name is not None:
+        return example(name).sql
+    if sql is None:
+        raise UsageError(
+            "There is no query: write one, such as SELECT count(*) FROM packets, or name one "
+            "with --example (`pregao query --examples` lists them)."
+        )
+    return sql
+
+
+def _list_examples() -> None:
+    from pregao.cli.terminal import console, print_table
+    from pregao.lake.sql import examples
+
+    rows = [(each.name, each.answers) for each in examples()]
+    print_table(console(), f"{len(rows)} queries", ["name", "answers"], rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import date
 from typing import Any
@@ -203,3 +204,15 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
         if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
     }
     return len(found), found[max(found)] if found else None
+
+
+_BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) \d+")
+
+
+def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
+    """How many builds there were of each channel's day."""
+    found: Counter[tuple[date, int]] = Counter()
+    for row in read_small(lake, INTENTS, ["capture_id"]):
+        if row["capture_id"] is not None and (matched := _BUILD.fullmatch(row["capture_id"])):
+            found[date.fromisoformat(matched.group(1)), int(matched.group(2))] += 1
+    return found

@@ -8,10 +8,13 @@ import pyarrow.parquet as pq
 
 from pregao.lake.books.tables import level_columns
 from pregao.lake.store import (
+    INDEXED_COLUMNS,
     ROW_GROUP,
+    Bounds,
     Location,
     TableSpec,
     Written,
+    bounds_of,
     iso,
     stored_schema,
     unique_name,
@@ -43,6 +46,9 @@ class TableFile:
         self._day = day
         self._levels = frozenset(level_columns(depth))
         self._deep = self._levels - set(level_columns(1))
+        # Readers of the log must find bounds of all its leading columns.
+        leading = spec.schema.names[:INDEXED_COLUMNS]
+        self._bounds = {name: Bounds(0) for name in leading if name in self._deep}
         self._path = f"date={iso(day)}/{unique_name('part', '.parquet')}"
         self._sink: Any = None
         self._writer: Any = None
@@ -55,6 +61,8 @@ class TableFile:
             self._open(rows.schema)
         self._writer.write_table(rows, row_group_size=row_group)
         self.rows += rows.num_rows
+        for name, bounds in self._bounds.items():
+            self._bounds[name] = bounds.with_more(bounds_of(rows.column(name)))
 
     def _open(self, schema: Any) -> None:
         place = self._lake.join(self.spec.name, self._path)
@@ -99,7 +107,9 @@ class TableFile:
         self._sink.close()
         place = self._lake.join(self.spec.name, self._path)
         metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
-        return Written(self.spec.name, self._path, int(size), self.rows, self._day, metadata)
+        return Written(
+            self.spec.name, self._path, int(size), self.rows, self._day, metadata, self._bounds
+        )
 
     def discard(self) -> None:
         """Give the file up."""

@@ -45,6 +45,7 @@ from pregao.lake.books.plan import plan_day
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
 from pregao.lake.store import Lake
+from pregao.lake.views import meant
 from pregao.umdf.gap_columns import DOUBTED, Counters
 from pregao.umdf.gaps import UNPROVEN, Step
 from pregao.umdf.sequencing import Place, serial_of
@@ -131,7 +132,10 @@ def find_instrument(
             return found[0]
     where = f" on {day.isoformat()}" if day is not None else ""
     where += f" on channel {channel}" if channel is not None else ""
-    raise UsageError(f"{catalogue.lake.location} knows no instrument {name}{where}.")
+    raise UsageError(
+        f"{catalogue.lake.location} knows no instrument {name}{where}."
+        f"{meant(catalogue.lake, name, day)}"
+    )
 
 
 def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.hashing import fingerprint as fingerprint
     from pregao.lake.ingest.intake import ingest as ingest
     from pregao.lake.ingest.intake import take_in as take_in
+    from pregao.lake.ingest.known import REST as REST
     from pregao.lake.ingest.known import Known as Known
+    from pregao.lake.ingest.known import coverage_by_protocol as coverage_by_protocol
+    from pregao.lake.ingest.known import guard as guard
+    from pregao.lake.ingest.known import guarded_place as guarded_place
     from pregao.lake.ingest.known import range_identity as range_identity
     from pregao.lake.ingest.known import read_known as read_known
     from pregao.lake.ingest.latest import settle_latest as settle_latest
@@ -51,14 +55,17 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.surveys import survey_range as survey_range
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
+    from pregao.lake.ingest.table_summaries import type_name as type_name
     from pregao.lake.ingest.tables import table_specs as table_specs
     from pregao.lake.ingest.tasks import Task as Task
     from pregao.lake.ingest.tasks import run_task as run_task
+    from pregao.lake.ingest.umdf.instruments import instruments_without as instruments_without
     from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
     from pregao.lake.ingest.umdf.tables import message_fields as message_fields
     from pregao.lake.ingest.umdf.tables import message_table_name as message_table_name
     from pregao.lake.ingest.window import joined_runs as joined_runs
 
+# fmt: off
 _HOMES = {
     "captures": ["find_captures", "is_capture_name"],
     "check": ["check_lake", "unsound"],
@@ -67,7 +74,10 @@ _HOMES = {
     "growing_file": ["GrowingFile", "file_identity", "look_into"],
     "hashing": ["content_hash", "fingerprint"],
     "intake": ["ingest", "take_in"],
-    "known": ["Known", "range_identity", "read_known"],
+    "known": [
+        "REST", "Known", "coverage_by_protocol", "guard", "guarded_place", "range_identity",
+        "read_known",
+    ],
     "latest": ["settle_latest"],
     "merging": ["merge_staged"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
@@ -79,12 +89,14 @@ _HOMES = {
     "schemas": ["DATE_FIELD", "GAPS"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
-    "table_summaries": ["summarize", "table_columns"],
+    "table_summaries": ["summarize", "table_columns", "type_name"],
     "manifests": ["Manifest"],
     "tasks": ["Task", "run_task"],
+    "umdf.instruments": ["instruments_without"],
     "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],
     "window": ["joined_runs"],
 }
+# fmt: on
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 

@@ -39,7 +39,7 @@ def check_lake(lake: Lake) -> Checked:
     ingests = lake.delta("ingests").to_pyarrow_table().to_pylist()
     unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
     reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
-    result.units = len(reports)
+    result.units = sum("dropped" not in report for report in reports.values())
     for protocol in PROTOCOLS.values():
         told = {unit: _told(report, protocol.name) for unit, report in reports.items()}
         _check_protocol(lake, protocol, told, unit_of, result)

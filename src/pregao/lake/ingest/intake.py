@@ -17,7 +17,7 @@ from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.hashing import range_hash
-from pregao.lake.ingest.known import Known, guarded_place, read_known
+from pregao.lake.ingest.known import Known, guard, guarded_place, read_known
 from pregao.lake.ingest.latest import settle_latest
 from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.new_lake import Making, nothing_left_behind
@@ -98,7 +98,7 @@ def _attempt(
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
     known = read_known(lake) if making is None else Known()
-    taken = lake.known_captures() if making is None else {}
+    taken = known.standing(lake.known_captures()) if making is None else {}
     progress.step("looking into the captures")
     surveys = []
     for location in locations:
@@ -309,7 +309,7 @@ def _finish(
             for name in account.coverage
         }
     )
-    guards = [f"incremental {place} {known.generations.get(place, 0)}" for place in places]
+    guards = [guard(place, known.generations.get(place, 0)) for place in places]
     report.committed = True
     now = system_clock()
     text = json.dumps(report.json())
@@ -338,7 +338,7 @@ def _finish(
         )
     unit = Unit(
         report.unit_id,
-        tuple([capture.content_hash for capture in report.captures] + guards),
+        tuple([known.taking(capture.content_hash) for capture in report.captures] + guards),
         lake.new_files(files),
         tuple(rows),
     )

@@ -16,6 +16,10 @@ from pregao.lake.store import Lake, Location
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
 
+REST = "rest of "
+"""What the identity of a capture begins with of which a part was dropped: it is no capture's."""
+_AGAIN = " again "
+
 _COLUMNS = ["unit_id", "content_hash", "fingerprint", "size", "report"]
 
 
@@ -47,6 +51,8 @@ class Known:
     """Content hashes by fingerprint: captures of equal size, head and tail may differ."""
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Of growing files: the ranges that were taken in, each from its first to its last byte."""
+    dropped: dict[str, int] = field(default_factory=dict)
+    """By content hash or range: how often a capture was dropped."""
     _hashed: dict[str, list[tuple[int, int, str]]] = field(default_factory=dict)
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -68,6 +74,24 @@ class Known:
                 return identity
         return None
 
+    def taking(self, identity: str) -> str:
+        """The name under which a capture is taken in: no two units can take the same.
+
+        One that was dropped may be taken in once more, under another name.
+        """
+        times = self.dropped.get(identity, 0)
+        return f"{identity}{_AGAIN}{times}" if times else identity
+
+    def standing(self, takings: Mapping[str, str]) -> dict[str, str]:
+        """Of all that was ever taken in, what was not dropped since, each with its unit."""
+        found = {}
+        for name, unit in takings.items():
+            before, again, times = name.rpartition(_AGAIN)
+            identity = before if again and times.isdigit() else name
+            if name == self.taking(identity):
+                found[identity] = unit
+        return found
+
     def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
         """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
         return self._hashed.get(file, [])
@@ -88,8 +112,13 @@ class Known:
             self.roles[name] = KnownRole(
                 name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
             )
+        drops = told.get("dropped", {})
+        for identity in drops.get("captures", ()):
+            self.dropped[identity] = self.dropped.get(identity, 0) + 1
+        for place, times in drops.get("places", {}).items():
+            self.generations[place] = self.generations.get(place, 0) + times
         touched = set()
-        for protocol, places in _by_protocol(told).items():
+        for protocol, places in coverage_by_protocol(told).items():
             coverage = self.coverage.setdefault(protocol, {})
             for place, runs in places["coverage"].items():
                 day, channel, version = (int(part) for part in place.split("/"))
@@ -106,13 +135,18 @@ class Known:
             self.generations[place] = self.generations.get(place, 0) + 1
 
 
+def guard(place: str, generation: int) -> str:
+    """What a unit takes, like a capture, to be the only one that changes a channel's day then."""
+    return f"incremental {place} {generation}"
+
+
 def guarded_place(protocol: str, place: str) -> str:
     """The name of a channel's day, of which no two units may complete the numbers at once."""
     own = place.rpartition("/")[0]
     return own if protocol == first_protocol().name else f"{protocol}/{own}"
 
 
-def _by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def coverage_by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """What a report tells of sequences: the first protocol's, and that of others by their name."""
     others = {
         name: account

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.lake.store import Lake, arrow_schema
+from pregao.lake.store import Lake, arrow_schema, comment_of
 
 # The first of these pairs that a table has is its span of time.
 _SPANS = (
@@ -45,7 +45,7 @@ def summarize(lake: Lake, names: Iterable[str] | None = None) -> list[TableSumma
 
 def table_columns(lake: Lake, name: str) -> list[tuple[str, str, str]]:
     """A table's columns: name, type, meaning."""
-    return [(field.name, _type_name(field.type), _comment(field)) for field in lake.schema(name)]
+    return [(field.name, type_name(field.type), comment_of(field)) for field in lake.schema(name)]
 
 
 def _summary(lake: Lake, name: str) -> TableSummary:
@@ -72,17 +72,12 @@ def _summary(lake: Lake, name: str) -> TableSummary:
     )
 
 
-def _comment(field: Any) -> str:
-    found: bytes = (field.metadata or {}).get(b"comment", b"")
-    return found.decode()
-
-
-def _type_name(kind: Any) -> str:
+def type_name(kind: Any) -> str:
     """A type as SQL names it."""
     if pa.types.is_list(kind):
-        return f"array<{_type_name(kind.value_type)}>"
+        return f"array<{type_name(kind.value_type)}>"
     if pa.types.is_struct(kind):
-        members = ",".join(f"{member.name}:{_type_name(member.type)}" for member in kind)
+        members = ",".join(f"{member.name}:{type_name(member.type)}" for member in kind)
         return f"struct<{members}>"
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"

@@ -1,4 +1,5 @@
-"""The tables for people: a Spark session with every table of a lake as a view, without any jars."""
+"""The tables for people: a Spark session with every table of a lake, and every view over them,
+without any jars."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from pregao.lake.spark.delta_connector import DELTA_EXTENSION
 from pregao.lake.spark.remote import is_remote
 from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake, Location, arrow_schema
+from pregao.lake.views import SPARK, define_views, select_text, view_names
 
 _WORD = re.compile(r"\w+")
 # How Hadoop's S3 client names the settings that a location carries.
@@ -35,7 +37,8 @@ def connect(
 ) -> LakeSession:
     """Open a lake in Spark: every table is a view of the session that is given back.
 
-    A view is opened when it is first used, and then shows the table as it is at that moment;
+    Beside each table (``trades``) is a view for people (``v_trades``); see `pregao.lake.views`. A
+    view is opened when it is first used, and then shows the table as it is at that moment;
     `LakeSession.refresh` brings all views up to date. Units that a dead process has left half
     committed are finished first. Settings: ``connect(path, **{"spark.driver.memory": "4g"})``.
     """
@@ -85,13 +88,25 @@ class _Tables:
 
     def refresh(self) -> None:
         """Let all views show what was ingested since they were opened."""
-        self._unopened = set(self.lake.table_names())
+        self._unopened = _names(self.lake)
 
     def _open(self, names: Iterable[str]) -> None:
-        for name in sorted(names):
-            spark: Any = self
+        spark: Any = self
+        wanted = set(names)
+        tables = self.lake.table_names() if wanted else []
+        for name in sorted(wanted.intersection(tables)):
             table_frame(self.lake, name, spark).createOrReplaceTempView(name)
             self._unopened.discard(name)
+        for view in define_views(self.lake, sorted(wanted.difference(tables)), tables):
+            # Which opens the tables that it is made of.
+            self.sql(select_text(view, SPARK)).createOrReplaceTempView(view.name)
+            self._unopened.discard(view.name)
+
+
+def _names(lake: Lake) -> set[str]:
+    """What a session knows: the tables of a lake, and the views over them."""
+    tables = lake.table_names()
+    return {*tables, *view_names(tables)}
 
 
 class LakeSession(_Tables, SparkSession):
@@ -100,7 +115,7 @@ class LakeSession(_Tables, SparkSession):
     def __init__(self, lake: Lake, spark: SparkSession) -> None:
         super().__init__(spark.sparkContext, spark._jsparkSession)
         self.lake = lake
-        self._unopened = set(lake.table_names())
+        self._unopened = _names(lake)
 
 
 def _remote_session(lake: Lake, spark: Any) -> Any:
@@ -113,7 +128,7 @@ def _remote_session(lake: Lake, spark: Any) -> Any:
         def __init__(self) -> None:
             self.__dict__.update(spark.__dict__)
             self.lake = lake
-            self._unopened = set(lake.table_names())
+            self._unopened = _names(lake)
             self._shared = spark  # whose connection it is, open as long as this session lives
 
         def __del__(self) -> None:

@@ -6,6 +6,17 @@ difference than the dialect of its SQL.
 
 from pregao.lake.sql.answers import Answer, Engine
 from pregao.lake.sql.engines import EngineName, choose_engine, open_engine
+from pregao.lake.sql.examples import Example, example, examples
 from pregao.lake.sql.statements import require_query
 
-__all__ = ["Answer", "Engine", "EngineName", "choose_engine", "open_engine", "require_query"]
+__all__ = [
+    "Answer",
+    "Engine",
+    "EngineName",
+    "Example",
+    "choose_engine",
+    "example",
+    "examples",
+    "open_engine",
+    "require_query",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 import tempfile
 from collections.abc import Iterator
@@ -15,13 +16,14 @@ import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.sql.statements import explained, not_a_query, require_query
-from pregao.lake.store import DATE, Lake, Location, arrow_schema, unique_name, visible_files
+from pregao.lake.store import DATE, Lake, arrow_schema, dataset, unique_name, visible_files
+from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
 
 _WORD = re.compile(r"\w+")
 _BATCH = 65_536
 _LISTING = ("show", "describe", "information_schema", "duckdb_views", "duckdb_columns")
 # What Spark knows under these names.
-_MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)
+MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)
 _SETTINGS = (
     # As in Spark, so that both engines give their rows in the same order.
     "default_null_order = 'nulls_first_on_asc_last_on_desc'",
@@ -44,32 +46,41 @@ class DuckdbEngine:
     def ask(self, sql: str) -> DuckdbAnswer:
         """Plan a query; a mistake in it is a sentence."""
         require_query(sql, unsafe=self._unsafe)
-        names = self._named(sql)
+        tables, views = self._named(sql)
         connection = duckdb.connect(":memory:")
         with self._spoken():
             # A folder of its own, made when need be: DuckDB lets a query read what is in it.
             spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
-            connection.execute(f"SET temp_directory = {_text(str(spill))}")
+            connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
             for setting in _SETTINGS:
                 connection.execute(f"SET {setting}")
-            for macro in _MACROS:
+            for macro in MACROS:
                 connection.execute(f"CREATE TEMP MACRO {macro}")
             files: list[str] = []
-            for name in names:
+            for name in tables:
                 files += _open(connection, self._lake, name)
+            for view in views:
+                select = select_text(view, DUCKDB)
+                connection.execute(f"CREATE TEMP VIEW {quoted_name(view.name)} AS {select}")
             if not self._unsafe:
-                connection.execute(f"SET allowed_paths = [{', '.join(map(_text, files))}]")
+                connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
             _require_select(connection, explained(sql))
             relation = connection.sql(sql)
         return DuckdbAnswer(self, connection, relation)
 
-    def _named(self, sql: str) -> list[str]:
-        """The tables that a query may be about."""
+    def _named(self, sql: str) -> tuple[list[str], list[View]]:
+        """The tables that a query may be about, and the views."""
         words = set(_WORD.findall(sql.lower()))
-        tables = self._lake.table_names()
-        return tables if words & set(_LISTING) else [name for name in tables if name in words]
+        known = tables = self._lake.table_names()
+        views = list(view_names(known))
+        if not words & set(_LISTING):
+            tables = [name for name in tables if name in words]
+            views = [name for name in views if name in words]
+        defined = define_views(self._lake, views, known)
+        needed = {name for view in defined for name in needed_tables(view)}
+        return sorted({*tables, *needed}), defined
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
@@ -90,8 +101,14 @@ class DuckdbEngine:
         if "file system operations are disabled" in words:
             return f"{words.partition(' - ')[0]}: only the lake's tables are open to a query."
         if missing := re.match(r"Table with name (.+) does not exist", words):
-            tables = ", ".join(self._lake.table_names())
-            return f"The table `{missing.group(1)}` cannot be found. The lake has {tables}."
+            tables = self._lake.table_names()
+            name = missing.group(1)
+            near = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
+            meant = f"; did you mean {near[0]}?" if near else "."
+            return (
+                f"The table `{name}` cannot be found{meant} The lake has {', '.join(tables)}; "
+                "`pregao books` and `pregao analytics` make more."
+            )
         if "Function with name" in words:
             near = next((line for line in lines if line.startswith("Did you mean")), "")
             return f"{words} {near} Spark's functions are there with --engine spark.".replace(
@@ -156,11 +173,12 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
     declared = arrow_schema(table).remove_metadata()
     place = lake.table_location(name)
     actions = visible_files(table)
-    quoted = _name(name)
-    empty = connection.from_arrow(declared.empty_table())
-    kinds = dict(zip(empty.columns, map(str, empty.types), strict=True))
+    quoted = quoted_name(name)
+    kinds = column_kinds(connection, declared)
     if not actions.num_rows:
-        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {_name(col)}" for col, kind in kinds.items())
+        nulls = ", ".join(
+            f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items()
+        )
         connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {nulls} WHERE false")
         return []
     if not place.is_local:
@@ -168,7 +186,7 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
         connection.register(name, dataset(place, declared, actions))
         return []
     files = [place.join(path).uri for path in sorted(actions["path"].to_pylist())]
-    source = f"read_parquet([{', '.join(map(_text, files))}], union_by_name = true, "
+    source = f"read_parquet([{', '.join(map(quoted_text, files))}], union_by_name = true, "
     if DATE in table.metadata().partition_columns:
         source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
     else:
@@ -180,37 +198,33 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
     return files
 
 
+def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
+    """A table's columns, with how DuckDB names their types."""
+    empty = connection.from_arrow(declared.empty_table())
+    return dict(zip(empty.columns, map(str, empty.types), strict=True))
+
+
+def no_rows(kinds: dict[str, str]) -> str:
+    """A query for columns of these types that gives no rows."""
+    nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items())
+    return f"SELECT {nulls} WHERE false"
+
+
 def _column(name: str, kind: str, there: dict[str, str]) -> str:
     """A column of a view: as it is stored, in its declared type, null where no file has it."""
-    quoted = _name(name)
+    quoted = quoted_name(name)
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"
     return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"
 
 
-def dataset(place: Location, declared: Any, actions: Any) -> Any:
-    """The files of a table anywhere, each with its day, for pyarrow to read.
-
-    The table library could make it, but it takes a column without statistics for one without
-    values, and leaves out all files when such a column is filtered.
-    """
-    import pyarrow.dataset as ds
-
-    format_ = ds.ParquetFileFormat()
-    dated = f"partition.{DATE}" in actions.column_names
-    fragments = []
-    for action in actions.to_pylist():
-        expression = ds.field(DATE) == action[f"partition.{DATE}"] if dated else ds.scalar(True)
-        path = place.join(action["path"]).path
-        fragments.append(format_.make_fragment(path, place.filesystem, expression))
-    return ds.FileSystemDataset(fragments, declared, format_, place.filesystem)
-
-
-def _text(value: str) -> str:
+def quoted_text(value: str) -> str:
+    """A text as a query writes it."""
     escaped = value.replace("'", "''")
     return f"'{escaped}'"
 
 
-def _name(value: str) -> str:
+def quoted_name(value: str) -> str:
+    """A name as a query writes it."""
     escaped = value.replace('"', '""')
     return f'"{escaped}"'

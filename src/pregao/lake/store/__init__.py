@@ -5,17 +5,19 @@ It knows nothing of what the tables are about.
 
 from pregao.lake.store.commits import until_committed
 from pregao.lake.store.compaction import Compacted, compact_intents, compact_table
+from pregao.lake.store.datasets import dataset
 from pregao.lake.store.delta_tables import (
     LakeTable,
     add_action,
     arrow_schema,
     change_table,
+    comment_of,
     commit_changes,
     remove_action,
     replace_partition,
     visible_files,
 )
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.file_statistics import INDEXED_COLUMNS, Bounds, bounds_of, stats_json
 from pregao.lake.store.intents import NAME as INTENTS
 from pregao.lake.store.lake import STAGING, Lake
 from pregao.lake.store.location import FileEntry, Location, unique_name
@@ -29,14 +31,17 @@ from pregao.lake.store.parquet import (
     stored_type,
     write_table,
 )
+from pregao.lake.store.replacing import count_replaced
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, Replaced, TableSpec, Unit
 from pregao.lake.store.vacuum import vacuum
 
 __all__ = [
     "DATE",
+    "INDEXED_COLUMNS",
     "INTENTS",
     "ROW_GROUP",
     "STAGING",
+    "Bounds",
     "CommitResult",
     "Compacted",
     "FileEntry",
@@ -50,10 +55,14 @@ __all__ = [
     "Written",
     "add_action",
     "arrow_schema",
+    "bounds_of",
     "change_table",
+    "comment_of",
     "commit_changes",
     "compact_intents",
     "compact_table",
+    "count_replaced",
+    "dataset",
     "iso",
     "new_file",
     "number_of",

@@ -11,12 +11,12 @@ from datetime import date
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.fs
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from pregao.errors import UsageError
+from pregao.lake.store.datasets import dataset
 from pregao.lake.store.location import Location
 from pregao.lake.store.owners import is_gone, own_name, shown_name
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
@@ -38,7 +38,8 @@ class LakeTable(DeltaTable):
     """A Delta table whose files pyarrow reads by itself.
 
     The library's own way leads through Python code in threads of pyarrow; one that is still at
-    work when the interpreter ends brings the whole process down.
+    work when the interpreter ends brings the whole process down. And it gives wrong answers where
+    the log has no bounds of a column; see `datasets`.
     """
 
     def __init__(self, location: Location) -> None:
@@ -47,9 +48,8 @@ class LakeTable(DeltaTable):
 
     def to_pyarrow_dataset(self, *args: Any, **options: Any) -> Any:
         """The table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
-        if len(args) < 2 and options.get("filesystem") is None:
-            place = self._location
-            options["filesystem"] = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
+        if not any(value is not None for value in (*args, *options.values())):
+            return dataset(self._location, arrow_schema(self), visible_files(self))
         return super().to_pyarrow_dataset(*args, **options)
 
 
@@ -288,6 +288,12 @@ def add_missing_columns(location: Location, spec: TableSpec) -> None:
 def arrow_schema(table: DeltaTable) -> Any:
     """The declared schema, with comments in the fields' metadata."""
     return pa.schema(table.schema().to_arrow())
+
+
+def comment_of(field: Any) -> str:
+    """What a column means, as its table declares it."""
+    found: bytes = (field.metadata or {}).get(b"comment", b"")
+    return found.decode()
 
 
 def _announce(register: Location, names: Sequence[str]) -> set[str]:

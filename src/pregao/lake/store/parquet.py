@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.lake.store.file_statistics import stats_json
+from pregao.lake.store.file_statistics import Bounds, name_bounds, stats_json
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import DATE, NewFile
 
@@ -83,6 +83,8 @@ class Written:
     rows: int
     day: int
     metadata: Any = field(repr=False)
+    bounds: dict[str, Bounds] = field(default_factory=dict, repr=False)
+    """Bounds of the columns of which the file itself keeps none."""
 
 
 def new_file(written: Written, declared: Any) -> NewFile:
@@ -93,7 +95,7 @@ def new_file(written: Written, declared: Any) -> NewFile:
         written.size,
         written.rows,
         ((DATE, iso(written.day)),),
-        stats_json(written.metadata, declared),
+        stats_json(written.metadata, declared, written.bounds),
     )
 
 
@@ -130,7 +132,7 @@ def write_table(
             writer.write_table(data, row_group_size=LIST_ROW_GROUP if lists else ROW_GROUP)
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
-    return Written(table, path, int(size), data.num_rows, day, metadata)
+    return Written(table, path, int(size), data.num_rows, day, metadata, name_bounds(data))
 
 
 def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:

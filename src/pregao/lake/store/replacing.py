@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.transaction import AddAction
@@ -15,6 +16,7 @@ from pregao.lake.store.delta_tables import (
     add_action,
     arrow_schema,
     change_once,
+    load_existing,
     remove_action,
     visible_files,
 )
@@ -63,7 +65,7 @@ def _verdict(action: dict[str, Any], part: Replaced) -> int:
     return min(verdicts, default=_ALL)
 
 
-def _told(action: dict[str, Any], name: str, values: Sequence[int]) -> int:
+def _told(action: dict[str, Any], name: str, values: Sequence[Any]) -> int:
     """How many of a file's rows have one of the values in a column, or any value at all."""
     nulls = action.get(f"null_count.{name}")
     if nulls == action["num_records"]:
@@ -87,15 +89,41 @@ def _without(
 
     declared = arrow_schema(table)
     schema = pa.schema([field for field in declared if field.name != DATE]).remove_metadata()
-    rows = ds.dataset(
+    file = ds.dataset(
         [location.join(path).path], schema=schema, filesystem=location.filesystem, format="parquet"
-    ).to_table()
-    kept = rows
+    )
+    # Few columns tell whether any row is meant; most files have none.
+    asked = sorted({name for part in parts for name, _ in part.where})
+    told = file.to_table(columns=asked)
+    stays = pa.array(np.ones(told.num_rows, np.bool_))
     for part in parts:
-        out = pa.scalar(True)
-        for name, values in part.where:
-            column = kept[name]
-            wanted = pa.array(values, column.type)
-            out = pc.and_(out, pc.is_in(column, wanted) if values else pc.is_valid(column))
-        kept = kept.filter(pc.invert(out))
-    return kept, rows.num_rows
+        stays = pc.and_(stays, pc.invert(_meant(told, part)))
+    count = pc.sum(stays).as_py() or 0
+    if count == told.num_rows or not count:
+        return told.slice(0, count), told.num_rows
+    return file.to_table().filter(stays), told.num_rows
+
+
+def _meant(rows: Any, part: Replaced) -> Any:
+    """Which rows a part names."""
+    found = pa.scalar(True)
+    for name, values in part.where:
+        column = rows[name]
+        wanted = pa.array(values, column.type)
+        found = pc.and_(found, pc.is_in(column, wanted) if values else pc.is_valid(column))
+    return found if part.where else pa.array(np.ones(rows.num_rows, np.bool_))
+
+
+def count_replaced(location: Location, part: Replaced) -> int:
+    """How many rows of a table vanish with a part."""
+    table = load_existing(location)
+    total = 0
+    for action in visible_files(table).to_pylist():
+        if action[f"partition.{DATE}"].isoformat() == part.date:
+            verdict = _verdict(action, part)
+            if verdict == _ALL:
+                total += action["num_records"]
+            elif verdict == _SOME:
+                kept, rows = _without(location, table, action["path"], [part])
+                total += rows - kept.num_rows
+    return total

@@ -46,7 +46,7 @@ class Replaced:
 
     table: str
     date: str
-    where: tuple[tuple[str, tuple[int, ...]], ...]
+    where: tuple[tuple[str, tuple[int | str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)

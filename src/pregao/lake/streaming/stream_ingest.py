@@ -126,7 +126,10 @@ class StreamIngest:
 
     def _attempt(self, ranges: list[Range], known: Known) -> Report:
         names = [f"{range_identity(each.file, each.begin)}-{each.end}" for each in ranges]
-        told = json.dumps([sorted(names), sorted(known.generations.items())])
+        made_of = [sorted(names), sorted(known.generations.items())]
+        if known.dropped:
+            made_of.append(sorted(known.dropped.items()))
+        told = json.dumps(made_of)
         report = Report(unit_id=hashlib.sha256(told.encode()).hexdigest()[:32])
         surveys = self._surveys(ranges, known)
         streams = {r.destination: r.stream for r in known.roles.values()}

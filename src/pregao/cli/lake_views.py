@@ -1,0 +1,151 @@
+"""`pregao lake views`, `ddl`, `symbol` and `dictionary`: a lake for other tools, and its names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pregao.cli import options
+
+VIEWS_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake views --lake lake -o lake.sql, then: duckdb -init lake.sql",
+        "The file needs no extension of DuckDB. It names the files that the tables have now, so "
+        "make it again after an ingest.",
+    )
+)
+DDL_EPILOG = "\n\n".join(
+    (
+        "Example: pregao lake ddl --lake s3://bucket/lake --schema main.b3 -o lake.sql",
+        "The statements are those of Spark with Delta's connector, and of others that read them. "
+        "Do not register the folders as plain Parquet: they hold replaced files too.",
+    )
+)
+SYMBOL_EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao lake symbol PETR4 --lake lake",
+        "pregao lake symbol PETR4 --date 2026-05-21 --lake lake",
+        "pregao lake symbol 100000010014 --lake lake",
+    )
+)
+
+_Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write it to this file, not the terminal."),
+]
+_Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")]
+
+
+def views(lake: options.Lake, output: _Output = None, force: _Force = False) -> None:
+    """Write a file of SQL with which any DuckDB opens the tables and views."""
+    from pregao.lake.sql.duckdb_file import views_script
+    from pregao.lake.store import Lake
+
+    _check(output, force)
+    _write(views_script(Lake(lake)), output, force)
+
+
+def ddl(
+    lake: options.Lake,
+    schema: Annotated[
+        str, typer.Option(metavar="NAME", help="Where tables go: b3, or CATALOGUE.b3.")
+    ] = "b3",
+    root: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI", help="How the catalogue reaches the lake, such as s3a://bucket/lake."
+        ),
+    ] = None,
+    output: _Output = None,
+    force: _Force = False,
+) -> None:
+    """Write the statements that register tables and views in a catalogue of Spark's kind."""
+    from pregao.lake.store import Lake
+    from pregao.lake.views import catalogue_ddl
+
+    _check(output, force)
+    _write(catalogue_ddl(Lake(lake), schema, root), output, force)
+
+
+def symbol(
+    name: Annotated[str, typer.Argument(metavar="SYMBOL", help="Symbol or number.")],
+    lake: options.Lake,
+    day: Annotated[
+        str | None, typer.Option("--date", metavar="DAY", help="On this day; all by default.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Tell which number a symbol had, or which symbol a number, and on which days."""
+    import json
+    from dataclasses import asdict
+
+    from pregao.cli import option_values
+    from pregao.cli.terminal import console, print_table
+    from pregao.lake.views import find_symbol
+
+    wanted = option_values.days([day])[0] if day else None
+    found = find_symbol(lake, name, wanted)
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=1, default=str))
+        return
+    print_table(
+        console(),
+        "",
+        ["symbol", "security_id", "channel", "group", "from", "to", "days"],
+        [
+            (
+                one.symbol, str(one.security_id), str(one.channel), one.security_group,
+                one.first_day.isoformat(), one.last_day.isoformat(), one.days,
+            )
+            for one in found
+        ],
+        numbers="security_id channel days",
+    )  # fmt: skip
+
+
+def dictionary(
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake", metavar="DIR", help="A lake; without it, the tables of this version."
+        ),
+    ] = None,
+    output: _Output = None,
+    force: _Force = False,
+) -> None:
+    """Write the data dictionary: every table and column, and what they mean, as Markdown."""
+    from pregao.lake.dictionary import dictionary as page
+    from pregao.lake.dictionary import lake_specs, own_specs
+    from pregao.lake.store import Lake
+
+    _check(output, force)
+    if lake is None:
+        specs = own_specs()
+    else:
+        place = Lake(lake)
+        place.require()
+        place.roll_forward()
+        specs = lake_specs(place)
+    _write(page(specs), output, force)
+
+
+def _check(output: Path | None, force: bool) -> None:
+    """Refuse a file that cannot be written before the work is done."""
+    from pregao.cli.new_files import NewFiles
+
+    if output is not None:
+        NewFiles(force=force).check(output)
+
+
+def _write(text: str, output: Path | None, force: bool) -> None:
+    from pregao.cli.new_files import NewFiles
+
+    if output is None:
+        typer.echo(text, nl=not text.endswith("\n"))
+        return
+    with NewFiles(force=force) as files:
+        files.create(output).write(text.encode())
+    typer.echo(f"pregao: {output} is written", err=True)

@@ -1,0 +1,289 @@
+"""Drop: the rows of days, channels or ingests vanish from all tables, in one unit of commit.
+
+It is committed as an ingest is: from its intent on it will be done, whoever finishes it. Books and
+analytics of the channels' days that are touched go as a whole, to be built again from what is left.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import date
+
+from pregao.errors import UsageError
+from pregao.lake.analytics import ANALYTICS
+from pregao.lake.books.catalogue import build_counts, guard_prefix
+from pregao.lake.books.tables import DERIVED
+from pregao.lake.dropping.counting import count_messages, count_packets
+from pregao.lake.dropping.reports import (
+    drop_row,
+    meant_places,
+    places_of,
+    rest_of,
+    templates_of,
+)
+from pregao.lake.dropping.selection import (
+    Ingest,
+    Selection,
+    named_ingests,
+    read_ingests,
+    refuse_needed,
+)
+from pregao.lake.ingest import (
+    PROTOCOLS,
+    REST,
+    bundled_message_tables,
+    guard,
+    instruments_without,
+    message_table_name,
+    read_known,
+    table_specs,
+    write_rows,
+)
+from pregao.lake.store import (
+    DATE,
+    Lake,
+    NewFile,
+    Replaced,
+    Unit,
+    count_replaced,
+    number_of,
+    until_committed,
+    visible_files,
+)
+from pregao.umdf.templates import SECURITY_DEFINITIONS
+
+LEDGER = "ingests"
+INSTRUMENTS = "instruments"
+Where = tuple[tuple[str, tuple[int | str, ...]], ...]
+
+
+@dataclass(slots=True)
+class Dropped:
+    """What was dropped, or would be."""
+
+    unit_id: str
+    rows: dict[str, int] = field(default_factory=dict)
+    """Rows by table."""
+    pairs: dict[date, set[int]] = field(default_factory=dict)
+    """The channels of each day that were touched."""
+    ingests: list[str] = field(default_factory=list)
+    """The ingests of which nothing is left."""
+    shortened: list[str] = field(default_factory=list)
+    """Those of which something is left."""
+    partly: list[str] = field(default_factory=list)
+    """The names of captures of which a part is left."""
+    left_alone: list[str] = field(default_factory=list)
+    """Tables that are none of ours."""
+
+
+def drop(lake: Lake, selection: Selection, *, dry_run: bool = False) -> Dropped:
+    """Drop what is selected; or only tell what that would be."""
+    selection.check()
+    lake.require()
+    lake.roll_forward()
+
+    def attempt() -> Dropped | None:
+        planned = _Plan(lake, selection)
+        if dry_run:
+            return planned.result
+        if lake.commit(planned.unit()).committed:
+            return planned.result
+        # Something was ingested or built meanwhile: look again.
+        lake.roll_forward()
+        return None
+
+    return until_committed(lake.location, "others keep changing what is to be dropped", attempt)
+
+
+class _Plan:
+    """What a drop takes away and what it leaves, as the lake is now."""
+
+    def __init__(self, lake: Lake, selection: Selection) -> None:
+        self._lake = lake
+        self._selection = selection
+        # Read before the packets: what comes in between is not among the ingests, and is left.
+        self._known = read_known(lake)
+        self._ingests = read_ingests(lake)
+        named = named_ingests(self._ingests, selection.ingests)
+        refuse_needed(self._ingests, named)
+        owners = {capture: one for one in self._ingests.values() for capture in one.captures}
+        captures = {capture for one in named for capture in one.captures} if named else set(owners)
+        self._meant = count_packets(lake, selection, captures)
+        meant = {owners[capture].unit_id for capture in self._meant.all_captures}
+        meant |= {one.unit_id for one in named}
+        if not meant:
+            raise UsageError(_nothing(lake, selection))
+        self._touched = [self._ingests[unit] for unit in sorted(meant)]
+        self._names = [name for name in lake.table_names() if name != LEDGER]
+        self._days = {name: _days(lake, name) for name in self._names}
+        self._replaces = list(self._parts(named))
+        self._gone: set[str] = set()
+        self._rest: list[dict[str, object]] = []
+        for ingest in self._touched:
+            self._settle(ingest, whole=bool(named))
+        self.result = self._told()
+
+    def _parts(self, named: list[Ingest]) -> Iterator[Replaced]:
+        """The rows that vanish from each table and day."""
+        for name in self._names:
+            columns = frozenset(self._lake.schema(name).names)
+            for day in sorted(self._days[name]):
+                yield from self._parts_of(name, day, columns, named)
+
+    def _parts_of(
+        self, name: str, day: date, columns: frozenset[str], named: list[Ingest]
+    ) -> Iterator[Replaced]:
+        channels = tuple(sorted(self._meant.pairs.get(day, ())))
+        captures = tuple(sorted(self._meant.captures.get(day, ())))
+        on_channels: Where = (("channel", channels),)
+        accounts = {protocol.account_table("gaps") for protocol in PROTOCOLS.values()}
+        if name in accounts:
+            units = tuple(one.unit_id for one in named)
+            if units:
+                yield Replaced(name, day.isoformat(), (("unit_id", units),))
+                on_channels = (("channel", channels), ("security_id", ()))
+            if channels:
+                yield Replaced(name, day.isoformat(), on_channels)
+        elif name in DERIVED or name in ANALYTICS or name == INSTRUMENTS:
+            if channels:
+                yield Replaced(name, day.isoformat(), on_channels)
+        elif "capture_id" in columns and captures:
+            where: Where = (("capture_id", captures),)
+            if self._selection.channels:
+                where = (("channel", self._selection.channels), *where)
+            yield Replaced(name, day.isoformat(), where)
+
+    def _settle(self, ingest: Ingest, *, whole: bool) -> None:
+        """Note what becomes of an ingest's captures and of its rows among the ingests."""
+        captures = {row["capture_id"]: row for row in ingest.rows}
+        lost = {capture: self._meant.of_capture(capture) for capture in captures}
+        gone = {c for c, row in captures.items() if whole or lost[c] >= (row["packets"] or 0) > 0}
+        partly = {c: count for c, count in lost.items() if count and c not in gone}
+        if len(gone) < len(captures):
+            counts = self._counts(ingest, set(captures))
+            self._rest += rest_of(ingest, self._selection, gone, partly, counts)
+        self._gone |= {
+            captures[capture]["content_hash"]
+            for capture in (*gone, *partly)
+            if not captures[capture]["content_hash"].startswith(REST)
+        }
+
+    def _counts(self, ingest: Ingest, captures: set[str]) -> dict[str, dict[str, Counter[str]]]:
+        """What goes of an ingest's packets and messages."""
+        found: dict[str, dict[str, Counter[str]]] = {}
+        for protocol, counts in self._meant.packets.items():
+            own: Counter[str] = Counter()
+            for (capture, outcome), count in counts.items():
+                if capture in captures:
+                    own[outcome] += count
+            found[protocol] = {"packets": own, "messages": Counter()}
+        for protocol, template, table in templates_of(ingest.report):
+            rows = count_messages(self._lake, table, self._selection, captures)
+            found[protocol]["messages"][template] = rows.total()
+        return found
+
+    def _told(self) -> Dropped:
+        left = {row["unit_id"] for row in self._rest}
+        rows: Counter[str] = Counter()
+        for part in self._replaces:
+            rows[part.table] += count_replaced(self._lake.table_location(part.table), part)
+        ours = {part.table for part in self._replaces} | {spec.name for spec in table_specs()}
+        ours |= {*DERIVED, *ANALYTICS}
+        return Dropped(
+            f"drop-{uuid.uuid4().hex}",
+            {table: count for table, count in sorted(rows.items()) if count},
+            self._meant.pairs,
+            [one.unit_id for one in self._touched if one.unit_id not in left],
+            [one.unit_id for one in self._touched if one.unit_id in left],
+            sorted(
+                str(row["name"]) for row in self._rest if str(row["content_hash"]).startswith(REST)
+            ),
+            [name for name in self._names if name not in ours],
+        )
+
+    def unit(self) -> Unit:
+        """All of it as one unit of commit; what stays of instruments is written."""
+        unit_id = self.result.unit_id
+        places = self._places()
+        guards = [guard(place, self._known.generations.get(place, 0)) for place in places]
+        guards += [
+            f"dropped {identity} {self._known.dropped.get(identity, 0)}"
+            for identity in sorted(self._gone)
+        ]
+        builds = build_counts(self._lake)
+        for day, channels in sorted(self._meant.pairs.items()):
+            for channel in sorted(channels):
+                guards.append(f"{guard_prefix(day, channel)}{builds[day, channel]}")
+        changed = {place: count + 1 for place, count in places.items()}
+        row = drop_row(unit_id, self._selection, self._day(), self._gone, changed)
+        units = tuple(one.unit_id for one in self._touched)
+        ledger_days = {row[DATE] for one in self._touched for row in one.rows}
+        replaces = self._replaces + [
+            Replaced(LEDGER, day.isoformat(), (("unit_id", units),)) for day in sorted(ledger_days)
+        ]
+        return Unit(
+            unit_id,
+            tuple(guards),
+            tuple(self._instruments()),
+            (*self._rest, row),
+            tuple(replaces),
+        )
+
+    def _places(self) -> dict[str, int]:
+        """The channels' days that change, and of how many ingests."""
+        found: Counter[str] = Counter()
+        for ingest in self._touched:
+            whole = bool(self._selection.ingests)
+            found.update(
+                places_of(ingest.report) if whole else meant_places(ingest.report, self._selection)
+            )
+        return dict(sorted(found.items()))
+
+    def _day(self) -> date:
+        days: list[date] = [row[DATE] for one in self._touched for row in one.rows]
+        return max(days)
+
+    def _instruments(self) -> Iterable[NewFile]:
+        """What other ingests tell of the instruments of the days that are touched."""
+        if not self._selection.ingests:
+            return ()
+        captures = self._meant.all_captures
+        written = []
+        for day, channels in sorted(self._meant.pairs.items()):
+            if day in self._days.get(INSTRUMENTS, ()):
+                rows = instruments_without(
+                    self._lake, _definition_tables(), day, channels, captures
+                )
+                if rows.num_rows:
+                    written.append(
+                        write_rows(self._lake.location, INSTRUMENTS, rows, number_of(day))
+                    )
+        return self._lake.new_files(written)
+
+
+def _definition_tables() -> list[str]:
+    templates = bundled_message_tables().templates
+    return [message_table_name(templates[template].name) for template in SECURITY_DEFINITIONS]
+
+
+def _days(lake: Lake, name: str) -> Collection[date]:
+    """The days of which a table has files."""
+    actions = visible_files(lake.delta(name))
+    column = f"partition.{DATE}"
+    return set(actions[column].to_pylist()) if column in actions.column_names else set()
+
+
+def _nothing(lake: Lake, selection: Selection) -> str:
+    """That there is nothing of what is to be dropped, and what there is."""
+    known = count_packets(lake, Selection(), None)
+    if not known.pairs:
+        return f"{lake.location} has nothing to drop."
+    days = sorted(known.pairs)
+    channels = sorted({channel for own in known.pairs.values() for channel in own})
+    return (
+        f"{lake.location} has nothing of {selection.words()}: it has the days "
+        f"{', '.join(map(str, days))} and the channels {', '.join(map(str, channels))}."
+    )

@@ -1,0 +1,158 @@
+"""What the table of ingests says after a drop: what is left of ingests, and that it was dropped."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from pregao._version import __version__
+from pregao.lake.dropping.selection import Ingest, Selection
+from pregao.lake.ingest import (
+    PROTOCOLS,
+    REST,
+    coverage_by_protocol,
+    first_protocol,
+    guarded_place,
+)
+from pregao.lake.store import DATE, iso
+
+Counts = Mapping[str, Mapping[str, Counter[str]]]
+"""By protocol: what goes of an ingest's packets, by outcome, and of its messages, by template."""
+
+
+def places_of(report: Mapping[str, Any]) -> set[str]:
+    """The channels' days to which an ingest brought something, as they are guarded."""
+    return {
+        guarded_place(protocol, place)
+        for protocol, told in (coverage_by_protocol(report) if report else {}).items()
+        for place in told["coverage"]
+    }
+
+
+def meant_places(report: Mapping[str, Any], selection: Selection) -> set[str]:
+    """Those of them that a selection of days and channels means."""
+    return {
+        guarded_place(protocol, place)
+        for protocol, told in (coverage_by_protocol(report) if report else {}).items()
+        for place in told["coverage"]
+        if _is_meant(place, selection)
+    }
+
+
+def _is_meant(place: str, selection: Selection) -> bool:
+    day, channel = place.split("/")[:2]
+    return (not selection.dates or date.fromisoformat(iso(int(day))) in selection.dates) and (
+        not selection.channels or int(channel) in selection.channels
+    )
+
+
+def rest_of(
+    ingest: Ingest,
+    selection: Selection,
+    gone: Collection[str],
+    partly: Mapping[str, int],
+    counts: Counts,
+) -> list[dict[str, Any]]:
+    """The rows of an ingest of which something stays: without the captures that are ``gone``.
+
+    Of ``partly`` dropped captures so many packets go; they are no longer known as those captures,
+    so that they can be taken in again.
+    """
+    report = copy.deepcopy(dict(ingest.report))
+    report["captures"] = [
+        _rest_of_capture(told, partly)
+        for told in report["captures"]
+        if told["capture_id"] not in gone
+    ]
+    _subtract(report, counts)
+    for told in coverage_by_protocol(report).values():
+        for name in ("coverage", "feeds"):
+            kept = {k: v for k, v in told.get(name, {}).items() if not _is_meant(k, selection)}
+            told[name] = kept  # type: ignore[index]
+    rows = [dict(row) for row in ingest.rows if row["capture_id"] not in gone]
+    for row in rows:
+        row["report"] = row["messages"] = row["rejected"] = None
+        if row["capture_id"] in partly:
+            row["packets"] -= partly[row["capture_id"]]
+            if not row["content_hash"].startswith(REST):
+                row["content_hash"] = REST + row["content_hash"]
+    rows[0]["report"] = json.dumps(report)
+    rows[0]["messages"] = report["messages"]["decoded"]
+    rows[0]["rejected"] = report["packets"]["rejected"]
+    return rows
+
+
+def _rest_of_capture(told: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
+    if told["capture_id"] not in partly or told["content_hash"].startswith(REST):
+        return dict(told)
+    known = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
+    return known | {"content_hash": REST + told["content_hash"]}
+
+
+def _subtract(report: dict[str, Any], counts: Counts) -> None:
+    """Take what goes off the sums of a report, over all protocols and of each."""
+    for protocol, parts in counts.items():
+        accounts = [report]
+        if protocol in report.get("protocols", {}):
+            accounts.append(report["protocols"][protocol])
+        elif protocol != first_protocol().name:
+            continue
+        for account in accounts:
+            for outcome, count in parts["packets"].items():
+                account["packets"][outcome] -= count
+            messages = account["messages"]
+            for template, count in parts["messages"].items():
+                messages["by_template"][template] -= count
+                messages["decoded"] -= count
+
+
+def templates_of(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The protocols, templates and tables of the messages that an ingest brought."""
+    accounts = report.get("protocols", {first_protocol().name: report})
+    for name, account in accounts.items():
+        for template in account["messages"]["by_template"]:
+            yield name, template, PROTOCOLS[name].table_of(template)
+
+
+def drop_row(
+    unit_id: str, selection: Selection, day: date, captures: Collection[str], places: dict[str, int]
+) -> dict[str, Any]:
+    """The row that tells of a drop, in the form of an ingest that brought nothing.
+
+    ``captures`` may be taken in again; ``places`` counts how often channels' days have changed.
+    """
+    nothing = {
+        "packets": dict.fromkeys(("decoded", "duplicate", "rejected", "filtered"), 0),
+        "messages": {"decoded": 0, "unknown_template": 0, "rejected": 0, "by_template": {}},
+    }
+    report = {
+        "unit_id": unit_id,
+        "committed": True,
+        **nothing,
+        "protocols": {},
+        "captures": [],
+        "roles": [],
+        "coverage": {},
+        "feeds": {},
+        "notes": [f"dropped: {selection.words()}"],
+        "dropped": {"captures": sorted(captures), "places": places},
+    }
+    return {
+        "capture_id": None,
+        "unit_id": unit_id,
+        "content_hash": f"drop:{unit_id}",
+        "name": f"dropped: {selection.words()}",
+        "size": 0,
+        "fingerprint": "",
+        "packets": 0,
+        "messages": 0,
+        "rejected": 0,
+        "schema_versions": [],
+        "report": json.dumps(report),
+        "pregao_version": __version__,
+        DATE: day,
+    }

@@ -1,0 +1,15 @@
+-- What aggressors paid: twice the distance of the price from the middle of the book before, beside
+-- the quoted spread.
+SELECT
+  symbol,
+  count(*) AS trades,
+  avg(CAST(spread AS DOUBLE)) AS quoted_spread,
+  avg(abs(2 * CAST(price AS DOUBLE) - CAST(bid_price + ask_price AS DOUBLE))) AS effective_spread,
+  avg(
+    abs(2 * CAST(price AS DOUBLE) - CAST(bid_price + ask_price AS DOUBLE))
+    / (CAST(bid_price + ask_price AS DOUBLE) / 2) * 10000
+  ) AS effective_basis_points
+FROM v_trades
+WHERE NOT busted AND trades_continuously AND aggressor_side IS NOT NULL AND spread > 0
+GROUP BY symbol
+ORDER BY symbol

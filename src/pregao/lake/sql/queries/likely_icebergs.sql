@@ -1,0 +1,14 @@
+-- Orders that look like parts of one larger order: the same firm, side and price, part after part.
+SELECT
+  symbol,
+  chain,
+  max(firm) AS firm,
+  max(side) AS side,
+  max(price) AS price,
+  count(*) AS parts,
+  sum(filled_quantity) AS filled
+FROM v_orders
+WHERE chain IS NOT NULL
+GROUP BY symbol, chain
+HAVING count(*) > 1
+ORDER BY filled DESC, symbol, chain

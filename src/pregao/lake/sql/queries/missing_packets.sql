@@ -1,0 +1,12 @@
+-- Packets that a feed did not bring, and what made up for them.
+SELECT
+  date,
+  channel,
+  coalesce(feed, 'all') AS feed,
+  coalesce(closed_by, 'nothing') AS closed_by,
+  count(*) AS holes,
+  sum(last_missing - first_missing + 1) AS packets
+FROM v_gaps
+WHERE security_id IS NULL
+GROUP BY date, channel, coalesce(feed, 'all'), coalesce(closed_by, 'nothing')
+ORDER BY date, channel, feed, closed_by

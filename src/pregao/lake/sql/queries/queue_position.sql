@@ -1,0 +1,23 @@
+-- How an order's place in the queue at its entry decides whether it trades.
+SELECT
+  symbol,
+  CASE
+    WHEN queue_position <= 1 THEN 'first'
+    WHEN queue_position <= 3 THEN '2 to 3'
+    WHEN queue_position <= 10 THEN '4 to 10'
+    ELSE 'behind 10'
+  END AS place,
+  count(*) AS orders,
+  sum(CASE WHEN fills > 0 THEN 1 ELSE 0 END) AS filled,
+  avg(CASE WHEN fills > 0 THEN 1.0E0 ELSE 0.0E0 END) AS share
+FROM v_orders
+WHERE entry_seen AND queue_position IS NOT NULL
+GROUP BY
+  symbol,
+  CASE
+    WHEN queue_position <= 1 THEN 'first'
+    WHEN queue_position <= 3 THEN '2 to 3'
+    WHEN queue_position <= 10 THEN '4 to 10'
+    ELSE 'behind 10'
+  END
+ORDER BY symbol, place

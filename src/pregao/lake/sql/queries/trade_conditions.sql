@@ -1,0 +1,10 @@
+-- Trades by their conditions and kind.
+SELECT
+  trade_condition_names AS conditions,
+  coalesce(trd_sub_type, '') AS kind,
+  count(*) AS trades,
+  sum(size) AS volume
+FROM v_trades
+WHERE NOT busted
+GROUP BY trade_condition_names, coalesce(trd_sub_type, '')
+ORDER BY conditions, kind

@@ -1,0 +1,55 @@
+"""The files of a table for pyarrow to read, each with what the table's log says of its rows.
+
+The table library could do that too, but it takes a column without bounds in the log for one without
+values: a filter on such a column finds nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from pregao.lake.store.location import Location
+from pregao.lake.store.unit import DATE
+
+_BOUNDED = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_date,
+    pa.types.is_decimal,
+)
+
+
+def dataset(place: Location, declared: Any, actions: Any) -> Any:
+    """The files of a table, as its log tells them (``actions``), in the declared columns.
+
+    Files of other days, or without a value that a filter asks for, are not opened.
+    """
+    # Imported here: it brings pandas along, which commands that only read need not pay for.
+    import pyarrow.dataset as ds
+    import pyarrow.fs
+
+    files = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
+    format_ = ds.ParquetFileFormat()
+    schema = declared.remove_metadata()
+    bounded = [
+        field
+        for field in schema
+        if any(is_kind(field.type) for is_kind in _BOUNDED)
+        and {f"min.{field.name}", f"max.{field.name}"}.issubset(actions.column_names)
+    ]
+    dated = f"partition.{DATE}" in actions.column_names
+    fragments = []
+    for action in actions.to_pylist():
+        known = ds.field(DATE) == action[f"partition.{DATE}"] if dated else ds.scalar(True)
+        for field in bounded:
+            low, high = action[f"min.{field.name}"], action[f"max.{field.name}"]
+            if low is not None and high is not None:
+                column = ds.field(field.name)
+                within = column >= pa.scalar(low, field.type)
+                within &= column <= pa.scalar(high, field.type)
+                sure = action.get(f"null_count.{field.name}") == 0
+                known &= within if sure else within | column.is_null()
+        fragments.append(format_.make_fragment(action["path"], files, known))
+    return ds.FileSystemDataset(fragments, schema, format_, files)

@@ -1,0 +1,87 @@
+"""A view as a query in SQL, for DuckDB or Spark: the dialects differ in little."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pregao.lake.views.definitions import (
+    Column,
+    Found,
+    Lookup,
+    Own,
+    Text,
+    Timestamp,
+    Unit,
+    View,
+    key_columns,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What differs between the engines: quotes around names, and how timestamps are made."""
+
+    quote: str
+    timestamps: dict[Unit, str]
+
+    def name(self, name: str) -> str:
+        """A name as a query writes it."""
+        return f"{self.quote}{name.replace(self.quote, 2 * self.quote)}{self.quote}"
+
+
+DUCKDB = Dialect(
+    '"', {Unit.NANOSECONDS: "make_timestamp_ns({})", Unit.SECONDS: "make_timestamp({} * 1000000)"}
+)
+SPARK = Dialect(
+    # Spark's timestamps count microseconds: the last three digits are cut off.
+    "`",
+    {Unit.NANOSECONDS: "timestamp_micros({} DIV 1000)", Unit.SECONDS: "timestamp_seconds({})"},
+)
+
+
+def select_text(view: View, dialect: Dialect, place: Callable[[str], str] | None = None) -> str:
+    """The query of a view; ``place`` says how it names tables, by default by their own names."""
+    named = place or dialect.name
+    columns = ",\n  ".join(
+        f"{_value(column, dialect)} AS {dialect.name(column.name)}" for column in view.columns
+    )
+    joins = "".join(
+        _join(number, lookup, dialect, named) for number, lookup in enumerate(view.lookups)
+    )
+    return f"SELECT\n  {columns}\nFROM {named(view.table)}{joins}"
+
+
+def _value(column: Column, dialect: Dialect) -> str:
+    match column.value:
+        case Own(name):
+            return dialect.name(name)
+        case Timestamp(of, unit):
+            return dialect.timestamps[unit].format(dialect.name(of))
+        case Text(sql):
+            return sql
+        case Found(name, kind, there):
+            return f"found_{name}" if there else f"CAST(NULL AS {kind})"
+
+
+def _join(number: int, lookup: Lookup, dialect: Dialect, named: Callable[[str], str]) -> str:
+    """The join that finds what a lookup takes; its columns have names that no table has."""
+    key = ", ".join(f"{name} AS key_{number}_{name}" for name in key_columns())
+    on = " AND ".join(f"key_{number}_{name} = {dialect.name(name)}" for name in key_columns())
+    if not lookup.order:
+        # Grouped: each row finds one at the most, whatever the table holds.
+        takes = ", ".join(f"max({name}) AS found_{name}" for name in lookup.takes)
+        groups = ", ".join(key_columns())
+        inner = f"SELECT {key}, {takes} FROM {named(lookup.table)} GROUP BY {groups}"  # noqa: S608
+        return f"\nLEFT JOIN ({inner}) AS lookup_{number} ON {on}"
+    takes = ", ".join(f"{name} AS found_{name}" for name in lookup.takes)
+    order = ", ".join((lookup.theirs, *lookup.order))
+    groups = ", ".join(key_columns())
+    inner = (
+        f"SELECT {key}, {takes}, {lookup.theirs} AS since_{number}, "  # noqa: S608 - our names
+        f"lead({lookup.theirs}) OVER (PARTITION BY {groups} ORDER BY {order}) AS until_{number} "
+        f"FROM {named(lookup.table)} WHERE security_id IS NOT NULL"
+    )
+    on += f" AND since_{number} <= {lookup.ours}"
+    on += f" AND (until_{number} IS NULL OR until_{number} > {lookup.ours})"
+    return f"\nLEFT JOIN ({inner}) AS lookup_{number} ON {on}"

@@ -1,0 +1,79 @@
+"""The queries that come along: both engines give the same rows, and the page shows the files."""
+
+import math
+from datetime import datetime
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.lake.spark import connect
+from pregao.lake.sql import example, examples
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.sql.examples import page
+from pregao.lake.sql.spark_engine import SparkEngine
+from tests.lake.analytics_support import analysed, few_partitions
+from tests.lake.lake_support import ROOT
+from tests.lake.test_lake_analytics_trades import SETTINGS
+
+NAMES = [one.name for one in examples()]
+MAY_BE_EMPTY = {"missing_packets", "likely_icebergs"}
+
+
+@pytest.fixture(scope="module")
+def engines(spark):
+    lake, _ = analysed(spark, books=True, **SETTINGS)
+    with few_partitions(spark):
+        yield DuckdbEngine(lake), SparkEngine(connect(lake.location, spark))
+
+
+def plain(value):
+    """A value as both engines give it: timestamps in UTC to the microsecond, numbers as numbers."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return value
+
+
+def same(one, other):
+    if isinstance(one, float) or isinstance(other, float):
+        if one is None or other is None:
+            return one is other
+        return math.isclose(float(one), float(other), rel_tol=1e-9, abs_tol=1e-9)
+    return one == other
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_both_engines_answer_alike(engines, name):
+    here, there = (engine.ask(example(name).sql).rows() for engine in engines)
+    assert here.column_names == there.column_names
+    assert here.num_rows == there.num_rows
+    assert here.num_rows or name in MAY_BE_EMPTY
+    for one, other in zip(here.to_pylist(), there.to_pylist(), strict=True):
+        for column in one:
+            assert same(plain(one[column]), plain(other[column])), (name, column, one, other)
+
+
+def test_the_page_shows_the_files():
+    assert (ROOT / "docs" / "queries.md").read_text() == page(), (
+        "write it anew with: python -c "
+        "'from pregao.lake.sql.examples import page; print(page(), end=\"\")' > docs/queries.md"
+    )
+
+
+def test_there_are_twenty_and_they_ask_views_and_say_what_they_answer():
+    assert len(NAMES) >= 20
+    for one in examples():
+        assert "v_" in one.sql
+        assert one.answers.endswith(".")
+        assert "umdf_trade_53" not in one.sql
+
+
+def test_busted_trades_count_nowhere():
+    for one in examples():
+        if "FROM v_trades" in one.sql and one.name != "busts_and_corrections":
+            assert "NOT busted" in one.sql, one.name
+
+
+def test_a_name_is_found_however_it_is_written():
+    assert example("VWAP-by-minute.sql").name == "vwap_by_minute"
+    with pytest.raises(UsageError, match="Did you mean vwap_by_minute"):
+        example("vwap_by_second")
