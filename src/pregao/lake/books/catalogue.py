@@ -21,7 +21,7 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.store import DATE, INTENTS, Lake, arrow_schema
+from pregao.lake.store import DATE, Lake, arrow_schema
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     EMPTY_BOOK,
@@ -198,8 +198,7 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
     """How many builds there were of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
-        int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
-        for row in read_small(lake, INTENTS, ["capture_id", "unit_id"])
-        if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
+        int(name.removeprefix(prefix)): unit
+        for name, unit in lake.taken_beginning_with(prefix).items()
     }
     return len(found), found[max(found)] if found else None

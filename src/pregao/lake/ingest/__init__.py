@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.intake import take_in as take_in
     from pregao.lake.ingest.known import Known as Known
     from pregao.lake.ingest.known import range_identity as range_identity
-    from pregao.lake.ingest.known import read_known as read_known
     from pregao.lake.ingest.latest import settle_latest as settle_latest
     from pregao.lake.ingest.manifests import Manifest as Manifest
+    from pregao.lake.ingest.memory import read_known as read_known
     from pregao.lake.ingest.merging import merge_staged as merge_staged
     from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
     from pregao.lake.ingest.options import Options as Options
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.running import run_here as run_here
     from pregao.lake.ingest.schemas import DATE_FIELD as DATE_FIELD
     from pregao.lake.ingest.schemas import GAPS as GAPS
+    from pregao.lake.ingest.schemas import bounded_spec as bounded_spec
     from pregao.lake.ingest.surveys import CaptureSurvey as CaptureSurvey
     from pregao.lake.ingest.surveys import survey as survey
     from pregao.lake.ingest.surveys import survey_range as survey_range
@@ -67,8 +68,9 @@ _HOMES = {
     "growing_file": ["GrowingFile", "file_identity", "look_into"],
     "hashing": ["content_hash", "fingerprint"],
     "intake": ["ingest", "take_in"],
-    "known": ["Known", "range_identity", "read_known"],
+    "known": ["Known", "range_identity"],
     "latest": ["settle_latest"],
+    "memory": ["read_known"],
     "merging": ["merge_staged"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
@@ -76,7 +78,7 @@ _HOMES = {
     "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
-    "schemas": ["DATE_FIELD", "GAPS"],
+    "schemas": ["DATE_FIELD", "GAPS", "bounded_spec"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns"],

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pregao.errors import UsageError
 from pregao.lake.ingest.files import BY_INSTRUMENT
+from pregao.lake.ingest.memory import refresh_memory
 from pregao.lake.store import Compacted, Lake, compact_intents, compact_table
 
 BY_POSITION = ("capture_id", "position")
@@ -24,6 +25,8 @@ def compact(lake: Lake, tables: Sequence[str] | None = None) -> list[Compacted]:
         done += compact_table(lake, name, sort_columns(lake.schema(name).names))
     if tables is None:
         compact_intents(lake)
+    if any(each.table == "ingests" for each in done):
+        refresh_memory(lake)
     return done
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,10 @@ from pregao.lake.ingest.hashing import identities
 from pregao.lake.ingest.protocols import first_protocol
 from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.ingest.window import Coverage, joined_runs
-from pregao.lake.store import Lake, Location
+from pregao.lake.store import Location
 
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
-
-_COLUMNS = ["unit_id", "content_hash", "fingerprint", "size", "report"]
 
 
 def range_identity(file: str, begin: int) -> str:
@@ -58,6 +56,7 @@ class Known:
                 self.taken[file] = joined_runs(self.taken.get(file, []), own)
             else:
                 self.fingerprints.setdefault(row["fingerprint"], set()).add(row["content_hash"])
+            self._add_capture(row)
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
 
@@ -72,14 +71,63 @@ class Known:
         """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
         return self._hashed.get(file, [])
 
+    def facts(self) -> Iterator[tuple[str, str, str]]:
+        """All that is known, as kinds, names and values in JSON; see `recall`."""
+        for name, role in self.roles.items():
+            yield "role", name, _json(role.stream, role.feed, role.channels, role.protocol)
+        for protocol, coverage in self.coverage.items():
+            for place, runs in coverage.items():
+                yield "coverage", _name(protocol, *place), _json(*runs)
+        for protocol, by_place in self.feeds.items():
+            for place, feeds in by_place.items():
+                yield "feeds", _name(protocol, *place), _json(*feeds.items())
+        for place_name, count in self.generations.items():
+            yield "generation", place_name, _json(count)
+        for fingerprint, hashes in self.fingerprints.items():
+            yield "fingerprint", fingerprint, _json(*sorted(hashes))
+        for file, runs in self.taken.items():
+            yield "taken", file, _json(*runs)
+        for file, ranges in self._hashed.items():
+            yield "hashed", file, _json(*ranges)
+
+    def recall(self, facts: Iterable[tuple[str, str, str]]) -> None:
+        """Take up what was known before anything else was added."""
+        for kind, name, value in facts:
+            told = json.loads(value)
+            match kind:
+                case "role":
+                    stream, feed, channels, protocol = told
+                    self.roles[name] = KnownRole(name, stream, feed, tuple(channels), protocol)
+                case "coverage":
+                    protocol, place = _place(name)
+                    self.coverage.setdefault(protocol, {})[place] = _pairs(told)
+                case "feeds":
+                    protocol, place = _place(name)
+                    feeds = {feed: _pairs(runs) for feed, runs in told}
+                    self.feeds.setdefault(protocol, {})[place] = feeds
+                case "generation":
+                    self.generations[name] = told[0]
+                case "fingerprint":
+                    self.fingerprints[name] = set(told)
+                case "taken":
+                    self.taken[name] = _pairs(told)
+                case "hashed":
+                    self._hashed[name] = [(begin, end, digest) for begin, end, digest in told]
+
+    def _add_capture(self, told: Mapping[str, Any]) -> None:
+        """Take note of what a row tells of a capture, or a report of lakes that are older."""
+        if plain := told.get("plain_fingerprint"):
+            self.fingerprints.setdefault(plain, set()).add(told["content_hash"])
+        if found := told.get("range_hash"):
+            file, begin = _range_of(told["content_hash"])
+            own = (begin, begin + told["size"], found)
+            ranges = self._hashed.setdefault(file, [])
+            if own not in ranges:
+                ranges.append(own)
+
     def _add_report(self, told: Mapping[str, Any]) -> None:
         for capture in told["captures"]:
-            if plain := capture.get("plain_fingerprint"):
-                self.fingerprints.setdefault(plain, set()).add(capture["content_hash"])
-            if found := capture.get("range_hash"):
-                file, begin = _range_of(capture["content_hash"])
-                own = self._hashed.setdefault(file, [])
-                own.append((begin, begin + capture["size"], found))
+            self._add_capture(capture)
         for role in told["roles"]:
             name = role["destination"]
             earlier = self.roles.get(name)
@@ -126,8 +174,14 @@ def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:
     return [(first, last) for first, last in runs]
 
 
-def read_known(lake: Lake) -> Known:
-    """What the lake's ingests tell."""
-    known = Known()
-    known.add(lake.delta("ingests").to_pyarrow_table(columns=_COLUMNS).to_pylist())
-    return known
+def _json(*values: Any) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _name(protocol: str, day: int, channel: int, version: int) -> str:
+    return f"{protocol}/{day}/{channel}/{version}"
+
+
+def _place(name: str) -> tuple[str, tuple[int, int, int]]:
+    protocol, day, channel, version = name.rsplit("/", 3)
+    return protocol, (int(day), int(channel), int(version))

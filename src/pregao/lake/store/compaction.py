@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from pregao.lake.store import intents
-from pregao.lake.store.commits import unfinished
+from pregao.lake.store.commits import retire
 from pregao.lake.store.delta_tables import (
     add_action,
     arrow_schema,
@@ -63,8 +61,8 @@ def compact_table(lake: Lake, name: str, order: Sequence[str]) -> list[Compacted
 
 
 def compact_intents(lake: Lake) -> None:
-    """Merge the intents of complete units."""
-    intents.compact(lake.location, partial(unfinished, lake.location))
+    """Retire the intents of all complete units."""
+    retire(lake.location, least=1)
 
 
 def _groups(table: DeltaTable) -> Iterator[list[_Small]]:

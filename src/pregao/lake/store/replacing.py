@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,11 +24,17 @@ from pregao.lake.store.unit import DATE, NewFile, Replaced
 
 
 def replace_once(
-    location: Location, ids: Sequence[str], gone: Sequence[Replaced], adds: Sequence[AddAction]
+    location: Location,
+    ids: Sequence[str],
+    gone: Sequence[Replaced],
+    adds: Sequence[AddAction],
+    table: LakeTable | None = None,
+    is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
     """Put files in and take the rows out that they replace, unless one of the ids is there.
 
-    Files that hold other rows too, as compaction makes them, are written again without.
+    Files that hold other rows too, as compaction makes them, are written again without. For
+    ``table`` and ``is_open`` see `change_once`.
     """
 
     def changes(table: LakeTable) -> list[Change]:
@@ -51,7 +57,7 @@ def replace_once(
                 made.append(add_action(rest))
         return made
 
-    return change_once(location, ids, changes)
+    return change_once(location, ids, changes, table, is_open)
 
 
 _NOTHING, _SOME, _ALL = 0, 1, 2
