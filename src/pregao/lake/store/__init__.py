@@ -4,7 +4,13 @@ It knows nothing of what the tables are about.
 """
 
 from pregao.lake.store.commits import until_committed
-from pregao.lake.store.compaction import Compacted, compact_intents, compact_table
+from pregao.lake.store.compaction import (
+    TARGET_BYTES,
+    Compacted,
+    Layout,
+    compact_intents,
+    compact_table,
+)
 from pregao.lake.store.delta_tables import (
     LakeTable,
     add_action,
@@ -37,11 +43,13 @@ __all__ = [
     "INTENTS",
     "ROW_GROUP",
     "STAGING",
+    "TARGET_BYTES",
     "CommitResult",
     "Compacted",
     "FileEntry",
     "Lake",
     "LakeTable",
+    "Layout",
     "Location",
     "NewFile",
     "Replaced",
