@@ -138,16 +138,16 @@ class Known:
             )
         touched = set()
         for protocol, places in _by_protocol(told).items():
-            coverage = self.coverage.setdefault(protocol, {})
             for place, runs in places["coverage"].items():
+                coverage = self.coverage.setdefault(protocol, {})
                 day, channel, version = (int(part) for part in place.split("/"))
                 key = (day, channel, version)
                 coverage[key] = joined_runs(coverage.get(key, []), _pairs(runs))
                 touched.add(guarded_place(protocol, place))
-            by_place = self.feeds.setdefault(protocol, {})
             for place, runs in places.get("feeds", {}).items():
                 name, _, feed = place.rpartition("/")
                 day, channel, version = (int(part) for part in name.split("/"))
+                by_place = self.feeds.setdefault(protocol, {})
                 feeds = by_place.setdefault((day, channel, version), {})
                 feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
         for place in touched:

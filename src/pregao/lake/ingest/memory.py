@@ -66,21 +66,25 @@ def read_known(lake: Lake) -> Known:
     rows = [row for path in files - remembered for row in _rows(place.join(path))]
     rows.sort(key=lambda row: row["committed_at_ns"] or 0)
     known.add(rows)
-    if len(files) - len(remembered) >= REMEMBER_FROM:
+    if len(files) - len(remembered) >= REMEMBER_FROM and _place(lake).exists():
         _remember(lake, known, files)
     return known
 
 
 def refresh_memory(lake: Lake) -> None:
     """Remember what is known, if files that were remembered are gone."""
-    if lake.table_location(MEMORY.name).exists():
+    if _place(lake).exists():
         read_known(lake)
+
+
+def _place(lake: Lake) -> Location:
+    return lake.table_location(MEMORY.name)
 
 
 def _recall(lake: Lake) -> tuple[Known, set[str]]:
     """What is remembered, and of which files."""
     known = Known()
-    place = lake.table_location(MEMORY.name)
+    place = _place(lake)
     if not place.exists():
         return known, set()
     remembered: set[str] = set()
@@ -99,7 +103,7 @@ def _remember(lake: Lake, known: Known, files: set[str]) -> None:
     content = io.BytesIO()
     schema = MEMORY.schema.remove_metadata()
     pq.write_table(pa.Table.from_arrays(columns, schema=schema), content, compression="zstd")
-    place = lake.table_location(MEMORY.name)
+    place = _place(lake)
     path = unique_name("known", ".parquet")
     place.join(path).write_bytes(content.getvalue())
     stats = f'{{"numRecords":{len(facts)},"nullCount":{{"kind":0}}}}'
