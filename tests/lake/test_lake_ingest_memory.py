@@ -171,7 +171,7 @@ def test_what_is_remembered_and_then_added_to_is_what_all_rows_tell(first, secon
     before = Known()
     before.add(first)
     recalled = Known()
-    recalled.recall(before.facts())
+    recalled.recall(json.loads(json.dumps(before.facts())))
     assert recalled == before
     recalled.add(second)
     assert recalled == whole

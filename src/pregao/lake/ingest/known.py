@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,48 +71,47 @@ class Known:
         """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
         return self._hashed.get(file, [])
 
-    def facts(self) -> Iterator[tuple[str, str, str]]:
-        """All that is known, as kinds, names and values in JSON; see `recall`."""
-        for name, role in self.roles.items():
-            yield "role", name, _json(role.stream, role.feed, role.channels, role.protocol)
-        for protocol, coverage in self.coverage.items():
-            for place, runs in coverage.items():
-                yield "coverage", _name(protocol, *place), _json(*runs)
-        for protocol, by_place in self.feeds.items():
-            for place, feeds in by_place.items():
-                yield "feeds", _name(protocol, *place), _json(*feeds.items())
-        for place_name, count in self.generations.items():
-            yield "generation", place_name, _json(count)
-        for fingerprint, hashes in self.fingerprints.items():
-            yield "fingerprint", fingerprint, _json(*sorted(hashes))
-        for file, runs in self.taken.items():
-            yield "taken", file, _json(*runs)
-        for file, ranges in self._hashed.items():
-            yield "hashed", file, _json(*ranges)
+    def facts(self) -> dict[str, Any]:
+        """All that is known, in types that JSON has; see `recall`."""
+        return {
+            "roles": [
+                (role.destination, role.stream, role.feed, role.channels, role.protocol)
+                for role in self.roles.values()
+            ],
+            "coverage": [
+                (protocol, place, runs)
+                for protocol, coverage in self.coverage.items()
+                for place, runs in coverage.items()
+            ],
+            "feeds": [
+                (protocol, place, feed, runs)
+                for protocol, by_place in self.feeds.items()
+                for place, feeds in by_place.items()
+                for feed, runs in feeds.items()
+            ],
+            "generations": self.generations,
+            "fingerprints": {name: sorted(hashes) for name, hashes in self.fingerprints.items()},
+            "taken": self.taken,
+            "hashed": self._hashed,
+        }
 
-    def recall(self, facts: Iterable[tuple[str, str, str]]) -> None:
-        """Take up what was known before anything else was added."""
-        for kind, name, value in facts:
-            told = json.loads(value)
-            match kind:
-                case "role":
-                    stream, feed, channels, protocol = told
-                    self.roles[name] = KnownRole(name, stream, feed, tuple(channels), protocol)
-                case "coverage":
-                    protocol, place = _place(name)
-                    self.coverage.setdefault(protocol, {})[place] = _pairs(told)
-                case "feeds":
-                    protocol, place = _place(name)
-                    feeds = {feed: _pairs(runs) for feed, runs in told}
-                    self.feeds.setdefault(protocol, {})[place] = feeds
-                case "generation":
-                    self.generations[name] = told[0]
-                case "fingerprint":
-                    self.fingerprints[name] = set(told)
-                case "taken":
-                    self.taken[name] = _pairs(told)
-                case "hashed":
-                    self._hashed[name] = [(begin, end, digest) for begin, end, digest in told]
+    def recall(self, facts: Mapping[str, Any]) -> None:
+        """Take up what was known, before anything else is added."""
+        for destination, stream, feed, channels, protocol in facts["roles"]:
+            role = KnownRole(destination, stream, feed, tuple(channels), protocol)
+            self.roles[destination] = role
+        for protocol, place, runs in facts["coverage"]:
+            self.coverage.setdefault(protocol, {})[tuple(place)] = _pairs(runs)
+        for protocol, place, feed, runs in facts["feeds"]:
+            by_place = self.feeds.setdefault(protocol, {})
+            by_place.setdefault(tuple(place), {})[feed] = _pairs(runs)
+        self.generations = dict(facts["generations"])
+        self.fingerprints = {name: set(hashes) for name, hashes in facts["fingerprints"].items()}
+        self.taken = {file: _pairs(runs) for file, runs in facts["taken"].items()}
+        self._hashed = {
+            file: [(begin, end, digest) for begin, end, digest in ranges]
+            for file, ranges in facts["hashed"].items()
+        }
 
     def _add_capture(self, told: Mapping[str, Any]) -> None:
         """Take note of what a row tells of a capture, or a report of lakes that are older."""
@@ -172,16 +171,3 @@ def _by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:
     return [(first, last) for first, last in runs]
-
-
-def _json(*values: Any) -> str:
-    return json.dumps(values, separators=(",", ":"))
-
-
-def _name(protocol: str, day: int, channel: int, version: int) -> str:
-    return f"{protocol}/{day}/{channel}/{version}"
-
-
-def _place(name: str) -> tuple[str, tuple[int, int, int]]:
-    protocol, day, channel, version = name.rsplit("/", 3)
-    return protocol, (int(day), int(channel), int(version))

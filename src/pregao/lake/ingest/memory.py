@@ -8,6 +8,7 @@ rows taken out), or the table is not there, everything is read anew.
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -32,18 +33,15 @@ MEMORY = TableSpec(
     "_known",
     pa.schema(
         [
-            pa.field("kind", pa.string(), metadata={"comment": "What kind of fact it is."}),
-            pa.field("name", pa.string(), metadata={"comment": "What it is about."}),
-            pa.field("value", pa.string(), metadata={"comment": "The fact, as JSON."}),
+            pa.field("files", pa.string(), metadata={"comment": "Of which files, as JSON."}),
+            pa.field("facts", pa.string(), metadata={"comment": "What they tell, as JSON."}),
         ]
     ),
     partition_by=(),
     description="What earlier ingests tell to later ones, as of some files of ingests.",
-    statistics=("kind",),
 )
 REMEMBER_FROM = 32
 """How many files of ``ingests`` are read each time before they are remembered."""
-_FILE = "file"
 _COLUMNS = (
     "content_hash",
     "fingerprint",
@@ -89,25 +87,23 @@ def _recall(lake: Lake) -> tuple[Known, set[str]]:
         return known, set()
     remembered: set[str] = set()
     for path in visible_files(lake.delta(MEMORY.name))["path"].to_pylist():
-        rows = _table(place.join(path), MEMORY.schema.names)
-        facts = list(zip(*(rows[name].to_pylist() for name in MEMORY.schema.names), strict=True))
-        remembered |= {name for kind, name, _ in facts if kind == _FILE}
-        known.recall(fact for fact in facts if fact[0] != _FILE)
+        (row,) = _table(place.join(path), MEMORY.schema.names).to_pylist()
+        known.recall(json.loads(row["facts"]))
+        remembered = set(json.loads(row["files"]))
     return known, remembered
 
 
 def _remember(lake: Lake, known: Known, files: set[str]) -> None:
     """Put what is known in the place of what was remembered."""
-    facts = [*known.facts(), *((_FILE, path, "") for path in sorted(files))]
-    columns = [pa.array(column, pa.string()) for column in zip(*facts, strict=True)]
+    told = {"files": sorted(files), "facts": known.facts()}
+    row = {name: json.dumps(value, separators=(",", ":")) for name, value in told.items()}
     content = io.BytesIO()
-    schema = MEMORY.schema.remove_metadata()
-    pq.write_table(pa.Table.from_arrays(columns, schema=schema), content, compression="zstd")
+    rows = pa.Table.from_pylist([row], MEMORY.schema.remove_metadata())
+    pq.write_table(rows, content, compression="zstd")
     place = _place(lake)
     path = unique_name("known", ".parquet")
     place.join(path).write_bytes(content.getvalue())
-    stats = f'{{"numRecords":{len(facts)},"nullCount":{{"kind":0}}}}'
-    file = NewFile(MEMORY.name, path, content.tell(), len(facts), (), stats)
+    file = NewFile(MEMORY.name, path, content.tell(), 1, (), '{"numRecords":1}')
 
     def replace(table: LakeTable) -> None:
         # Of two that do this at once either may be the last: both are right.

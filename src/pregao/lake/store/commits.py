@@ -27,16 +27,12 @@ import pyarrow.parquet as pq
 from pregao.clock import Clock, system_clock
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.store import intents
+from pregao.lake.store.appending import Target, open_target
 from pregao.lake.store.delta_tables import (
-    LakeTable,
     add_action,
-    append_once,
-    arrow_schema,
     change_table,
     commit_changes,
-    load,
     load_existing,
-    visible_files,
 )
 from pregao.lake.store.location import Location, unique_name
 from pregao.lake.store.parquet import Written, new_file, number_of, stored_schema
@@ -79,7 +75,7 @@ def commit(
     *,
     clock: Clock = system_clock,
     watch: Watch = unwatched,
-    opened: Mapping[str, LakeTable] | None = None,
+    opened: Mapping[str, Target] | None = None,
 ) -> CommitResult:
     """Make a unit visible, unless one of its captures was taken by another unit before.
 
@@ -91,7 +87,7 @@ def commit(
     if not register.declares(unit):
         if others := register.taken(unit.captures):
             return CommitResult(unit.unit_id, False, others)
-        ledger = load_existing(lake.join(LEDGER))
+        ledger = open_target(lake.join(LEDGER))
         rows = _write_ledger(lake, unit, ledger, clock())
         whole = replace(unit, files=(*unit.files, *rows))
         watch("written")
@@ -114,7 +110,7 @@ def finish(
     lake: Location,
     unit: Unit,
     watch: Watch = unwatched,
-    opened: Mapping[str, LakeTable] | None = None,
+    opened: Mapping[str, Target] | None = None,
 ) -> None:
     """Bring every table up to a valid intent; what is there already is left alone."""
     parts: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
@@ -127,21 +123,21 @@ def finish(
     def is_open() -> bool:
         return not intents.is_retired(lake, unit.unit_id)
 
-    def load_one(name: str) -> LakeTable:
-        return known.get(name) or load_existing(lake.join(name))
+    def look_at(name: str) -> Target:
+        return known.get(name) or open_target(lake.join(name))
 
     def append(name: str, files: list[NewFile]) -> str:
-        adds = [add_action(file) for file in files]
         gone = [part for part in unit.replaces if part.table == name]
         if gone:
-            replace_once(lake.join(name), keys, gone, adds, tables[name], is_open)
+            adds = [add_action(file) for file in files]
+            replace_once(lake.join(name), keys, gone, adds, is_open)
         else:
-            append_once(lake.join(name), keys, adds, tables[name], is_open)
+            tables[name].append_once(keys, files, is_open)
         return name
 
     with ThreadPoolExecutor(_AT_ONCE if lake.is_local else _AT_ONCE_ELSEWHERE) as pool:
         names = [*sorted(parts), LEDGER]
-        tables = dict(zip(names, pool.map(load_one, names), strict=True))
+        tables = dict(zip(names, pool.map(look_at, names), strict=True))
         if not is_open():
             return
         for done in [pool.submit(append, *item) for item in sorted(parts.items())]:
@@ -188,14 +184,10 @@ def unfinished(lake: Location, units: set[str]) -> list[str]:
     """Which of these units are not complete."""
     if not units:
         return []
-    table = load(lake.join(LEDGER))
-    if table is None:
+    if not lake.join(LEDGER, "_delta_log").exists():
         return sorted(units)
-    # The log of `ingests` tells most of them at once; ask for each of the others.
-    rest = units - intents.single_units(visible_files(table))
-    return sorted(
-        unit for unit in rest if table.transaction_version(intents.unit_key(unit)) is None
-    )
+    keys = {intents.unit_key(unit): unit for unit in units}
+    return sorted(keys[key] for key in open_target(lake.join(LEDGER)).lacking(keys))
 
 
 def _check(lake: Location, unit: Unit) -> None:
@@ -207,11 +199,11 @@ def _check(lake: Location, unit: Unit) -> None:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
 
 
-def _write_ledger(lake: Location, unit: Unit, ledger: LakeTable, now_ns: int) -> list[NewFile]:
+def _write_ledger(lake: Location, unit: Unit, ledger: Target, now_ns: int) -> list[NewFile]:
     """Write the unit's rows of ``ingests``, one file for each date."""
     if not unit.ingests:
         return []
-    declared = arrow_schema(ledger)
+    declared = ledger.schema
     unknown = {name for row in unit.ingests for name in row} - set(declared.names)
     if unknown:
         raise UsageError(

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.store import commits, intents
+from pregao.lake.store.appending import Target, open_target
 from pregao.lake.store.commits import LEDGER, LEDGER_SPEC, Watch, unwatched
 from pregao.lake.store.delta_tables import (
     LakeTable,
@@ -46,7 +47,7 @@ class Lake:
             raise UsageError(f"{self.location}: give the lake a path without % and digits.")
         self._clock = clock
         self._ensured: dict[str, Any] = {}
-        self._opened: dict[str, LakeTable] = {}
+        self._opened: dict[str, Target] = {}
 
     def exists(self) -> bool:
         """Was anything ever taken in here?"""
@@ -151,8 +152,9 @@ class Lake:
         """Files that were written, as a unit takes them."""
         files = list(written)
         names = sorted({file.table for file in files})
+        places = [self.location.join(name) for name in names]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            tables = dict(zip(names, pool.map(self.delta, names), strict=True))
+            tables = dict(zip(names, pool.map(open_target, places), strict=True))
         self._opened |= tables  # they are likely to be committed to next
         schemas = {name: _bounded_schema(table) for name, table in tables.items()}
         return tuple(new_file(file, schemas[file.table]) for file in files)
@@ -202,8 +204,8 @@ def _state_of(specs: Sequence[TableSpec]) -> str:
     return f"tables:{digest.hexdigest()[:32]}"
 
 
-def _bounded_schema(table: LakeTable) -> Any:
+def _bounded_schema(table: Target) -> Any:
     """The columns of a table whose bounds its log keeps."""
-    declared = arrow_schema(table)
-    names = bounded_columns(table.metadata().configuration)
+    declared = table.schema
+    names = bounded_columns(table.settings)
     return declared if names is None else pa.schema([declared.field(name) for name in names])

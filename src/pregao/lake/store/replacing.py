@@ -28,13 +28,12 @@ def replace_once(
     ids: Sequence[str],
     gone: Sequence[Replaced],
     adds: Sequence[AddAction],
-    table: LakeTable | None = None,
     is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
     """Put files in and take the rows out that they replace, unless one of the ids is there.
 
     Files that hold other rows too, as compaction makes them, are written again without. For
-    ``table`` and ``is_open`` see `change_once`.
+    ``is_open`` see `change_once`.
     """
 
     def changes(table: LakeTable) -> list[Change]:
@@ -57,7 +56,7 @@ def replace_once(
                 made.append(add_action(rest))
         return made
 
-    return change_once(location, ids, changes, table, is_open)
+    return change_once(location, ids, changes, None, is_open)
 
 
 _NOTHING, _SOME, _ALL = 0, 1, 2

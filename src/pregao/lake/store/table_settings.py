@@ -13,8 +13,9 @@ _STATISTICS = "delta.dataSkippingStatsColumns"
 def settings_of(spec: TableSpec) -> dict[str, str]:
     """The settings of a table, under Delta's names."""
     settings = {
-        # Loading a table reads the log since the last checkpoint; most commands load many.
-        "delta.checkpointInterval": "10",
+        # Loading a table reads the log since the last checkpoint; most commands load many. To make
+        # a checkpoint takes as long as to read a hundred commits.
+        "delta.checkpointInterval": "30",
         # Bounds as columns: a table with a thousand files loads in half the time that texts take.
         "delta.checkpoint.writeStatsAsStruct": "true",
         "delta.checkpoint.writeStatsAsJson": "false",
