@@ -14,6 +14,7 @@ from pregao.lake.ingest.latest import settle_latest
 from pregao.lake.store import (
     Lake,
     LakeTable,
+    Layout,
     Replaced,
     TableSpec,
     Unit,
@@ -217,7 +218,7 @@ def test_files_that_are_written_again_are_coded_as_they_were(tmp_path):
         )
         unit = Unit(f"u{number}", (), lake.new_files([written]))
         assert lake.commit(unit).committed
-    (merged,) = compact_table(lake, "orders", ["security_id"])
+    (merged,) = compact_table(lake, "orders", Layout(("security_id",), "security_id"))
     assert (merged.files, merged.rows) == (2, 4)
     (file,) = lake.files("orders")
     group = pq.read_metadata(file.path).row_group(0)

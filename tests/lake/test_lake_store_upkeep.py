@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from pregao.clock import DAY, HOUR
 from pregao.errors import UsageError
-from pregao.lake.ingest.compaction import compact, sort_columns
-from pregao.lake.store import STAGING, Lake, Unit, compaction
+from pregao.lake.ingest.compaction import compact, layout_of
+from pregao.lake.store import STAGING, Lake, Layout, Unit
 from pregao.lake.store.vacuum import vacuum
 from tests.lake.lake_support import (
     DAY as TODAY,
@@ -132,7 +130,8 @@ def test_compaction_keeps_rows_and_sorts_them_over_all_files(tmp_path):
     (file,) = lake.files("orders")
     stored = pq.read_table(file.path, partitioning=None)
     keys = [
-        tuple(row[name] for name in sort_columns(stored.column_names)) for row in stored.to_pylist()
+        tuple(row[name] for name in layout_of(stored.column_names).order)
+        for row in stored.to_pylist()
     ]
     assert keys == sorted(keys)
     assert len(keys) == 9
@@ -183,45 +182,24 @@ def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small
     }
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from("ab")), max_size=12))
-def test_groups_hold_small_files_of_one_day_and_no_more_than_fits(files):
-    import pyarrow as pa
-
-    class Table:
-        def get_add_actions(self, flatten):
-            rows = [
-                {"path": f"{place}", "size_bytes": size, "num_records": size, "partition.date": day}
-                for place, (size, day) in enumerate(files)
-            ]
-            return pa.Table.from_pylist(rows) if rows else pa.table({"path": []})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compaction, "TARGET_BYTES", 60)
-        patch.setattr(compaction, "TARGET_ROWS", 50)
-        groups = list(compaction._groups(Table()))
-    taken = [file.path for group in groups for file in group]
-    assert len(taken) == len(set(taken))
-    for group in groups:
-        assert len(group) > 1
-        assert len({file.day for file in group}) == 1
-        assert all(file.size < 30 for file in group)
-        assert sum(file.rows for file in group) <= 50
-
-
 @pytest.mark.parametrize(
-    ("names", "order"),
+    ("names", "layout"),
     [
         (
             ORDERS.schema.names,
-            ["security_id", "sequence_version", "sequence_number", "index_in_packet"],
+            Layout(
+                ("security_id", "sequence_version", "sequence_number", "index_in_packet"),
+                "security_id",
+                "sequence_number",
+            ),
         ),
-        (["capture_id", "channel", "position", "date"], ["capture_id", "position"]),
-        (["x", "date"], []),
+        (["capture_id", "channel", "position", "date"], Layout(("capture_id", "position"))),
+        (["x", "date"], Layout()),
+        (["security_id", "symbol", "date"], Layout(("security_id",), "security_id")),
     ],
 )
-def test_files_are_sorted_as_ingests_sort_them(names, order):
-    assert sort_columns(names) == order
+def test_files_are_sorted_as_ingests_sort_them(names, layout):
+    assert layout_of(names) == layout
 
 
 def test_a_limit_of_a_day_is_the_default():

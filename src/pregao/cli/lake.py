@@ -139,24 +139,42 @@ def compact(
     table: Annotated[
         list[str] | None, typer.Argument(metavar="TABLE…", help="Tables; all by default.")
     ] = None,
+    file_size: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help="How large files become. Smaller ones let a query for one instrument read less.",
+        ),
+    ] = "64m",
 ) -> None:
-    """Merge small files, in the order that makes reading cheap; rows stay what they are."""
+    """Put small files together, and the rows of an instrument into few; rows stay what they are."""
     from pregao.cli.terminal import console, print_table
     from pregao.lake.ingest import compact as merge
+    from pregao.lake.source import parse_size
     from pregao.lake.store import Lake
 
     place = Lake(lake)
     place.require()
-    done = merge(place, table or None)
+    size = parse_size(file_size, "--file-size")
+    assert size is not None  # it has a default
+    done = merge(place, table or None, size)
     print_table(
         console(),
-        f"{sum(each.files for each in done):,} files became {len(done):,}",
-        ["table", "date", "files", "rows", "before", "after"],
+        f"{sum(each.files for each in done):,} files became {sum(each.into for each in done):,}",
+        ["table", "date", "files", "into", "rows", "before", "after"],
         [
-            (each.table, each.date, each.files, each.rows, each.bytes_before, each.bytes_after)
+            (
+                each.table,
+                each.date,
+                each.files,
+                each.into,
+                each.rows,
+                each.bytes_before,
+                each.bytes_after,
+            )
             for each in done
         ],
-        numbers="files rows before after",
+        numbers="files into rows before after",
         optional="before after",
     )
 

@@ -475,11 +475,8 @@ def decode_messages(
                             if size and position + size <= end:
                                 if size > 1:
                                     first = eight & np.uint64(0x407F)
-                                    if (
-                                        (first & _SEVEN == 0
-                                        and not (signed and first != 0))
-                                        or (signed
-                                        and first == np.uint64(0x407F))
+                                    if (first & _SEVEN == 0 and not (signed and first != 0)) or (
+                                        signed and first == np.uint64(0x407F)
                                     ):
                                         fault = np.int64(OVERLONG)
                                         break

@@ -11,8 +11,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.reading import Day
-from pregao.lake.ingest import DATE_FIELD
-from pregao.lake.store import DATE, TableSpec
+from pregao.lake.ingest import DATE_FIELD, bounded_spec
+from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)
 AVERAGE = pa.decimal128(22, 8)
@@ -61,9 +61,7 @@ class AnalyticsTable:
     @property
     def spec(self) -> TableSpec:
         """The table as the lake keeps it."""
-        return TableSpec(
-            self.name, pa.schema([*self.columns, DATE_FIELD]), (DATE,), self.description
-        )
+        return bounded_spec(self.name, pa.schema([*self.columns, DATE_FIELD]), self.description)
 
 
 def column(name: str, kind: Any, comment: str) -> Any:

@@ -22,7 +22,7 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
-from pregao.lake.store import DATE, INTENTS, Lake, arrow_schema
+from pregao.lake.store import DATE, Lake, arrow_schema
 from pregao.umdf.templates import (
     CHANNEL_RESET,
     EMPTY_BOOK,
@@ -199,9 +199,8 @@ def latest_build(lake: Lake, day: date, channel: int) -> tuple[int, str | None]:
     """How many builds there were of a channel's day, and the unit of the last one."""
     prefix = guard_prefix(day, channel)
     found = {
-        int(row["capture_id"].removeprefix(prefix)): row["unit_id"]
-        for row in read_small(lake, INTENTS, ["capture_id", "unit_id"])
-        if row["capture_id"] is not None and row["capture_id"].startswith(prefix)
+        int(name.removeprefix(prefix)): unit
+        for name, unit in lake.taken_beginning_with(prefix).items()
     }
     return len(found), found[max(found)] if found else None
 
@@ -212,7 +211,7 @@ _BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) \d+")
 def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
     """How many builds there were of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
-    for row in read_small(lake, INTENTS, ["capture_id"]):
-        if row["capture_id"] is not None and (matched := _BUILD.fullmatch(row["capture_id"])):
+    for name in lake.taken_beginning_with("books "):
+        if matched := _BUILD.fullmatch(name):
             found[date.fromisoformat(matched.group(1)), int(matched.group(2))] += 1
     return found

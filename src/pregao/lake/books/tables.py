@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.ingest import DATE_FIELD, GAPS
+from pregao.lake.ingest import DATE_FIELD, GAPS, bounded_spec
 from pregao.lake.store import TableSpec
 
 PRICE = pa.decimal128(18, 4)
@@ -86,9 +86,7 @@ def ticks_spec(depth: int = DEFAULT_DEPTH) -> TableSpec:
             DATE_FIELD,
         ]
     )
-    return TableSpec(
-        "ticks", schema, description="The best levels after each event that changed them."
-    )
+    return bounded_spec("ticks", schema, "The best levels after each event that changed them.")
 
 
 ORDER = pa.struct(
@@ -102,7 +100,7 @@ ORDER = pa.struct(
     ]
 )
 
-CHECKPOINTS = TableSpec(
+CHECKPOINTS = bounded_spec(
     "book_checkpoints",
     pa.schema(
         [
@@ -120,10 +118,10 @@ CHECKPOINTS = TableSpec(
             DATE_FIELD,
         ]
     ),
-    description="The full book of an instrument after a message.",
+    "The full book of an instrument after a message.",
 )
 
-AUDIT = TableSpec(
+AUDIT = bounded_spec(
     "book_audit",
     pa.schema(
         [
@@ -149,10 +147,10 @@ AUDIT = TableSpec(
             DATE_FIELD,
         ]
     ),
-    description="A snapshot found in the captures, compared with the rebuilt book.",
+    "A snapshot found in the captures, compared with the rebuilt book.",
 )
 
-BOOKS = TableSpec(
+BOOKS = bounded_spec(
     "books",
     pa.schema(
         [
@@ -174,10 +172,10 @@ BOOKS = TableSpec(
             DATE_FIELD,
         ]
     ),
-    description="What is known of each instrument's book of a day.",
+    "What is known of each instrument's book of a day.",
 )
 
-GAPS_SPEC = TableSpec("gaps", GAPS, description="A hole in a sequence.")
+GAPS_SPEC = bounded_spec("gaps", GAPS, "A hole in a sequence.")
 
 DERIVED = ("ticks", CHECKPOINTS.name, AUDIT.name, GAPS_SPEC.name, BOOKS.name)
 """The tables to which a build of books writes."""

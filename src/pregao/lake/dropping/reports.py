@@ -68,6 +68,8 @@ def rest_of(
         for told in report["captures"]
         if told["capture_id"] not in gone
     ]
+    if "capture_count" in report:
+        report["capture_count"] -= len(gone)
     _subtract(report, counts)
     for told in coverage_by_protocol(report).values():
         for name in ("coverage", "feeds"):
@@ -78,6 +80,7 @@ def rest_of(
         row["report"] = row["messages"] = row["rejected"] = None
         if row["capture_id"] in partly:
             row["packets"] -= partly[row["capture_id"]]
+            row["plain_fingerprint"] = row["range_hash"] = None
             if not row["content_hash"].startswith(REST):
                 row["content_hash"] = REST + row["content_hash"]
     rows[0]["report"] = json.dumps(report)
@@ -87,7 +90,8 @@ def rest_of(
 
 
 def _rest_of_capture(told: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
-    if told["capture_id"] not in partly or told["content_hash"].startswith(REST):
+    # Younger reports leave the identity to the rows.
+    if told["capture_id"] not in partly or told.get("content_hash", REST).startswith(REST):
         return dict(told)
     known = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
     return known | {"content_hash": REST + told["content_hash"]}

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.known import guard as guard
     from pregao.lake.ingest.known import guarded_place as guarded_place
     from pregao.lake.ingest.known import range_identity as range_identity
-    from pregao.lake.ingest.known import read_known as read_known
     from pregao.lake.ingest.latest import settle_latest as settle_latest
     from pregao.lake.ingest.manifests import Manifest as Manifest
+    from pregao.lake.ingest.memory import read_known as read_known
     from pregao.lake.ingest.merging import merge_staged as merge_staged
     from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
     from pregao.lake.ingest.options import Options as Options
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.running import run_here as run_here
     from pregao.lake.ingest.schemas import DATE_FIELD as DATE_FIELD
     from pregao.lake.ingest.schemas import GAPS as GAPS
+    from pregao.lake.ingest.schemas import bounded_spec as bounded_spec
     from pregao.lake.ingest.surveys import CaptureSurvey as CaptureSurvey
     from pregao.lake.ingest.surveys import survey as survey
     from pregao.lake.ingest.surveys import survey_range as survey_range
@@ -76,9 +77,9 @@ _HOMES = {
     "intake": ["ingest", "take_in"],
     "known": [
         "REST", "Known", "coverage_by_protocol", "guard", "guarded_place", "range_identity",
-        "read_known",
     ],
     "latest": ["settle_latest"],
+    "memory": ["read_known"],
     "merging": ["merge_staged"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
@@ -86,7 +87,7 @@ _HOMES = {
     "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
-    "schemas": ["DATE_FIELD", "GAPS"],
+    "schemas": ["DATE_FIELD", "GAPS", "bounded_spec"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["table_specs"],
     "table_summaries": ["summarize", "table_columns", "type_name"],

@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -17,9 +17,10 @@ from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.hashing import range_hash
-from pregao.lake.ingest.known import Known, guard, guarded_place, read_known
+from pregao.lake.ingest.known import Known, guard, guarded_place
 from pregao.lake.ingest.latest import settle_latest
 from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.memory import read_known
 from pregao.lake.ingest.new_lake import Making, nothing_left_behind
 from pregao.lake.ingest.options import Options, check_options
 from pregao.lake.ingest.plan import Plan, make_plan
@@ -64,8 +65,8 @@ def ingest(
         if lake.exists():
             progress.step("finishing what an earlier run left")
             lake.roll_forward()
+            lake.retire()
             lake.ensure_tables(table_specs())
-            settle_latest(lake)
         else:
             making = Making(lake, pool)
 
@@ -83,7 +84,11 @@ def ingest(
             return None
 
         rivals = "other ingests kept taking the same captures"
-        return until_committed(lake.location, rivals, attempt)
+        report = until_committed(lake.location, rivals, attempt)
+        if lake.exists():
+            # Also what a run that died has left behind its commit.
+            settle_latest(lake)
+        return report
 
 
 def _attempt(
@@ -98,9 +103,9 @@ def _attempt(
 ) -> Report:
     report = Report(unit_id=uuid.uuid4().hex)
     known = read_known(lake) if making is None else Known()
-    taken = known.standing(lake.known_captures()) if making is None else {}
     progress.step("looking into the captures")
     surveys = []
+    there: dict[str, str] = {}
     for location in locations:
         try:
             found = survey(location)
@@ -111,11 +116,14 @@ def _attempt(
             continue
         identity = known.identity_of(found.fingerprint, location, found.size)
         if identity is not None:
-            report.skipped[location.name] = taken.get(identity, "")
+            there[location.name] = known.taking(identity)
         elif known.taken and was_streamed(location, known):
             report.skipped[location.name] = "by a stream"
         else:
             surveys.append(found)
+    if there:
+        owners = lake.taken(set(there.values()))
+        report.skipped |= {name: owners.get(taking, "") for name, taking in there.items()}
     if surveys and not may_be_nothing:
         refuse_foreign(surveys)
     if making is not None and worth_it(surveys, options):
@@ -132,7 +140,6 @@ def _attempt(
             merge=merge,
             progress=progress,
             making=making,
-            taken=taken,
             may_be_nothing=may_be_nothing,
         )
         if not left_out:
@@ -159,16 +166,15 @@ def take_in(
     progress: TaskProgress,
     continued: bool = False,
     making: Making | None = None,
-    taken: Mapping[str, str] | None = None,
     may_be_nothing: bool = True,
 ) -> set[int]:
     """Decode what was surveyed and commit it as one unit; the report tells whether it was.
 
     Surveys that own nothing, which are there as context, stand behind the others. ``continued``
     tells that the sequences go on from what was taken in before, and ``making`` that the tables
-    are still being made. ``taken`` are the captures that are there already: reading may show that
-    a compressed one is among them, or twice in here, or damaged. Then nothing is committed, and
-    which of the surveys are to be left out is given back.
+    are still being made. Reading may show that a compressed capture is there already, or twice in
+    here, or damaged. Then nothing is committed, and which of the surveys are to be left out is
+    given back.
     """
     plan, manifests = _run(lake, surveys, known, options, report, run, progress)
     damaged = {index: why for each in manifests for index, why in each.damaged.items()}
@@ -188,7 +194,14 @@ def take_in(
             capture.range_hash = range_hash(found.location, found.start, found.size)
         else:
             identify(capture, manifests, index)
-    twins = find_twins(report, taken or {})
+    # Whether others are there was seen before they were read.
+    packed = {
+        known.taking(each.content_hash): each.content_hash
+        for each in report.captures
+        if each.plain_fingerprint
+    }
+    owners = lake.taken(packed) if packed and lake.exists() else {}
+    twins = find_twins(report, {packed[taking]: unit for taking, unit in owners.items()})
     if twins:
         _remove_staging(lake, report.unit_id)
         return twins
@@ -312,7 +325,7 @@ def _finish(
     guards = [guard(place, known.generations.get(place, 0)) for place in places]
     report.committed = True
     now = system_clock()
-    text = json.dumps(report.json())
+    text = json.dumps(report.kept(), separators=(",", ":"))
     rows = []
     for index, capture in enumerate(report.captures):
         first = capture.first_time_ns or now
@@ -333,6 +346,8 @@ def _finish(
                 "report": text if index == 0 else None,
                 "committed_at_ns": now,
                 "pregao_version": __version__,
+                "plain_fingerprint": capture.plain_fingerprint or None,
+                "range_hash": capture.range_hash or None,
                 "date": iso(day_of(first)),
             }
         )
@@ -346,7 +361,6 @@ def _finish(
     report.committed = lake.commit(unit).committed
     if not report.committed:
         return []
-    settle_latest(lake)
     return rows
 
 

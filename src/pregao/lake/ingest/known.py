@@ -11,7 +11,7 @@ from pregao.lake.ingest.hashing import identities
 from pregao.lake.ingest.protocols import first_protocol
 from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.ingest.window import Coverage, joined_runs
-from pregao.lake.store import Lake, Location
+from pregao.lake.store import Location
 
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
@@ -19,8 +19,6 @@ RANGE = "range:"
 REST = "rest of "
 """What the identity of a capture begins with of which a part was dropped: it is no capture's."""
 _AGAIN = " again "
-
-_COLUMNS = ["unit_id", "content_hash", "fingerprint", "size", "report"]
 
 
 def range_identity(file: str, begin: int) -> str:
@@ -62,8 +60,9 @@ class Known:
                 file, begin = _range_of(row["content_hash"])
                 own = [(begin, begin + row["size"] - 1)]
                 self.taken[file] = joined_runs(self.taken.get(file, []), own)
-            else:
+            elif not row["content_hash"].startswith(REST):
                 self.fingerprints.setdefault(row["fingerprint"], set()).add(row["content_hash"])
+            self._add_capture(row)
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
 
@@ -82,28 +81,68 @@ class Known:
         times = self.dropped.get(identity, 0)
         return f"{identity}{_AGAIN}{times}" if times else identity
 
-    def standing(self, takings: Mapping[str, str]) -> dict[str, str]:
-        """Of all that was ever taken in, what was not dropped since, each with its unit."""
-        found = {}
-        for name, unit in takings.items():
-            before, again, times = name.rpartition(_AGAIN)
-            identity = before if again and times.isdigit() else name
-            if name == self.taking(identity):
-                found[identity] = unit
-        return found
-
     def hashed_ranges(self, file: str) -> list[tuple[int, int, str]]:
         """Of a growing file: where ranges begin and end whose bytes were hashed, and the hash."""
         return self._hashed.get(file, [])
 
+    def facts(self) -> dict[str, Any]:
+        """All that is known, in types that JSON has; see `recall`."""
+        return {
+            "roles": [
+                (role.destination, role.stream, role.feed, role.channels, role.protocol)
+                for role in self.roles.values()
+            ],
+            "coverage": [
+                (protocol, place, runs)
+                for protocol, coverage in self.coverage.items()
+                for place, runs in coverage.items()
+            ],
+            "feeds": [
+                (protocol, place, feed, runs)
+                for protocol, by_place in self.feeds.items()
+                for place, feeds in by_place.items()
+                for feed, runs in feeds.items()
+            ],
+            "generations": self.generations,
+            "fingerprints": {name: sorted(hashes) for name, hashes in self.fingerprints.items()},
+            "taken": self.taken,
+            "dropped": self.dropped,
+            "hashed": self._hashed,
+        }
+
+    def recall(self, facts: Mapping[str, Any]) -> None:
+        """Take up what was known, before anything else is added."""
+        for destination, stream, feed, channels, protocol in facts["roles"]:
+            role = KnownRole(destination, stream, feed, tuple(channels), protocol)
+            self.roles[destination] = role
+        for protocol, place, runs in facts["coverage"]:
+            self.coverage.setdefault(protocol, {})[tuple(place)] = _pairs(runs)
+        for protocol, place, feed, runs in facts["feeds"]:
+            by_place = self.feeds.setdefault(protocol, {})
+            by_place.setdefault(tuple(place), {})[feed] = _pairs(runs)
+        self.generations = dict(facts["generations"])
+        self.fingerprints = {name: set(hashes) for name, hashes in facts["fingerprints"].items()}
+        self.taken = {file: _pairs(runs) for file, runs in facts["taken"].items()}
+        self.dropped = dict(facts["dropped"])
+        self._hashed = {
+            file: [(begin, end, digest) for begin, end, digest in ranges]
+            for file, ranges in facts["hashed"].items()
+        }
+
+    def _add_capture(self, told: Mapping[str, Any]) -> None:
+        """Take note of what a row tells of a capture, or a report of lakes that are older."""
+        if plain := told.get("plain_fingerprint"):
+            self.fingerprints.setdefault(plain, set()).add(told["content_hash"])
+        if found := told.get("range_hash"):
+            file, begin = _range_of(told["content_hash"])
+            own = (begin, begin + told["size"], found)
+            ranges = self._hashed.setdefault(file, [])
+            if own not in ranges:
+                ranges.append(own)
+
     def _add_report(self, told: Mapping[str, Any]) -> None:
         for capture in told["captures"]:
-            if plain := capture.get("plain_fingerprint"):
-                self.fingerprints.setdefault(plain, set()).add(capture["content_hash"])
-            if found := capture.get("range_hash"):
-                file, begin = _range_of(capture["content_hash"])
-                own = self._hashed.setdefault(file, [])
-                own.append((begin, begin + capture["size"], found))
+            self._add_capture(capture)
         for role in told["roles"]:
             name = role["destination"]
             earlier = self.roles.get(name)
@@ -119,16 +158,16 @@ class Known:
             self.generations[place] = self.generations.get(place, 0) + times
         touched = set()
         for protocol, places in coverage_by_protocol(told).items():
-            coverage = self.coverage.setdefault(protocol, {})
             for place, runs in places["coverage"].items():
+                coverage = self.coverage.setdefault(protocol, {})
                 day, channel, version = (int(part) for part in place.split("/"))
                 key = (day, channel, version)
                 coverage[key] = joined_runs(coverage.get(key, []), _pairs(runs))
                 touched.add(guarded_place(protocol, place))
-            by_place = self.feeds.setdefault(protocol, {})
             for place, runs in places.get("feeds", {}).items():
                 name, _, feed = place.rpartition("/")
                 day, channel, version = (int(part) for part in name.split("/"))
+                by_place = self.feeds.setdefault(protocol, {})
                 feeds = by_place.setdefault((day, channel, version), {})
                 feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
         for place in touched:
@@ -158,10 +197,3 @@ def coverage_by_protocol(told: Mapping[str, Any]) -> dict[str, Mapping[str, Any]
 
 def _pairs(runs: Iterable[Iterable[int]]) -> list[tuple[int, int]]:
     return [(first, last) for first, last in runs]
-
-
-def read_known(lake: Lake) -> Known:
-    """What the lake's ingests tell."""
-    known = Known()
-    known.add(lake.delta("ingests").to_pyarrow_table(columns=_COLUMNS).to_pylist())
-    return known

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from datetime import date
 from typing import Any
 
 from pregao.lake.ingest.files import write_rows
@@ -39,15 +39,17 @@ def settle_latest(lake: Lake) -> None:
 def _settle(lake: Lake, name: str, rule: Latest) -> None:
     def settle_a_day(table: LakeTable) -> bool:
         """Give the first day with several files one; False if there is none."""
-        by_day: dict[date, list[dict[str, Any]]] = {}
-        for action in visible_files(table).to_pylist():
-            by_day.setdefault(action[f"partition.{DATE}"], []).append(action)
-        day = next((day for day, files in by_day.items() if len(files) > 1), None)
+        actions = visible_files(table)
+        if not actions.num_rows:
+            return False
+        days = actions[f"partition.{DATE}"].to_pylist()
+        day = next((day for day, files in Counter(days).items() if files > 1), None)
         if day is None:
             return False
+        files = actions.filter([own == day for own in days]).to_pylist()
         rows = table.to_pyarrow_table(filters=[(DATE, "=", day)]).drop_columns([DATE])
         written = write_rows(lake.location, name, rule(rows), number_of(day))
-        gone = [remove_action(old["path"], old["size_bytes"], day) for old in by_day[day]]
+        gone = [remove_action(old["path"], old["size_bytes"], day) for old in files]
         commit_changes(table, [*gone, add_action(new_file(written, arrow_schema(table)))])
         return True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,6 +131,45 @@ class Report:
             "feeds": self.account(first_protocol().name).feeds,
             "notes": self.notes,
         }
+
+    def kept(self) -> dict[str, Any]:
+        """The report as the lake keeps it, in plain types: however many captures there were, small.
+
+        What is left out is in the tables: the captures in ``ingests``, the holes in ``gaps``. Of
+        captures in which something was odd, the first few are told.
+        """
+        told = self.json()
+        odd = [one for one in map(_odd, told["captures"]) if one]
+        told["captures"] = odd[:_FEW]
+        told["capture_count"] = len(self.captures)
+        told["odd_captures"] = len(odd)
+        told["skipped"] = len(self.skipped)
+        told["damaged"] = dict(list(self.damaged.items())[:_FEW])
+        told["damaged_captures"] = len(self.damaged)
+        told["gaps"] = len(self.gaps)
+        told["notes"] = self.notes[:_FEW]
+        return told
+
+
+_FEW = 20
+_IN_ROWS = (
+    "size",
+    "content_hash",
+    "plain_fingerprint",
+    "range_hash",
+    "first_time_ns",
+    "last_time_ns",
+    "udp",
+)
+"""What the rows of ``ingests`` tell of a capture."""
+
+
+def _odd(capture: Mapping[str, Any]) -> dict[str, Any]:
+    """What a capture held besides whole UDP packets; nothing if there was nothing else."""
+    own = {name: value for name, value in capture.items() if name not in _IN_ROWS and value}
+    if own.get("packets") == capture["udp"]:
+        own.pop("packets", None)
+    return own if own.keys() - {"name", "capture_id"} else {}
 
 
 def _packets_json(sums: Sums) -> dict[str, int]:

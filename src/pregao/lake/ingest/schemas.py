@@ -7,13 +7,41 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.store import DATE
+from pregao.lake.store import DATE, TableSpec
 from pregao.umdf.keys import MESSAGE_KEY, STREAM_KEY, key_field, key_fields
 
 
 def column_of(name: str, kind: Any, comment: str) -> Any:
     """A column as a table declares it, with what it means."""
     return pa.field(name, kind, metadata={"comment": comment})
+
+
+_BOUNDED = (
+    "channel",
+    "security_id",
+    "sequence_version",
+    "sequence_number",
+    "sending_time_ns",
+    "capture_time_ns",
+    "md_entry_position_no",
+    "next_seq_no",
+    "event_time_ns",
+    "time_ns",
+    "start_ns",
+    "end_ns",
+    "unit_id",
+    "first_time_ns",
+    "last_time_ns",
+)
+
+
+def bounded_spec(name: str, schema: Any, description: str) -> TableSpec:
+    """A table by days, with the columns by whose bounds its files are chosen.
+
+    More of them would make every load of a table longer, and row groups have bounds of all.
+    """
+    statistics = tuple(column for column in schema.names if column in _BOUNDED)
+    return TableSpec(name, schema, description=description, statistics=statistics)
 
 
 DATE_FIELD = column_of(DATE, pa.date32(), "Day of the sending time in São Paulo.")
@@ -104,9 +132,13 @@ INGESTS = pa.schema(
         column_of("messages", pa.int64(), "Messages decoded."),
         column_of("rejected", pa.int64(), "Packets rejected in part or whole."),
         column_of("schema_versions", pa.list_(pa.int32()), "Schema versions seen."),
-        column_of("report", pa.string(), "The ingest's report, as JSON."),
+        column_of(
+            "report", pa.string(), "The ingest's report, as JSON, without what the tables tell."
+        ),
         column_of("committed_at_ns", pa.int64(), "When it was committed."),
         column_of("pregao_version", pa.string(), "Version of Pregão that took it in."),
+        column_of("plain_fingerprint", pa.string(), "The same after it was decompressed."),
+        column_of("range_hash", pa.string(), "Of a range of a growing file: hash of its bytes."),
         DATE_FIELD,
     ]
 )

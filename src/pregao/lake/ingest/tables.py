@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pregao.lake.ingest.memory import MEMORY
 from pregao.lake.ingest.protocols import PROTOCOLS
-from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS
+from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_spec
 from pregao.lake.store import TableSpec
 
 _ACCOUNTS = (
@@ -15,10 +16,10 @@ _ACCOUNTS = (
 
 def table_specs() -> list[TableSpec]:
     """The tables of every lake, with the columns of every bundled version."""
-    specs = [TableSpec("ingests", INGESTS, description="A capture taken in.")]
+    specs = [bounded_spec("ingests", INGESTS, "A capture taken in."), MEMORY]
     for protocol in PROTOCOLS.values():
         specs += [
-            TableSpec(protocol.account_table(name), schema, description=meaning)
+            bounded_spec(protocol.account_table(name), schema, meaning)
             for name, schema, meaning in _ACCOUNTS
         ]
         specs += protocol.tables()

@@ -1,12 +1,14 @@
-"""DuckDB over the tables of a lake: exactly the files that their logs tell, and nothing else."""
+"""DuckDB over the tables of a lake: of the files that their logs tell, those that a query needs."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
+from pregao.lake.sql.skipping import Condition, admitted, conditions
 from pregao.lake.sql.statements import explained, not_a_query, require_query
-from pregao.lake.store import DATE, Lake, arrow_schema, dataset, unique_name, visible_files
+from pregao.lake.store import (
+    DATE,
+    Lake,
+    Location,
+    arrow_schema,
+    dataset,
+    unique_name,
+    visible_files,
+)
 from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
 
 _WORD = re.compile(r"\w+")
@@ -47,21 +58,15 @@ class DuckdbEngine:
         """Plan a query; a mistake in it is a sentence."""
         require_query(sql, unsafe=self._unsafe)
         tables, views = self._named(sql)
-        connection = duckdb.connect(":memory:")
+        opened = [_Table.of(self._lake, name) for name in tables]
         with self._spoken():
-            # A folder of its own, made when need be: DuckDB lets a query read what is in it.
-            spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
-            connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
-            for setting in _SETTINGS:
-                connection.execute(f"SET {setting}")
-            for macro in MACROS:
-                connection.execute(f"CREATE TEMP MACRO {macro}")
+            connection = _session()
             files: list[str] = []
-            for name in tables:
-                files += _open(connection, self._lake, name)
-            for view in views:
-                select = select_text(view, DUCKDB)
-                connection.execute(f"CREATE TEMP VIEW {quoted_name(view.name)} AS {select}")
+            scans = _scans(sql, opened, views)
+            for table in opened:
+                chosen = admitted(table.actions, scans.get(table.name, ()))
+                files += _open(connection, replace(table, actions=chosen))
+            _make_views(connection, views)
             if not self._unsafe:
                 connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
                 connection.execute("SET enable_external_access = false")
@@ -103,8 +108,8 @@ class DuckdbEngine:
         if missing := re.match(r"Table with name (.+) does not exist", words):
             tables = self._lake.table_names()
             name = missing.group(1)
-            near = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
-            meant = f"; did you mean {near[0]}?" if near else "."
+            alike = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
+            meant = f"; did you mean {alike[0]}?" if alike else "."
             return (
                 f"The table `{name}` cannot be found{meant} The lake has {', '.join(tables)}; "
                 "`pregao books` and `pregao analytics` make more."
@@ -167,14 +172,87 @@ def _require_select(connection: Any, sql: str) -> None:
         raise not_a_query("more than one" if other is None else other.name)
 
 
-def _open(connection: Any, lake: Lake, name: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table as its log tells it: where it is, its columns, its files."""
+
+    name: str
+    place: Location
+    declared: Any
+    dated: bool
+    actions: Any
+
+    @classmethod
+    def of(cls, lake: Lake, name: str) -> _Table:
+        table = lake.delta(name)
+        declared = arrow_schema(table).remove_metadata()
+        dated = DATE in table.metadata().partition_columns
+        return cls(name, lake.table_location(name), declared, dated, visible_files(table))
+
+
+def _session() -> Any:
+    connection = duckdb.connect(":memory:")
+    # A folder of its own, made when need be: DuckDB lets a query read what is in it.
+    spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
+    connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
+    for setting in _SETTINGS:
+        connection.execute(f"SET {setting}")
+    for macro in MACROS:
+        connection.execute(f"CREATE TEMP MACRO {macro}")
+    return connection
+
+
+def _make_views(connection: Any, views: Sequence[View]) -> None:
+    for view in views:
+        select = select_text(view, DUCKDB)
+        connection.execute(f"CREATE TEMP VIEW {quoted_name(view.name)} AS {select}")
+
+
+def _scans(
+    sql: str, tables: Sequence[_Table], views: Sequence[View]
+) -> dict[str, list[list[Condition]]]:
+    """How a query reads tables: of each scan of a table, the conditions that its rows must meet.
+
+    DuckDB plans the query over tables without rows. What it would leave out because of that is not
+    left out: it must not look at statistics.
+    """
+    connection = _session()
+    connection.execute("SET disabled_optimizers = 'statistics_propagation,late_materialization'")
+    for table in tables:
+        # Named, for a query sees variables of ours in no other way.
+        connection.register("declared", table.declared.empty_table())
+        connection.execute(f"CREATE TEMP TABLE {quoted_name(table.name)} AS FROM declared")
+        connection.unregister("declared")
+    try:
+        _make_views(connection, views)
+        (row,) = connection.execute(f"EXPLAIN (FORMAT JSON) {explained(sql)}").fetchall()
+        plans = json.loads(row[1])
+    except (duckdb.Error, ValueError):
+        return {}  # told when the query itself is planned; or it is no query but a question
+    finally:
+        connection.close()
+    found: dict[str, list[list[Condition]]] = {}
+    for node in _nodes(plans):
+        told = node.get("extra_info") or {}
+        name = str(told.get("Table", "")).rpartition(".")[2].strip('"')
+        if name:
+            filters = told.get("Filters") or []
+            texts = [filters] if isinstance(filters, str) else filters
+            found.setdefault(name, []).append([one for text in texts for one in conditions(text)])
+    return found
+
+
+def _nodes(plans: list[Any]) -> Iterator[dict[str, Any]]:
+    for node in plans:
+        yield node
+        yield from _nodes(node.get("children") or [])
+
+
+def _open(connection: Any, table: _Table) -> list[str]:
     """Make a view of a table; gives the files that DuckDB itself reads for it."""
-    table = lake.delta(name)
-    declared = arrow_schema(table).remove_metadata()
-    place = lake.table_location(name)
-    actions = visible_files(table)
+    name, place, actions = table.name, table.place, table.actions
     quoted = quoted_name(name)
-    kinds = column_kinds(connection, declared)
+    kinds = column_kinds(connection, table.declared)
     if not actions.num_rows:
         nulls = ", ".join(
             f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items()
@@ -183,11 +261,11 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
         return []
     if not place.is_local:
         # DuckDB's own client of S3 is an extension that would have to be downloaded.
-        connection.register(name, dataset(place, declared, actions))
+        connection.register(name, dataset(place, table.declared, actions))
         return []
     files = [place.join(path).uri for path in sorted(actions["path"].to_pylist())]
     source = f"read_parquet([{', '.join(map(quoted_text, files))}], union_by_name = true, "
-    if DATE in table.metadata().partition_columns:
+    if table.dated:
         source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
     else:
         source += "hive_partitioning = false)"

@@ -4,7 +4,13 @@ It knows nothing of what the tables are about.
 """
 
 from pregao.lake.store.commits import until_committed
-from pregao.lake.store.compaction import Compacted, compact_intents, compact_table
+from pregao.lake.store.compaction import (
+    TARGET_BYTES,
+    Compacted,
+    Layout,
+    compact_intents,
+    compact_table,
+)
 from pregao.lake.store.datasets import dataset
 from pregao.lake.store.delta_tables import (
     LakeTable,
@@ -41,12 +47,14 @@ __all__ = [
     "INTENTS",
     "ROW_GROUP",
     "STAGING",
+    "TARGET_BYTES",
     "Bounds",
     "CommitResult",
     "Compacted",
     "FileEntry",
     "Lake",
     "LakeTable",
+    "Layout",
     "Location",
     "NewFile",
     "Replaced",

@@ -4,6 +4,11 @@ A unit is first intended (see `intents`): from that moment its captures are take
 be visible, whoever finishes the work. Then every table gets one transaction with the unit's id, and
 ``ingests`` the last one. A process that dies in between leaves an intent which the next command
 rolls forward; files of units that were never intended stay invisible.
+
+Some time after it is complete a unit is retired, so that logs do not grow with every unit: first
+its intent, then its ids in the tables. Whoever finishes a unit, however slowly, loads a table, then
+asks whether the unit is retired, then commits to the table as it was loaded. So it finds the id, or
+that the unit is retired; and if both come after that, the library refuses the commit.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -21,13 +27,12 @@ import pyarrow.parquet as pq
 from pregao.clock import Clock, system_clock
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.store import intents
+from pregao.lake.store.appending import Target, open_target
 from pregao.lake.store.delta_tables import (
     add_action,
-    append_once,
-    arrow_schema,
-    load,
+    change_table,
+    commit_changes,
     load_existing,
-    visible_files,
 )
 from pregao.lake.store.location import Location, unique_name
 from pregao.lake.store.parquet import Written, new_file, number_of, stored_schema
@@ -50,6 +55,12 @@ LEDGER_SPEC = TableSpec(
 )
 """The columns that the store itself needs; who takes captures in has more to tell."""
 
+_AT_ONCE = 4
+_AT_ONCE_ELSEWHERE = 8
+"""Tables changed at once; away from a local disk the time goes into waiting."""
+RETIRE_FROM = 32
+"""Complete units are retired so many at a time."""
+
 Watch = Callable[[str], None]
 """Is told each step once it is done: ``written``, ``intended``, then every table's name."""
 
@@ -59,26 +70,35 @@ def unwatched(step: str, /) -> None:
 
 
 def commit(
-    lake: Location, unit: Unit, *, clock: Clock = system_clock, watch: Watch = unwatched
+    lake: Location,
+    unit: Unit,
+    *,
+    clock: Clock = system_clock,
+    watch: Watch = unwatched,
+    opened: Mapping[str, Target] | None = None,
 ) -> CommitResult:
     """Make a unit visible, unless one of its captures was taken by another unit before.
 
-    The tables must be there (`Lake.ensure_tables`). Committing a unit again adds nothing.
+    The tables must be there (`Lake.ensure_tables`). Committing a unit again adds nothing. Tables
+    that were loaded just now may be handed over.
     """
     _check(lake, unit)
-    if not intents.is_declared(lake, unit):
-        if others := intents.taken_captures(lake, unit.captures):
+    register = intents.Register(lake, load_existing(lake.join(intents.NAME)))
+    if not register.declares(unit):
+        if others := register.taken(unit.captures):
             return CommitResult(unit.unit_id, False, others)
-        whole = replace(unit, files=(*unit.files, *_write_ledger(lake, unit, clock())))
+        ledger = open_target(lake.join(LEDGER))
+        rows = _write_ledger(lake, unit, ledger, clock())
+        whole = replace(unit, files=(*unit.files, *rows))
         watch("written")
-        declared = intents.declare(lake, whole, clock)
+        declared = intents.declare(lake, whole, clock, register)
         if declared.taken:
-            for file in whole.files[len(unit.files) :]:
+            for file in rows:
                 lake.join(file.table, file.path).delete()
             return CommitResult(unit.unit_id, False, declared.taken)
         watch("intended")
         if declared.fresh:
-            finish(lake, whole, watch)
+            finish(lake, whole, watch, {**(opened or {}), LEDGER: ledger})
             return CommitResult(unit.unit_id, True)
     # What counts is what was intended first, which may have been another attempt's files.
     for intended in intents.read(lake, [unit.unit_id]):
@@ -86,28 +106,64 @@ def commit(
     return CommitResult(unit.unit_id, True)
 
 
-def finish(lake: Location, unit: Unit, watch: Watch = unwatched) -> None:
+def finish(
+    lake: Location,
+    unit: Unit,
+    watch: Watch = unwatched,
+    opened: Mapping[str, Target] | None = None,
+) -> None:
     """Bring every table up to a valid intent; what is there already is left alone."""
-    tables: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
+    parts: dict[str, list[NewFile]] = {gone.table: [] for gone in unit.replaces}
     for file in unit.files:
-        tables.setdefault(file.table, []).append(file)
-    last = tables.pop(LEDGER, [])
+        parts.setdefault(file.table, []).append(file)
+    last = parts.pop(LEDGER, [])
     keys = [intents.unit_key(unit.unit_id)]
+    known = opened or {}
 
-    def append(table: str, files: list[NewFile]) -> str:
-        adds = [add_action(file) for file in files]
-        gone = [part for part in unit.replaces if part.table == table]
+    def is_open() -> bool:
+        return not intents.is_retired(lake, unit.unit_id)
+
+    def look_at(name: str) -> Target:
+        return known.get(name) or open_target(lake.join(name))
+
+    def append(name: str, files: list[NewFile]) -> str:
+        gone = [part for part in unit.replaces if part.table == name]
         if gone:
-            replace_once(lake.join(table), keys, gone, adds)
+            adds = [add_action(file) for file in files]
+            replace_once(lake.join(name), keys, gone, adds, is_open)
         else:
-            append_once(lake.join(table), keys, adds)
-        return table
+            tables[name].append_once(keys, files, is_open)
+        return name
 
-    # On a local disk a commit takes milliseconds; elsewhere the time goes into waiting.
-    with ThreadPoolExecutor(1 if lake.is_local else 8) as pool:
-        for done in [pool.submit(append, *item) for item in sorted(tables.items())]:
+    with ThreadPoolExecutor(_AT_ONCE if lake.is_local else _AT_ONCE_ELSEWHERE) as pool:
+        names = [*sorted(parts), LEDGER]
+        tables = dict(zip(names, pool.map(look_at, names), strict=True))
+        if not is_open():
+            return
+        for done in [pool.submit(append, *item) for item in sorted(parts.items())]:
             watch(done.result())
     watch(append(LEDGER, last))
+
+
+def retire(lake: Location, least: int = RETIRE_FROM) -> None:
+    """Let logs forget the ids of complete units, if there are so many that are not retired yet.
+
+    The intents go first: whoever still works on such a unit must find there that it is retired. A
+    process that dies in between leaves ids in the tables' logs, where they do no harm.
+    """
+    units = intents.retire(lake, partial(unfinished, lake), least)
+    keys: dict[str, list[str]] = {}
+    for unit in units or ():
+        tables = {file.table for file in unit.files} | {gone.table for gone in unit.replaces}
+        for name in tables | {LEDGER}:
+            keys.setdefault(name, []).append(intents.unit_key(unit.unit_id))
+
+    def forget(name: str) -> None:
+        change_table(lake.join(name), lambda table: commit_changes(table, [], retired=keys[name]))
+
+    with ThreadPoolExecutor(_AT_ONCE if lake.is_local else _AT_ONCE_ELSEWHERE) as pool:
+        for done in [pool.submit(forget, name) for name in sorted(keys)]:
+            done.result()
 
 
 def roll_forward(lake: Location) -> list[str]:
@@ -120,21 +176,18 @@ def roll_forward(lake: Location) -> list[str]:
 
 def pending_units(lake: Location) -> list[str]:
     """The units that are intended but not complete."""
-    return unfinished(lake, intents.declared_units(lake))
+    register = intents.open_register(lake)
+    return [] if register is None else unfinished(lake, register.units)
 
 
 def unfinished(lake: Location, units: set[str]) -> list[str]:
     """Which of these units are not complete."""
     if not units:
         return []
-    table = load(lake.join(LEDGER))
-    if table is None:
+    if not lake.join(LEDGER, "_delta_log").exists():
         return sorted(units)
-    # The log of `ingests` tells most of them at once; ask for each of the others.
-    rest = units - intents.single_units(visible_files(table))
-    return sorted(
-        unit for unit in rest if table.transaction_version(intents.unit_key(unit)) is None
-    )
+    keys = {intents.unit_key(unit): unit for unit in units}
+    return sorted(keys[key] for key in open_target(lake.join(LEDGER)).lacking(keys))
 
 
 def _check(lake: Location, unit: Unit) -> None:
@@ -146,11 +199,11 @@ def _check(lake: Location, unit: Unit) -> None:
         raise UsageError(f"{lake} has no table {', '.join(missing)}; create it before a commit.")
 
 
-def _write_ledger(lake: Location, unit: Unit, now_ns: int) -> list[NewFile]:
+def _write_ledger(lake: Location, unit: Unit, ledger: Target, now_ns: int) -> list[NewFile]:
     """Write the unit's rows of ``ingests``, one file for each date."""
     if not unit.ingests:
         return []
-    declared = arrow_schema(load_existing(lake.join(LEDGER)))
+    declared = ledger.schema
     unknown = {name for row in unit.ingests for name in row} - set(declared.names)
     if unknown:
         raise UsageError(

@@ -1,18 +1,29 @@
-"""Compaction: the small files of a table and date merged, in the order that makes reading cheap."""
+"""Compaction: the files of a table and date put together, in the order that makes reading cheap."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
-from functools import partial
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from pregao.lake.store import intents
-from pregao.lake.store.commits import unfinished
+from pregao.lake.store.clustering import (
+    Counts,
+    Limits,
+    Numbers,
+    Piece,
+    SmallFile,
+    cut,
+    groups_by_size,
+    groups_by_value,
+)
+from pregao.lake.store.commits import retire
 from pregao.lake.store.delta_tables import (
+    LakeTable,
     add_action,
     arrow_schema,
     remove_action,
@@ -20,100 +31,170 @@ from pregao.lake.store.delta_tables import (
     visible_files,
 )
 from pregao.lake.store.lake import Lake
+from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import rewrite
-from pregao.lake.store.unit import DATE
+from pregao.lake.store.unit import DATE, NewFile
 
 TARGET_BYTES = 64 << 20
-"""Files above half of this are left alone; merged files come near to it."""
+"""Files above half of this are left alone, if they need not be cut; new ones come near to it."""
 TARGET_ROWS = 4_000_000
 """So many rows of any table can be sorted in the memory of a small machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """Files of a table and date that became one."""
+    """Files of a table and date that became others."""
 
     table: str
     date: str
     files: int
+    into: int
     rows: int
     bytes_before: int
     bytes_after: int
 
 
 @dataclass(frozen=True, slots=True)
-class _Small:
-    path: str
-    size: int
-    rows: int
-    day: date
+class Layout:
+    """How the rows of a table are laid out: sorted by some columns, and parted by one of them.
+
+    ``part_by`` is the column whose values share as few files as can be, and ``then_by`` the one by
+    which the rows of a value are parted that do not fit a file.
+    """
+
+    order: tuple[str, ...] = ()
+    part_by: str | None = None
+    then_by: str | None = None
 
 
-def compact_table(lake: Lake, name: str, order: Sequence[str]) -> list[Compacted]:
-    """Merge the small files of a table; rows stay what they are, and are sorted by some columns.
+def compact_table(
+    lake: Lake, name: str, layout: Layout, target_bytes: int = TARGET_BYTES
+) -> list[Compacted]:
+    """Put the files of a table together; rows stay what they are, and are sorted.
 
-    The files that were merged stay on the disk until `vacuum` takes them away, so that queries
+    The files that were replaced stay on the disk until `vacuum` takes them away, so that queries
     which read them come to their end.
     """
     table = lake.delta(name)
     if table.metadata().partition_columns != [DATE]:
         return []
-    merged = (_merge(lake, name, table, group, order) for group in _groups(table))
-    return [each for each in merged if each is not None]
+    limits = Limits(target_bytes, TARGET_ROWS)
+    files = list(_files(table, layout.part_by))
+    if layout.part_by is None:
+        groups = groups_by_size(files, limits)
+    else:
+        groups = groups_by_value(files, limits)
+    done = (_Group(lake, table, name, group, layout).compact(limits) for group in groups)
+    return [each for each in done if each is not None]
 
 
 def compact_intents(lake: Lake) -> None:
-    """Merge the intents of complete units."""
-    intents.compact(lake.location, partial(unfinished, lake.location))
+    """Retire the intents of all complete units."""
+    retire(lake.location, least=1)
 
 
-def _groups(table: DeltaTable) -> Iterator[list[_Small]]:
-    """The small files of each date, two or more at a time, as many as make a large one."""
+def _files(table: DeltaTable, part_by: str | None) -> Iterator[SmallFile]:
+    """The files of a table, with the bounds of a column."""
     actions = visible_files(table)
-    if not actions.num_rows:
-        return
-    columns = ("path", "size_bytes", "num_records", f"partition.{DATE}")
-    small = [
-        _Small(*values)
-        for values in zip(*(actions[name].to_pylist() for name in columns), strict=True)
-        if values[1] < TARGET_BYTES // 2 and values[2] is not None
-    ]
-    group: list[_Small] = []
-    for file in sorted(small, key=lambda file: (file.day, file.path)):
-        if group and (
-            file.day != group[0].day
-            or sum(each.size for each in group) + file.size > TARGET_BYTES
-            or sum(each.rows for each in group) + file.rows > TARGET_ROWS
-        ):
-            if len(group) > 1:
-                yield group
-            group = []
-        group.append(file)
-    if len(group) > 1:
-        yield group
+    for row in actions.to_pylist() if actions.num_rows else ():
+        if row["num_records"] is not None:
+            bounds = (row.get(f"min.{part_by}"), row.get(f"max.{part_by}"))
+            yield SmallFile(
+                row["path"],
+                row["size_bytes"],
+                row["num_records"],
+                row[f"partition.{DATE}"],
+                *bounds,
+            )
 
 
-def _merge(
-    lake: Lake, name: str, table: DeltaTable, group: list[_Small], order: Sequence[str]
-) -> Compacted | None:
-    # Imported here: it brings pandas along, which commands that only read need not pay for.
-    import pyarrow.dataset as ds
+class _Group:
+    """Files of a day that become others."""
 
-    place = lake.table_location(name)
-    declared = arrow_schema(table)
-    schema = pa.schema([field for field in declared if field.name != DATE]).remove_metadata()
-    paths = [place.join(file.path).path for file in group]
-    rows = ds.dataset(
-        paths, schema=schema, filesystem=place.filesystem, format="parquet"
-    ).to_table()
-    if order:
-        rows = rows.sort_by([(column, "ascending") for column in order])
-    day = group[0].day
-    file = rewrite(place, [old.path for old in group], rows, day, declared)
-    removals = [remove_action(old.path, old.size, day, data_change=False) for old in group]
-    if not replace_files(place, removals, [add_action(file, data_change=False)]):
-        # Another process was faster: it has merged these files.
-        place.join(file.path).delete()
-        return None
-    before = sum(old.size for old in group)
-    return Compacted(name, day.isoformat(), len(group), file.rows, before, file.size)
+    def __init__(
+        self, lake: Lake, table: LakeTable, name: str, files: list[SmallFile], layout: Layout
+    ) -> None:
+        self._name = name
+        self._place = lake.table_location(name)
+        self._declared = arrow_schema(table)
+        self._files = files
+        self._layout = layout
+
+    def compact(self, limits: Limits) -> Compacted | None:
+        """Write the new files and show them in the place of the old ones."""
+        day, size = self._files[0].day, sum(file.size for file in self._files)
+        written: list[NewFile] = []
+        for piece in self._pieces(size, limits):
+            rows = self._read(piece)
+            if self._layout.order:
+                rows = rows.sort_by([(name, "ascending") for name in self._layout.order])
+            old = [file.path for file in self._files]
+            written.append(rewrite(self._place, old, rows, day, self._declared))
+        gone = [remove_action(old.path, old.size, day, data_change=False) for old in self._files]
+        adds = [add_action(file, data_change=False) for file in written]
+        if not replace_files(self._place, gone, adds):
+            # Another process was faster: it has put these files together.
+            for file in written:
+                self._place.join(file.path).delete()
+            return None
+        return Compacted(
+            self._name,
+            day.isoformat(),
+            len(self._files),
+            len(written),
+            sum(file.rows for file in written),
+            size,
+            sum(file.size for file in written),
+        )
+
+    def _pieces(self, size: int, limits: Limits) -> list[Piece | None]:
+        """What becomes a file each; None is all rows."""
+        by = self._layout.part_by
+        if by is None or any(file.low is None for file in self._files):
+            return [None]
+        counts = Counts.of(self._column(file, by) for file in self._files)
+        inside = None if self._layout.then_by is None else self._inside
+        return [*cut(counts, size, limits, inside)]
+
+    def _column(self, file: SmallFile, name: str) -> Any:
+        place = self._place.join(file.path)
+        with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
+            return opened.read(columns=[name], use_threads=False)[name]
+
+    def _inside(self, value: int) -> Numbers:
+        """The second column of the rows of one value; where it is null, 0."""
+        rows = self._read(Piece(value, value), [str(self._layout.then_by)])
+        return np.asarray(rows.column(0).fill_null(0).to_numpy().astype(np.int64))
+
+    def _read(self, piece: Piece | None, columns: Sequence[str] | None = None) -> Any:
+        """The rows of a piece, from the row groups that may hold some."""
+        # Imported here: it brings pandas along, which commands that only read need not pay for.
+        import pyarrow.dataset as ds
+
+        place: Location = self._place
+        fields = [field for field in self._declared if field.name != DATE]
+        dataset = ds.dataset(
+            [place.join(file.path).path for file in self._files if _touches(file, piece)],
+            schema=pa.schema(fields).remove_metadata(),
+            filesystem=place.filesystem,
+            format="parquet",
+        )
+        if piece is None:
+            return dataset.to_table(columns=columns)
+        by = ds.field(self._layout.part_by)
+        wanted = (by >= piece.low) & (by <= piece.high)
+        if piece.part is not None:
+            then = ds.field(self._layout.then_by)
+            low, high = piece.part
+            inside = (then >= low) & (then <= high)
+            wanted &= inside | then.is_null() if low <= 0 <= high else inside
+        if piece.nulls:
+            wanted |= by.is_null()
+        return dataset.to_table(columns=columns, filter=wanted)
+
+
+def _touches(file: SmallFile, piece: Piece | None) -> bool:
+    """May a file have rows of a piece?"""
+    if piece is None or piece.nulls or file.low is None or file.high is None:
+        return True
+    return file.low <= piece.high and file.high >= piece.low

@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -19,6 +19,7 @@ from pregao.errors import UsageError
 from pregao.lake.store.datasets import dataset
 from pregao.lake.store.location import Location
 from pregao.lake.store.owners import is_gone, own_name, shown_name
+from pregao.lake.store.table_settings import mark, retired_mark, settings_of
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
 
 _ATTEMPTS = 60
@@ -75,18 +76,20 @@ Result = TypeVar("Result")
 Change = AddAction | RemoveAction
 
 
-def change_table(location: Location, work: Callable[[LakeTable], Result]) -> Result:
+def change_table(
+    location: Location, work: Callable[[LakeTable], Result], table: LakeTable | None = None
+) -> Result:
     """Let work look at a table and commit to it; again, as the table is then, if it lost a race.
 
     Only a race that was lost against another process is run again, which is what the library means
     by a failed commit. All else that goes wrong (a full disk, a missing permission) is told at
-    once.
+    once. A ``table`` that is loaded already serves the first attempt.
     """
     lost: CommitFailedError | None = None
     for attempt in range(_ATTEMPTS):
-        table = load_existing(location)
+        current = load_existing(location) if table is None or attempt else table
         try:
-            return work(table)
+            return work(current)
         except CommitFailedError as error:
             lost = error
         except (DeltaError, OSError) as error:
@@ -103,17 +106,19 @@ def commit_changes(
     changes: Sequence[Change],
     marks: Mapping[str, int] | None = None,
     remarks: Mapping[str, str] | None = None,
+    retired: Iterable[str] = (),
 ) -> None:
     """Commit changes of files as one transaction that carries marks: names with a version each.
 
     The library refuses a mark that another process commits in between, if the table was loaded
     before; it does not always refuse to remove a file that another removes in the same moment. So
     all transactions with removals carry one and the same mark besides. Remarks are kept in the
-    table's history and mean nothing to the library.
+    table's history and mean nothing to the library. Marks that are ``retired`` are forgotten.
     """
-    names = [Transaction(name, version) for name, version in (marks or {}).items()]
+    names = [mark(name, version) for name, version in (marks or {}).items()]
+    names += [retired_mark(name) for name in retired]
     if any(isinstance(change, RemoveAction) for change in changes):
-        names.append(Transaction("replace", _now_ms()))
+        names.append(mark("replace", _now_ms()))
     table.create_write_transaction(
         list(changes),
         "append",
@@ -125,42 +130,63 @@ def commit_changes(
     )
 
 
-def append_once(location: Location, ids: Sequence[str], adds: Sequence[AddAction]) -> list[str]:
+def append_once(
+    location: Location,
+    ids: Sequence[str],
+    adds: Sequence[AddAction],
+    table: LakeTable | None = None,
+    is_open: Callable[[], bool] | None = None,
+) -> list[str]:
     """Append in one transaction that carries these ids, unless one of them is there already.
 
     Gives the ids that were there; none means that the append was done now. The ids are looked up
     and committed on one and the same handle: only then does the library refuse an id that another
-    process commits in between.
+    process commits in between. For the rest see `change_once`.
     """
-    return change_once(location, ids, lambda _table: adds)
+    return change_once(location, ids, lambda _table: adds, table, is_open)
 
 
 def change_once(
     location: Location,
     ids: Sequence[str],
     changes: Callable[[LakeTable], Sequence[Change]],
+    table: LakeTable | None = None,
+    is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
-    """The same for changes that depend on the table as it is in that moment."""
+    """The same for changes that depend on the table as it is in that moment.
 
-    def change(table: LakeTable) -> list[str]:
-        there = [name for name in ids if table.transaction_version(name) is not None]
+    Ids are retired some time after they were committed, so that one which is not there may have
+    been: ``is_open`` tells whether these are not retired. It is asked after the table was loaded.
+    Whoever hands over a ``table`` has asked since it was loaded.
+    """
+
+    def change(current: LakeTable) -> list[str]:
+        there = [name for name in ids if current.transaction_version(name) is not None]
+        if not there and current is not table and is_open is not None and not is_open():
+            return list(ids)
         if not there:
-            commit_changes(table, changes(table), dict.fromkeys(ids, 1))
+            commit_changes(current, changes(current), dict.fromkeys(ids, 1))
         return there
 
-    return change_table(location, change)
+    return change_table(location, change, table)
 
 
 def replace_files(
-    location: Location, removals: Sequence[RemoveAction], adds: Sequence[AddAction]
+    location: Location,
+    removals: Sequence[RemoveAction],
+    adds: Sequence[AddAction],
+    retired: Sequence[str] = (),
 ) -> bool:
-    """Put files in the place of others that hold the same rows; False if those are gone."""
+    """Put files in the place of others that hold the same rows; False if those are gone.
+
+    Marks that are ``retired`` are forgotten in the same transaction.
+    """
     wanted = {removal.path for removal in removals}
 
     def replace(table: LakeTable) -> bool:
         there = wanted <= set(visible_files(table)["path"].to_pylist())
         if there:
-            commit_changes(table, [*removals, *adds])
+            commit_changes(table, [*removals, *adds], retired=retired)
         return there
 
     return change_table(location, replace)
@@ -186,7 +212,8 @@ def replace_partition(
 
 def visible_files(table: DeltaTable) -> Any:
     """The files that a table shows, with what its log says of them, as an Arrow table."""
-    return pa.table(table.get_add_actions(flatten=True))
+    # Not pa.table(…): that brings pandas along, a quarter of a second.
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
 
 
 def add_action(file: NewFile, *, data_change: bool = True) -> AddAction:
@@ -223,8 +250,7 @@ def create(location: Location, spec: TableSpec) -> None:
             partition_by=list(spec.partition_by),
             name=spec.name,
             description=spec.description or None,
-            # Loading a table reads the log since the last checkpoint; most commands load many.
-            configuration={"delta.checkpointInterval": "10"},
+            configuration=settings_of(spec),
             storage_options=location.storage_options or None,
         )
     except CommitFailedError:
@@ -260,12 +286,13 @@ def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]])
             time.sleep(0.05)
 
 
-def add_missing_columns(location: Location, spec: TableSpec) -> None:
-    """Add the columns (and members of nested columns) that a table lacks.
+def bring_up_to_date(location: Location, spec: TableSpec) -> None:
+    """Add the columns (and members of nested columns) and the settings that a table lacks.
 
     A column that is there with another type is an error.
     """
     wanted = Schema.from_arrow(spec.schema)
+    settings = settings_of(spec)
     types = {field.name: field.type for field in pa.schema(wanted.to_arrow())}
 
     def widen(table: LakeTable) -> None:
@@ -281,6 +308,9 @@ def add_missing_columns(location: Location, spec: TableSpec) -> None:
                 lacking.add(name)
         if lacking:
             table.alter.add_columns([field for field in wanted.fields if field.name in lacking])
+        there = table.metadata().configuration
+        if other := {name: value for name, value in settings.items() if there.get(name) != value}:
+            table.alter.set_table_properties(other)
 
     change_table(location, widen)
 

@@ -3,26 +3,32 @@
 The table ``_intents`` has one small file per unit: a row for each capture, and the list of all the
 unit's files in the first row. The commit that adds the file carries one application transaction per
 capture and one for the unit, so that a capture belongs to one unit for ever, on every filesystem.
+
+The table's log would grow with every unit. So the intents of complete units are retired: their rows
+are merged into one file without the lists, and the log forgets their ids in the same commit. An id
+is taken if the log remembers it or a row of a merged file has it, both looked up on one handle.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.store.delta_tables import (
+    LakeTable,
     add_action,
-    append_once,
+    change_table,
+    commit_changes,
     create,
     load,
     load_existing,
@@ -47,7 +53,14 @@ SPEC = TableSpec(
     ),
     partition_by=(),
     description="What units of ingest are about to make visible or have made visible.",
+    statistics=("unit_id",),
 )
+_OWNERS = ("capture_id", "unit_id")
+_RETIRED = "retired"
+"""What the names of merged files begin with whose ids the log no longer has."""
+_LARGE = 65_536
+"""Merged files with so many rows are not merged again."""
+_GROUP = 4_096
 
 
 def unit_key(unit_id: str) -> str:
@@ -67,18 +80,136 @@ def ensure(lake: Location) -> None:
         create(place, SPEC)
 
 
-def is_declared(lake: Location, unit: Unit) -> bool:
-    """Is this unit's intent valid already? One with other captures is another unit: an error."""
-    table = load_existing(lake.join(NAME))
-    if table.transaction_version(unit_key(unit.unit_id)) is None:
-        return False
-    owners = _owners(table)
-    if {name for name, owner in owners.items() if owner == unit.unit_id} != set(unit.captures):
-        raise UsageError(
-            f"The unit {unit.unit_id} was committed before with other captures; "
-            "give every unit an id of its own."
-        )
-    return True
+def single_units(actions: Any) -> set[str]:
+    """The units whose rows are alone in a file: there, smallest and largest id are the same."""
+    if not actions.num_rows:
+        return set()
+    single = actions.filter(pc.equal(actions["min.unit_id"], actions["max.unit_id"]))
+    return set(single["min.unit_id"].to_pylist())
+
+
+class Register:
+    """The table of intents as it is at one moment: who has taken what, and what is on its way."""
+
+    def __init__(self, lake: Location, table: LakeTable) -> None:
+        self.table = table
+        self._place = lake.join(NAME)
+        actions = visible_files(table)
+        self.files: list[dict[str, Any]] = actions.to_pylist() if actions.num_rows else []
+        self._single = {
+            one["min.unit_id"]: one
+            for one in self.files
+            if one["min.unit_id"] == one["max.unit_id"]
+        }
+        self._merged = [one for one in self.files if one["min.unit_id"] != one["max.unit_id"]]
+
+    @property
+    def units(self) -> set[str]:
+        """The units with an intent that still tells its files: not retired ones."""
+        return set(self._single)
+
+    def taken(self, captures: Collection[str]) -> dict[str, str]:
+        """Which of these captures are taken, and by which unit."""
+        wanted = sorted(set(captures))
+        if len(wanted) <= len(self._single):
+            marked = [
+                name
+                for name in wanted
+                if self.table.transaction_version(capture_key(name)) is not None
+            ]
+            files = self.files if marked else self._merged
+        else:  # it takes less to read all of them
+            files = self.files
+        found: dict[str, str] = {}
+
+        def may_hold(first: str, last: str) -> bool:
+            at = bisect_left(wanted, first)
+            return at < len(wanted) and wanted[at] <= last
+
+        for part in self._read(files, may_hold):
+            own = part.filter(pc.is_in(part["capture_id"], pa.array(wanted, pa.string())))
+            found |= _pairs(own)
+        return found
+
+    def beginning_with(self, prefix: str) -> dict[str, str]:
+        """The captures whose names begin so, and their units."""
+        found: dict[str, str] = {}
+
+        def may_hold(first: str, last: str) -> bool:
+            return first[: len(prefix)] <= prefix <= last[: len(prefix)]
+
+        for part in self._read(self.files, may_hold):
+            found |= _pairs(part.filter(pc.starts_with(part["capture_id"], prefix)))
+        return found
+
+    def all(self) -> dict[str, str]:
+        """Every capture that was taken, and by which unit."""
+        found: dict[str, str] = {}
+        for part in self._read(self.files):
+            found |= _pairs(part)
+        return found
+
+    def declares(self, unit: Unit) -> bool:
+        """Is this unit's intent valid already? With other captures it is an error."""
+        own = self._single.get(unit.unit_id)
+        files = [own] if own is not None else [one for one in self._merged if self._has(one, unit)]
+        if not files:
+            return False
+        owned = {
+            capture
+            for part in self._read(files)
+            for capture in _pairs(part.filter(pc.equal(part["unit_id"], unit.unit_id)))
+        }
+        if owned != set(unit.captures):
+            raise UsageError(
+                f"The unit {unit.unit_id} was committed before with other captures; "
+                "give every unit an id of its own."
+            )
+        return True
+
+    def _has(self, one: dict[str, Any], unit: Unit) -> bool:
+        """Are there rows of a unit in a merged file?"""
+        if not one["min.unit_id"] <= unit.unit_id <= one["max.unit_id"]:
+            return False
+        with self._place.join(one["path"]).open_input() as opened:
+            file = pq.ParquetFile(opened, read_dictionary=["unit_id"])
+            names = file.read(columns=["unit_id"], use_threads=False)["unit_id"]
+        return any(unit.unit_id in chunk.dictionary.to_pylist() for chunk in names.chunks)
+
+    def _read(
+        self,
+        files: Iterable[dict[str, Any]],
+        may_hold: Callable[[str, str], bool] = lambda _first, _last: True,
+    ) -> Iterator[Any]:
+        """Captures and units of some files; of the row groups that may hold what is wanted."""
+        for one in files:
+            with self._place.join(one["path"]).open_input() as opened:
+                file = pq.ParquetFile(opened)
+                at = file.metadata.schema.names.index("capture_id")
+                groups = []
+                for number in range(file.num_row_groups):
+                    bounds = file.metadata.row_group(number).column(at).statistics
+                    known = bounds is not None and bounds.has_min_max
+                    if not known or may_hold(bounds.min, bounds.max):
+                        groups.append(number)
+                if groups:
+                    yield file.read_row_groups(groups, columns=list(_OWNERS), use_threads=False)
+
+
+def _pairs(rows: Any) -> dict[str, str]:
+    pairs = zip(rows["capture_id"].to_pylist(), rows["unit_id"].to_pylist(), strict=True)
+    return {capture: unit for capture, unit in pairs if capture is not None}
+
+
+def open_register(lake: Location) -> Register | None:
+    """The intents as they are now; None if there is no lake."""
+    table = load(lake.join(NAME))
+    return None if table is None else Register(lake, table)
+
+
+def is_retired(lake: Location, unit_id: str) -> bool:
+    """Is a unit that was declared retired by now? Then it was complete before that."""
+    return unit_id not in Register(lake, load_existing(lake.join(NAME))).units
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,107 +220,102 @@ class Declared:
     taken: dict[str, str] = field(default_factory=dict)
 
 
-def declare(lake: Location, unit: Unit, clock: Clock = system_clock) -> Declared:
-    """Write a unit's intent and make it valid; or tell which captures are taken, and by whom."""
+def declare(
+    lake: Location, unit: Unit, clock: Clock = system_clock, register: Register | None = None
+) -> Declared:
+    """Write a unit's intent and make it valid; or tell which captures are taken, and by whom.
+
+    Whoever hands over a ``register`` has found in it that neither the unit nor a capture is there.
+    """
     file = _write(lake, unit, clock())
     keys = [unit_key(unit.unit_id), *map(capture_key, unit.captures)]
-    if not append_once(lake.join(NAME), keys, [add_action(file)]):
+    handle = None if register is None else register.table
+
+    def attempt(table: LakeTable) -> Declared:
+        if table is not handle:
+            now = Register(lake, table)
+            if now.declares(unit):
+                # By another attempt, or by this one if the store's answer was lost on the way;
+                # then the file is in use.
+                return Declared(False)
+            if taken := now.taken(unit.captures):
+                return Declared(False, taken)
+        commit_changes(table, [add_action(file)], dict.fromkeys(keys, 1))
         return Declared(True)
-    if is_declared(lake, unit):
-        # By another attempt, or by this one if the store's answer was lost on the way; then the
-        # file is in use.
-        return Declared(False)
-    lake.join(NAME, file.path).delete()
-    return Declared(False, taken_captures(lake, unit.captures))
 
-
-def taken_captures(lake: Location, captures: Iterable[str]) -> dict[str, str]:
-    """Which of these captures are taken, and by which unit; cheap when none is."""
-    table = load(lake.join(NAME))
-    if table is None:
-        return {}
-    there = [name for name in captures if table.transaction_version(capture_key(name)) is not None]
-    if not there:
-        return {}
-    owners = _owners(table)
-    return {name: owners[name] for name in there}
-
-
-def all_captures(lake: Location) -> dict[str, str]:
-    """Every capture that was taken, and by which unit."""
-    table = load(lake.join(NAME))
-    return {} if table is None else _owners(table)
-
-
-def declared_units(lake: Location) -> set[str]:
-    """The units with an intent that still tells its files, read from the table's log alone."""
-    table = load(lake.join(NAME))
-    if table is None:
-        return set()
-    # Files that compaction has made of several units hold only complete ones.
-    return single_units(visible_files(table))
-
-
-def single_units(actions: Any) -> set[str]:
-    """The units whose rows are alone in a file: there, smallest and largest id are the same."""
-    if not actions.num_rows:
-        return set()
-    single = actions.filter(pc.equal(actions["min.unit_id"], actions["max.unit_id"]))
-    return set(single["min.unit_id"].to_pylist())
+    declared = change_table(lake.join(NAME), attempt, handle)
+    if declared.taken:
+        lake.join(NAME, file.path).delete()
+    return declared
 
 
 def read(lake: Location, units: Sequence[str]) -> list[Unit]:
     """The units with these ids, without the rows for ``ingests``, which are in a file by now."""
-    table = load_existing(lake.join(NAME))
-    rows = table.to_pyarrow_table(
-        columns=["unit_id", "capture_id", "payload"], filters=[("unit_id", "in", list(units))]
-    ).to_pylist()
-    found = []
-    for unit_id in units:
-        own = [row for row in rows if row["unit_id"] == unit_id]
-        payload = next((row["payload"] for row in own if row["payload"] is not None), None)
-        if payload is not None:
-            captures = tuple(row["capture_id"] for row in own if row["capture_id"] is not None)
-            files, replaces = _content(payload)
-            found.append(Unit(unit_id, captures, files, replaces=replaces))
-    return found
+    register = Register(lake, load_existing(lake.join(NAME)))
+    return [
+        unit
+        for unit_id in units
+        if unit_id in register.units
+        for unit in [_told(lake, register._single[unit_id])]
+        if unit is not None
+    ]
 
 
-def _owners(table: DeltaTable) -> dict[str, str]:
-    rows = table.to_pyarrow_table(columns=["capture_id", "unit_id"])
-    pairs = zip(rows["capture_id"].to_pylist(), rows["unit_id"].to_pylist(), strict=True)
-    return {capture: unit for capture, unit in pairs if capture is not None}
+def _told(lake: Location, action: dict[str, Any]) -> Unit | None:
+    """The unit that a file of its own tells."""
+    rows = _rows_of(lake, action).to_pylist()
+    payload = next((row["payload"] for row in rows if row["payload"] is not None), None)
+    if payload is None:
+        return None
+    captures = tuple(row["capture_id"] for row in rows if row["capture_id"] is not None)
+    files, replaces = _content(payload)
+    return Unit(rows[0]["unit_id"], captures, files, replaces=replaces)
 
 
-def compact(lake: Location, unfinished: Callable[[set[str]], list[str]]) -> bool:
-    """Merge the intents of complete units into one file, without the lists of their files.
+def _rows_of(lake: Location, action: dict[str, Any]) -> Any:
+    content = lake.join(NAME, action["path"]).read_bytes()
+    return pq.ParquetFile(io.BytesIO(content)).read(use_threads=False)
+
+
+def retire(
+    lake: Location, unfinished: Callable[[set[str]], list[str]], least: int
+) -> list[Unit] | None:
+    """Merge the intents of complete units, if there are so many; gives these units.
 
     ``unfinished`` tells which of some units are not complete. It is asked about what the table
     holds now: a unit that is intended while this runs must keep its list.
     """
     place = lake.join(NAME)
-    table = load(place)
-    if table is None:
-        return False
-    actions = visible_files(table)
-    pending = unfinished(single_units(actions))
-    old = [
-        action
-        for action in actions.to_pylist()
-        if action["min.unit_id"] != action["max.unit_id"] or action["min.unit_id"] not in pending
-    ]
+    register = open_register(lake)
+    if register is None or len(register.units) < least:
+        return None
+    complete = register.units.difference(unfinished(register.units))
+    if len(complete) < least:
+        return None
+    merged = [one for one in register._merged if one["num_records"] < _LARGE]
+    old = [*(register._single[unit] for unit in sorted(complete)), *merged]
     if len(old) < 2:
-        return False
-    parts = [pq.read_table(io.BytesIO(place.join(one["path"]).read_bytes())) for one in old]
+        return None
+    units = [unit for one in old[: len(complete)] if (unit := _told(lake, one)) is not None]
+    parts = [_rows_of(lake, one) for one in old]
     rows = pa.concat_tables(parts).drop(["payload"])
     rows = rows.append_column("payload", pa.nulls(rows.num_rows, pa.string()))
-    units = rows["unit_id"].to_pylist()
-    file = _stored(lake, rows, "intents", min(units), max(units))
+    rows = rows.sort_by([("capture_id", "ascending"), ("unit_id", "ascending")])
+    names = rows["unit_id"].to_pylist()
+    file = _stored(lake, rows, _RETIRED, min(names), max(names))
+    # Of files that this has merged before, the ids are forgotten already.
+    fresh = [part for part, one in zip(parts, old, strict=True) if not _is_retired(one)]
+    keys = {unit_key(name) for part in fresh for name in part["unit_id"].to_pylist()}
+    keys |= {capture_key(name) for part in fresh for name in _pairs(part)}
     removals = [remove_action(one["path"], one["size_bytes"], data_change=False) for one in old]
-    if replace_files(place, removals, [add_action(file, data_change=False)]):
-        return True
+    if replace_files(place, removals, [add_action(file, data_change=False)], sorted(keys)):
+        return units
     place.join(file.path).delete()
-    return False
+    return None
+
+
+def _is_retired(action: dict[str, Any]) -> bool:
+    return str(action["path"]).startswith(f"{_RETIRED}-")
 
 
 def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
@@ -218,7 +344,7 @@ def _write(lake: Location, unit: Unit, now_ns: int) -> NewFile:
 
 def _stored(lake: Location, rows: Any, stem: str, first: str, last: str) -> NewFile:
     content = io.BytesIO()
-    pq.write_table(rows, content, compression="zstd", store_schema=False)
+    pq.write_table(rows, content, compression="zstd", store_schema=False, row_group_size=_GROUP)
     name = unique_name(stem, ".parquet")
     lake.join(NAME, name).write_bytes(content.getvalue())
     # Ids of units are not cut short here: they are how pending units are found.

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
 from pregao.lake.store import commits, intents
+from pregao.lake.store.appending import Target, open_target
 from pregao.lake.store.commits import LEDGER, LEDGER_SPEC, Watch, unwatched
 from pregao.lake.store.delta_tables import (
-    add_missing_columns,
+    LakeTable,
     arrow_schema,
+    bring_up_to_date,
+    change_table,
+    commit_changes,
     create_once,
     load,
     visible_files,
 )
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import Written, new_file
+from pregao.lake.store.table_settings import bounded_columns, settings_of
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, TableSpec, Unit
 
 _AT_ONCE = 4
@@ -42,6 +47,7 @@ class Lake:
             raise UsageError(f"{self.location}: give the lake a path without % and digits.")
         self._clock = clock
         self._ensured: dict[str, Any] = {}
+        self._opened: dict[str, Target] = {}
 
     def exists(self) -> bool:
         """Was anything ever taken in here?"""
@@ -78,25 +84,46 @@ class Lake:
         due = [spec for spec in wanted if self._ensured.get(spec.name) != spec.schema]
         if not due:
             return
-        intents.ensure(self.location)
-        places = [(self.location.join(spec.name), spec) for spec in due]
-        create_once(self.location.join(intents.NAME), places)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for done in [pool.submit(add_missing_columns, *item) for item in places]:
-                done.result()
+        if not self._are_ensured(due):
+            intents.ensure(self.location)
+            place = self.location.join(intents.NAME)
+            places = [(self.location.join(spec.name), spec) for spec in due]
+            create_once(place, places)
+            with ThreadPoolExecutor(_AT_ONCE) as pool:
+                all_places = [(place, intents.SPEC), *places]
+                for done in [pool.submit(bring_up_to_date, *item) for item in all_places]:
+                    done.result()
+            told = {_state_of(due): 1}
+            change_table(place, lambda table: commit_changes(table, [], told))
         self._ensured |= {spec.name: spec.schema for spec in due}
+
+    def _are_ensured(self, specs: Sequence[TableSpec]) -> bool:
+        """Was it noted that these tables are there, with these columns and settings?
+
+        To load every table would take longer than the rest of a small ingest.
+        """
+        register = load(self.location.join(intents.NAME))
+        if register is None or register.transaction_version(_state_of(specs)) is None:
+            return False
+        there = {entry.name for entry in self.location.entries() if entry.is_folder}
+        return there.issuperset(spec.name for spec in specs)
 
     def table_names(self) -> list[str]:
         """The tables of the lake, by name."""
+        return [name for name in self._folders() if not name.startswith(("_", "."))]
+
+    def own_tables(self) -> list[str]:
+        """The tables that the lake keeps for itself: intents, and what it remembers."""
+        return [name for name in self._folders() if name.startswith("_")]
+
+    def _folders(self) -> list[str]:
         return [
             entry.name
             for entry in self.location.entries()
-            if entry.is_folder
-            and not entry.name.startswith(("_", "."))
-            and entry.location.join("_delta_log").exists()
+            if entry.is_folder and entry.location.join("_delta_log").exists()
         ]
 
-    def delta(self, name: str) -> DeltaTable:
+    def delta(self, name: str) -> LakeTable:
         """The Delta table of a name, as it is now."""
         place = self.location.join(name)
         table = load(place)
@@ -124,20 +151,40 @@ class Lake:
     def new_files(self, written: Iterable[Written]) -> tuple[NewFile, ...]:
         """Files that were written, as a unit takes them."""
         files = list(written)
-        schemas = {name: self.schema(name) for name in {file.table for file in files}}
+        names = sorted({file.table for file in files})
+        places = [self.location.join(name) for name in names]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            tables = dict(zip(names, pool.map(open_target, places), strict=True))
+        self._opened |= tables  # they are likely to be committed to next
+        schemas = {name: _bounded_schema(table) for name, table in tables.items()}
         return tuple(new_file(file, schemas[file.table]) for file in files)
 
     def known_captures(self) -> dict[str, str]:
-        """The captures that were taken in, complete or on their way: content id → unit id."""
-        return intents.all_captures(self.location)
+        """The captures that were taken in, complete or on their way: content id → unit id.
 
-    def taken(self, captures: Iterable[str]) -> dict[str, str]:
-        """Which of these captures were taken in, and by which unit; cheap when none was."""
-        return intents.taken_captures(self.location, captures)
+        This reads all of them; `taken` and `taken_beginning_with` read what they need.
+        """
+        register = intents.open_register(self.location)
+        return {} if register is None else register.all()
+
+    def taken(self, captures: Collection[str]) -> dict[str, str]:
+        """Which of these captures were taken in, and by which unit."""
+        register = intents.open_register(self.location)
+        return {} if register is None else register.taken(captures)
+
+    def taken_beginning_with(self, prefix: str) -> dict[str, str]:
+        """The captures, and all else that units took, whose names begin so, and their units."""
+        register = intents.open_register(self.location)
+        return {} if register is None else register.beginning_with(prefix)
 
     def commit(self, unit: Unit, watch: Watch = unwatched) -> CommitResult:
         """Make a unit visible in all its tables, exactly once."""
-        return commits.commit(self.location, unit, clock=self._clock, watch=watch)
+        opened, self._opened = self._opened, {}
+        return commits.commit(self.location, unit, clock=self._clock, watch=watch, opened=opened)
+
+    def retire(self) -> None:
+        """Let the tables' logs forget complete units, when there are many: see `commits`."""
+        commits.retire(self.location)
 
     def pending(self) -> list[str]:
         """The units that are intended but not complete."""
@@ -146,3 +193,19 @@ class Lake:
     def roll_forward(self) -> list[str]:
         """Finish what a process that died has left; gives the ids of the units finished."""
         return commits.roll_forward(self.location)
+
+
+def _state_of(specs: Sequence[TableSpec]) -> str:
+    """The mark in the intents that tells that tables are there as these say."""
+    digest = hashlib.sha256()
+    for spec in sorted(specs, key=lambda spec: spec.name):
+        digest.update(repr((spec.name, settings_of(spec))).encode())
+        digest.update(spec.schema.serialize())
+    return f"tables:{digest.hexdigest()[:32]}"
+
+
+def _bounded_schema(table: Target) -> Any:
+    """The columns of a table whose bounds its log keeps."""
+    declared = table.schema
+    names = bounded_columns(table.settings)
+    return declared if names is None else pa.schema([declared.field(name) for name in names])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,11 +26,16 @@ from pregao.lake.store.unit import DATE, NewFile, Replaced
 
 
 def replace_once(
-    location: Location, ids: Sequence[str], gone: Sequence[Replaced], adds: Sequence[AddAction]
+    location: Location,
+    ids: Sequence[str],
+    gone: Sequence[Replaced],
+    adds: Sequence[AddAction],
+    is_open: Callable[[], bool] | None = None,
 ) -> list[str]:
     """Put files in and take the rows out that they replace, unless one of the ids is there.
 
-    Files that hold other rows too, as compaction makes them, are written again without.
+    Files that hold other rows too, as compaction makes them, are written again without. For
+    ``is_open`` see `change_once`.
     """
 
     def changes(table: LakeTable) -> list[Change]:
@@ -53,7 +58,7 @@ def replace_once(
                 made.append(add_action(rest))
         return made
 
-    return change_once(location, ids, changes)
+    return change_once(location, ids, changes, None, is_open)
 
 
 _NOTHING, _SOME, _ALL = 0, 1, 2

@@ -29,7 +29,7 @@ def vacuum(
     """
     lake.roll_forward()
     cutoff = clock() - older_than_ns
-    tables = [*lake.table_names(), intents.NAME]
+    tables = [*lake.table_names(), *lake.own_tables()]
     # Files first, then what is in use: what is committed in between is found in use.
     found = {name: _old_files(lake.table_location(name), cutoff) for name in tables}
     staged = [

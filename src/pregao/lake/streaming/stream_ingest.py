@@ -74,6 +74,7 @@ class StreamIngest:
         if self.lake.exists():
             self._progress.step("finishing what an earlier run left")
             self.lake.roll_forward()
+            self.lake.retire()
         self.lake.ensure_tables(table_specs())
         settle_latest(self.lake)
 

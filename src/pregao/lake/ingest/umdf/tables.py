@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pregao.lake.ingest.schemas import DATE_FIELD, KEY, column_of
+from pregao.lake.ingest.schemas import DATE_FIELD, KEY, bounded_spec, column_of
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS
 from pregao.lake.store import DATE, TableSpec
 from pregao.sbe.arrow import widened
@@ -97,16 +97,12 @@ def message_schema(table: TemplateTable) -> Any:
 def message_table_specs() -> list[TableSpec]:
     """The tables of all templates and that of the instruments, for every bundled version."""
     tables = bundled_message_tables()
-    specs = [
-        TableSpec(
-            INSTRUMENTS,
-            message_schema(tables.instruments),
-            description="An instrument of a day: its latest definition.",
-        )
-    ]
+    schema = message_schema(tables.instruments)
+    meaning = "An instrument of a day: its latest definition."
+    specs = [bounded_spec(INSTRUMENTS, schema, meaning)]
     for table in tables.templates.values():
+        schema = message_schema(table)
         meaning = f"Messages of the template {table.name}."
-        specs.append(
-            TableSpec(message_table_name(table.name), message_schema(table), (DATE,), meaning)
-        )
+        name = message_table_name(table.name)
+        specs.append(bounded_spec(name, schema, meaning))
     return specs

@@ -1,0 +1,220 @@
+"""What an ingest needs of all earlier ones is read from one file, and says what they said."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.capture import CaptureStatistics, PcapWriter, UdpFramer
+from pregao.lake.ingest import check_lake, compact, ingest, read_known
+from pregao.lake.ingest import memory as memory_module
+from pregao.lake.ingest.known import RANGE, Known
+from pregao.lake.ingest.report import CaptureReport, Report
+from pregao.lake.store import Lake, LakeTable
+from pregao.sbe.codec import MessageCodec
+from pregao.schemas import bundled
+from pregao.umdf.packets import PacketHeader, encode_packet
+
+DAY = 86_400 * 10**9
+START = 1_750_000_000 * 10**9
+
+
+SCHEMA = bundled("umdf", 16)
+ORDER = {
+    "securityID": 7, "matchEventIndicator": 0, "mDUpdateAction": 0, "mDEntryType": 0x30,
+    "mDEntryPx": 205_000, "mDEntrySize": 100, "secondaryOrderID": 1, "rptSeq": 0,
+}  # fmt: skip
+MESSAGE = MessageCodec(SCHEMA, SCHEMA.by_name["Order_MBO_50"]).packer(*ORDER)(*ORDER.values())
+
+
+def capture_of(folder, number, *, packets=3, channel=84):
+    """A capture of a day, with an order in each packet."""
+    path = folder / f"day-{number}.pcap"
+    framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30000 + channel)
+    with PcapWriter(path) as writer:
+        for place in range(1, packets + 1):
+            time = START + number * DAY + place * 1000
+            header = PacketHeader(channel, 1, place, time)
+            writer.write(time, framer.frame(encode_packet(header, [MESSAGE])))
+    return str(path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def lake(folder, monkeypatch):
+    """A lake of five ingests, of which the first ones are remembered."""
+    monkeypatch.setattr(memory_module, "REMEMBER_FROM", 3)
+    for number in range(5):
+        ingest([capture_of(folder, number)], str(folder / "lake"))
+    return Lake(folder / "lake")
+
+
+def anew(lake):
+    """What is known without any memory."""
+    known = Known()
+    rows = lake.delta("ingests").to_pyarrow_table().sort_by("committed_at_ns").to_pylist()
+    known.add(rows)
+    return known
+
+
+@pytest.fixture
+def files_read(monkeypatch):
+    found = []
+    rows_of = memory_module._rows
+
+    def note(file):
+        found.append(file.name)
+        return rows_of(file)
+
+    monkeypatch.setattr(memory_module, "_rows", note)
+    return found
+
+
+def test_few_reports_are_read_and_all_are_known(lake, files_read):
+    known = read_known(lake)
+    assert 0 < len(files_read) < 3
+    assert known == anew(lake)
+    assert len(known.fingerprints) == 5
+
+
+def test_captures_that_are_remembered_are_there_already(folder, lake):
+    again = ingest([capture_of(folder, number) for number in range(6)], str(lake.location))
+    assert [capture.name for capture in again.captures] == ["day-5.pcap"]
+    assert sorted(again.skipped) == [f"day-{number}.pcap" for number in range(5)]
+    owners = {row["unit_id"] for row in lake.delta("ingests").to_pyarrow_table().to_pylist()}
+    assert set(again.skipped.values()) < owners
+
+
+def test_a_capture_with_more_of_a_remembered_day_adds_what_is_new(folder, lake):
+    (folder / "more").mkdir()
+    report = ingest([capture_of(folder / "more", 0, packets=5)], str(lake.location))
+    assert +report.sums.packets == {"duplicate": 3, "decoded": 2}
+    assert check_lake(lake).faults == []
+
+
+def test_what_compaction_merges_is_read_anew_and_remembered_again(folder, lake, files_read):
+    (folder / "more").mkdir()
+    ingest([capture_of(folder / "more", 0, channel=85)], str(lake.location))
+    compact(lake)
+    files_read.clear()
+    known = read_known(lake)
+    assert known == anew(lake)
+    assert len(files_read) < 3
+    assert len(known.roles) == 2
+
+
+def test_rows_that_were_taken_out_are_forgotten(lake):
+    read_known(lake)
+    table = lake.delta("ingests")
+    unit = table.to_pyarrow_table()["unit_id"][0].as_py()
+    table.delete(f"unit_id = '{unit}'")
+    known = read_known(lake)
+    assert known == anew(lake)
+    assert len(known.fingerprints) == 4
+
+
+def test_a_lake_without_memory_is_read_whole(lake):
+    lake.table_location("_known").delete_folder()
+    known = read_known(lake)
+    assert known == anew(lake)
+    assert len(known.fingerprints) == 5
+
+
+RUNS = st.lists(st.tuples(st.integers(0, 9), st.integers(10, 19)), min_size=1, max_size=2)
+PLACES = st.builds("{}/{}/{}".format, *[st.integers(1, 3)] * 3)
+ROWS = st.fixed_dictionaries(
+    {
+        "content_hash": st.one_of(
+            st.sampled_from("abc"),
+            st.builds(f"{RANGE}{{}}@{{}}".format, st.just("f"), st.integers(0, 9)),
+        ),
+        "fingerprint": st.sampled_from("xyz"),
+        "plain_fingerprint": st.one_of(st.none(), st.sampled_from("xyz")),
+        "range_hash": st.none(),
+        "size": st.integers(1, 9),
+        "report": st.one_of(
+            st.none(),
+            st.fixed_dictionaries(
+                {
+                    "captures": st.just([]),
+                    "roles": st.lists(
+                        st.fixed_dictionaries(
+                            {
+                                "destination": st.sampled_from(["233.0.0.1:1", "233.0.0.2:1"]),
+                                "stream": st.sampled_from(["incremental", "snapshot"]),
+                                "feed": st.sampled_from("AB"),
+                                "channels": st.lists(st.integers(1, 3), max_size=2),
+                                "protocol": st.just("umdf"),
+                            }
+                        ),
+                        max_size=2,
+                    ),
+                    "coverage": st.dictionaries(PLACES, RUNS, max_size=2),
+                    "feeds": st.dictionaries(st.builds("{}/A".format, PLACES), RUNS, max_size=2),
+                }
+            ).map(json.dumps),
+        ),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(ROWS, max_size=4), st.lists(ROWS, max_size=4))
+def test_what_is_remembered_and_then_added_to_is_what_all_rows_tell(first, second):
+    whole = Known()
+    whole.add([*first, *second])
+    before = Known()
+    before.add(first)
+    recalled = Known()
+    recalled.recall(json.loads(json.dumps(before.facts())))
+    assert recalled == before
+    recalled.add(second)
+    assert recalled == whole
+
+
+def report_of(captures, *, odd=0):
+    report = Report("u")
+    for number in range(captures):
+        statistics = CaptureStatistics()
+        statistics.packets = statistics.udp = 1000
+        own = CaptureReport(f"capture-{number}.pcap", 10**9, f"{number:016x}", "0" * 32, "1" * 32)
+        own.plain_fingerprint = "2" * 32
+        if number < odd:
+            statistics.packets += 1
+            statistics.tcp = 1
+        own.statistics = statistics
+        report.captures.append(own)
+        report.skipped[f"earlier-{number}.pcap"] = "3" * 32
+        report.notes.append(f"capture-{number}.pcap: something was odd.")
+        report.gaps.append({"channel": 1, "first_missing": number, "last_missing": number})
+    return report
+
+
+def test_the_report_that_a_lake_keeps_does_not_grow_with_the_captures():
+    small, large = (len(json.dumps(report_of(count, odd=count).kept())) for count in (40, 500))
+    assert large < 1.05 * small < 8_000
+    kept = report_of(500, odd=500).kept()
+    assert (kept["capture_count"], kept["odd_captures"], kept["skipped"]) == (500, 500, 500)
+    assert kept["packets"]["captured"] == 500 * 1001
+    # The one that a user asks for has everything.
+    assert len(report_of(500).json()["captures"]) == 500
+
+
+def test_tables_are_loaded_once_however_many_ingests_there_were(folder, lake, monkeypatch):
+    loads = []
+    make = LakeTable.__init__
+
+    def note(self, location):
+        loads.append(location.name)
+        make(self, location)
+
+    monkeypatch.setattr(LakeTable, "__init__", note)
+    ingest([capture_of(folder, 8)], str(lake.location))
+    several = {name for name in loads if loads.count(name) > 1}
+    assert several <= {"_intents", "ingests"}
+    assert len(loads) < 20

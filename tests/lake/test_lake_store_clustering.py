@@ -1,0 +1,158 @@
+"""Compaction by value: which files are put together, where they part, and what that is good for."""
+
+from collections import Counter
+from datetime import date, timedelta
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from pregao.lake.ingest import compact
+from pregao.lake.store import Lake, Unit, compaction, visible_files
+from pregao.lake.store.clustering import (
+    Counts,
+    Limits,
+    SmallFile,
+    cut,
+    groups_by_size,
+    groups_by_value,
+)
+from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
+
+LIMITS = Limits(60, 50)
+DAY = date(2026, 5, 21)
+
+
+@st.composite
+def files(draw):
+    """Small and large files of two days; some tell no bounds."""
+    found = []
+    for place in range(draw(st.integers(0, 12))):
+        low = draw(st.one_of(st.none(), st.integers(0, 20)))
+        high = None if low is None else low + draw(st.integers(0, 8))
+        size = draw(st.integers(1, 80))
+        day = DAY + timedelta(days=draw(st.integers(0, 1)))
+        found.append(SmallFile(f"{place}", size, size, day, low, high))
+    return found
+
+
+@settings(max_examples=50, deadline=None)
+@given(files())
+def test_groups_by_size_hold_small_files_of_one_day_and_no_more_than_fits(given_files):
+    groups = list(groups_by_size(given_files, LIMITS))
+    taken = [file.path for group in groups for file in group]
+    assert len(taken) == len(set(taken))
+    for group in groups:
+        assert len(group) > 1
+        assert len({file.day for file in group}) == 1
+        assert all(file.size < LIMITS.size // 2 for file in group)
+        assert sum(file.rows for file in group) <= LIMITS.rows
+
+
+@settings(max_examples=100, deadline=None)
+@given(files())
+def test_files_that_overlap_are_in_one_group_and_others_stay(given_files):
+    groups = list(groups_by_value(given_files, LIMITS))
+    taken = [file.path for group in groups for file in group]
+    assert len(taken) == len(set(taken))
+    home = {file.path: number for number, group in enumerate(groups) for file in group}
+    for group in groups:
+        assert len(group) > 1
+        assert len({file.day for file in group}) == 1
+    bounded = [file for file in given_files if file.low is not None]
+    for one in bounded:
+        for other in bounded:
+            apart = one.day != other.day or one.high <= other.low or other.high <= one.low
+            if one is not other and not apart:
+                assert home[one.path] == home[other.path]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(st.integers(-5, 30), st.integers(1, 130), min_size=1),
+    st.integers(0, 20),
+    st.integers(1, 500),
+)
+@example({3: 130}, 0, 1)
+def test_every_row_is_in_one_piece_and_a_value_that_fits_in_one_too(rows, nulls, size):
+    values = np.array(sorted(rows), np.int64)
+    counts = Counts(values, np.array([rows[value] for value in values.tolist()]), nulls)
+    pieces = cut(counts, size, LIMITS, lambda value: np.arange(rows[value], dtype=np.int64))
+    assert sum(piece.nulls for piece in pieces) == (1 if nulls else 0)
+    for value, count in rows.items():
+        own = [piece for piece in pieces if piece.low <= value <= piece.high]
+        if count <= LIMITS.rows:
+            assert len(own) == 1
+            assert own[0].part is None
+            continue
+        numbers = [number for piece in own for number in range(piece.part[0], piece.part[1] + 1)]
+        assert sorted(numbers) == list(range(count))
+        assert all(piece.part[1] - piece.part[0] < LIMITS.rows for piece in own)
+    assert pieces == sorted(pieces, key=lambda piece: (piece.low, piece.part or (0, 0)))
+
+
+def test_counts_are_over_all_columns():
+    counts = Counts.of([pa.chunked_array([[1, 2, None]]), pa.chunked_array([[2], [7, 7]])])
+    assert counts.values.tolist() == [1, 2, 7]
+    assert counts.counts.tolist() == [1, 2, 2]
+    assert counts.nulls == 1
+
+
+@pytest.fixture
+def crowded(tmp_path, monkeypatch):
+    """Two days of nine files each, of which every one has rows of all forty instruments."""
+    monkeypatch.setattr(compaction, "TARGET_ROWS", 60)
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    for number in range(18):
+        day = "2026-05-21" if number < 9 else "2026-05-22"
+        rows = [order(security, 100 * number) for security in range(40)]
+        # An instrument that is busier than a file has room for.
+        rows += [order(40, 100 * number + place) for place in range(20)]
+        file = write_file(tmp_path, ORDERS, rows, day)
+        name = f"c{number}"
+        lake.commit(Unit(f"u{number}", (name,), (file,), (ingest_row(name, day),)))
+    return lake
+
+
+def admitting(lake, security, day="2026-05-21"):
+    """How many files of a day may have rows of an instrument, and how many there are."""
+    actions = visible_files(lake.delta("orders")).to_pylist()
+    own = [one for one in actions if one["partition.date"].isoformat() == day]
+    touched = [one for one in own if one["min.security_id"] <= security <= one["max.security_id"]]
+    return len(touched), len(own)
+
+
+def rows_of(lake):
+    rows = lake.delta("orders").to_pyarrow_table().to_pylist()
+    return Counter((row["security_id"], row["sequence_number"], row["date"]) for row in rows)
+
+
+def test_after_compaction_an_instrument_is_in_few_files_of_a_day(crowded):
+    before = rows_of(crowded)
+    assert admitting(crowded, 7) == (9, 9)
+    done = compact(crowded, ["orders"])
+    assert [(each.date, each.files, each.rows) for each in done] == [
+        ("2026-05-21", 9, 540),
+        ("2026-05-22", 9, 540),
+    ]
+    assert rows_of(crowded) == before
+    touched, there = admitting(crowded, 7)
+    assert touched == 1
+    assert there == done[0].into >= 9
+    assert admitting(crowded, 40)[0] == 3  # 180 rows, of which 60 fit a file
+    assert compact(crowded, ["orders"]) == []
+
+
+def test_a_file_that_comes_later_is_put_among_the_others(crowded):
+    compact(crowded)
+    late = write_file(crowded.location, ORDERS, [order(number, 5_000) for number in range(12)])
+    crowded.commit(Unit("late", ("late",), (late,), (ingest_row("late"),)))
+    before = rows_of(crowded)
+    (done,) = compact(crowded, ["orders"])
+    assert done.date == "2026-05-21"
+    assert done.files < 9  # files of other instruments are left alone
+    assert rows_of(crowded) == before
+    assert admitting(crowded, 7)[0] == 1

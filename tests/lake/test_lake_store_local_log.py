@@ -1,0 +1,199 @@
+"""Appends to a local table's log: the table library sees them as its own, and they see its."""
+
+import json
+import threading
+
+import pytest
+from deltalake.exceptions import CommitFailedError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.errors import UsageError
+from pregao.lake.store import Lake, visible_files
+from pregao.lake.store.appending import open_target
+from pregao.lake.store.delta_tables import (
+    add_action,
+    append_once,
+    arrow_schema,
+    change_table,
+    commit_changes,
+    load_existing,
+)
+from pregao.lake.store.local_log import read_log
+from tests.lake.lake_support import ORDERS, TRADES, order, write_file
+
+
+def always():
+    return True
+
+
+@pytest.fixture
+def place(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    return lake.location.join("orders")
+
+
+def new_file(place, number=1):
+    return write_file(place.parent, ORDERS, [order(7, number)])
+
+
+def append(place, name, number=1, is_open=always):
+    open_target(place).append_once([name], [new_file(place, number)], is_open)
+
+
+def numbers(place):
+    return sorted(load_existing(place).to_pyarrow_table()["sequence_number"].to_pylist())
+
+
+def test_what_is_appended_is_in_the_table_with_its_bounds_and_its_mark(place):
+    append(place, "a", 5)
+    table = load_existing(place)
+    assert numbers(place) == [5]
+    assert table.transaction_version("a") == 1
+    (action,) = visible_files(table).to_pylist()
+    assert (action["min.sequence_number"], action["num_records"]) == (5, 1)
+    assert action["partition.date"].isoformat() == "2026-05-21"
+
+
+def test_a_mark_that_is_there_refuses_whoever_set_it(place):
+    append(place, "a", 1)
+    append(place, "a", 2)
+    assert append_once(place, ["a"], [add_action(new_file(place, 3))]) == ["a"]
+    assert append_once(place, ["b"], [add_action(new_file(place, 4))]) == []
+    append(place, "b", 5)
+    assert numbers(place) == [1, 4]
+
+
+def test_columns_and_settings_are_those_of_the_table(place):
+    target, table = open_target(place), load_existing(place)
+    assert target.log is not None
+    assert target.table is None
+    assert target.schema.equals(arrow_schema(table), check_metadata=True)
+    assert target.settings == table.metadata().configuration
+
+
+def test_an_append_to_a_table_as_it_was_finds_what_came_in_between(place):
+    before, stale = open_target(place), open_target(place)
+    append(place, "a", 1)
+    change_table(place, lambda table: commit_changes(table, [], {"x": 3}))
+    asked = []
+    before.append_once(["a"], [new_file(place, 2)], lambda: not asked.append(1))
+    stale.append_once(["b"], [new_file(place, 3)], lambda: not asked.append(1))
+    assert numbers(place) == [1, 3]
+    assert asked == [1, 1]
+
+
+def test_one_whose_mark_was_retired_in_between_is_refused_by_who_knows(place):
+    stale = open_target(place)
+    append(place, "a", 1)
+    change_table(place, lambda table: commit_changes(table, [], retired=["a"]))
+    assert open_target(place).lacking(["a", "b"]) == ["a", "b"]
+    assert load_existing(place).transaction_version("a") is None
+    stale.append_once(["a"], [new_file(place, 2)], lambda: False)
+    assert numbers(place) == [1]
+
+
+def test_the_library_refuses_a_mark_that_was_appended_in_between(place):
+    table = load_existing(place)
+    append(place, "a", 1)
+    with pytest.raises(CommitFailedError):
+        commit_changes(table, [add_action(new_file(place, 2))], {"a": 1})
+    assert numbers(place) == [1]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.sampled_from("LRCM"), min_size=1, max_size=12))
+def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
+    """Appends of the library and of our own, retired marks, checkpoints and new columns."""
+    lake = Lake(tmp_path_factory.mktemp("both"))
+    lake.ensure_tables([ORDERS, TRADES])
+    place = lake.location.join("orders")
+    live = set()
+    for number, step in enumerate([*steps, "O"]):
+        name = f"m{number}"
+        if step == "L":
+            append_once(place, [name], [add_action(new_file(place, number))])
+            live.add(name)
+        elif step == "R" and live:
+            gone = min(live)
+            change_table(place, lambda table, gone=gone: commit_changes(table, [], retired=[gone]))
+            live.discard(gone)
+        elif step == "C":
+            load_existing(place).create_checkpoint()
+        else:
+            append(place, name, number)
+            live.add(name)
+        log, table = read_log(place), load_existing(place)
+        assert log is not None
+        assert log.version == table.version()
+        known = [f"m{each}" for each in range(len(steps) + 1)]
+        assert [each for each in known if each in log.marks] == [
+            each for each in known if table.transaction_version(each) is not None
+        ]
+        assert live <= log.marks
+    assert len(numbers(place)) == len([step for step in steps if step in "LM"]) + 1 + sum(
+        step == "R" for step in steps
+    ) - _retired(steps)
+
+
+def _retired(steps):
+    """How many of the steps R retired a mark: the others appended."""
+    live = retired = 0
+    for step in steps:
+        if step == "R" and live:
+            live -= 1
+            retired += 1
+        elif step != "C":
+            live += 1
+    return retired
+
+
+def test_checkpoints_are_made_as_the_library_makes_them(place, monkeypatch):
+    for number in range(35):
+        append(place, f"m{number}", number)
+    log = read_log(place)
+    assert log is not None
+    assert log.version >= 35
+    told = json.loads(place.join("_delta_log", "_last_checkpoint").read_bytes())
+    assert told["version"] % 30 == 0
+    assert log.marks >= {f"m{number}" for number in range(35)}
+    assert len(numbers(place)) == 35
+
+
+def test_threads_that_append_at_once_each_append_once(place):
+    names = [f"m{number % 6}" for number in range(24)]
+    threads = [threading.Thread(target=append, args=(place, name, 1)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(numbers(place)) == 6
+    log = place.join("_delta_log").entries()
+    assert not [entry.name for entry in log if entry.name.endswith(".tmp")]
+
+
+def test_logs_that_are_not_plain_are_left_to_the_library(place, tmp_path):
+    load_existing(place).alter.set_table_properties({"delta.enableChangeDataFeed": "true"})
+    assert read_log(place) is None
+    target = open_target(place)
+    assert target.table is not None
+    target.append_once(["a"], [new_file(place, 4)], always)
+    assert numbers(place) == [4]
+    assert target.lacking(["a", "b"]) in (["b"], ["a", "b"])
+    assert read_log(place.parent.join("nothing")) is None
+    with pytest.raises(UsageError, match="is not a table"):
+        open_target(place.parent.join("nothing"))
+
+
+def test_a_log_that_cannot_be_written_is_told(place, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    target = open_target(place)
+    file = new_file(place)
+    monkeypatch.setattr("os.link", full)
+    with pytest.raises(UsageError, match="cannot be written: No space left"):
+        target.append_once(["a"], [file], always)
+    monkeypatch.undo()
+    assert numbers(place) == []
