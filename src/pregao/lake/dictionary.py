@@ -25,7 +25,8 @@ below it.
 def own_specs() -> list[TableSpec]:
     """The tables that this version makes."""
     made = [*table_specs(), *book_specs(DEFAULT_DEPTH), *(each.spec for each in ANALYTICS.values())]
-    return list({spec.name: spec for spec in made}.values())
+    # Tables with _ are the lake's own business.
+    return list({spec.name: spec for spec in made if not spec.name.startswith("_")}.values())
 
 
 def lake_specs(lake: Lake) -> list[TableSpec]:
