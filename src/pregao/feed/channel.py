@@ -389,6 +389,8 @@ class Channel:
             or not self._follower.trusted
         )
         definitions = not teller.state.definitions.complete
+        if self._synchronized and not (snapshots or definitions or self._recovery):
+            return  # nearly always
         main = self._sites[self._active][0]
         self._recovery.want(Stream.DEFINITION, main, wanted=definitions)
         if self._recovery.want(Stream.SNAPSHOT, main, wanted=snapshots):
