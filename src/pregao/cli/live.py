@@ -98,7 +98,7 @@ def live(
         else:
             shown = _demo(opened)
             followed = shown.config.only(channels)
-            shown.start(pace)
+            shown.prepare(pace)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
         handler = FeedHandler(followed, recorder=recorder, spin=spin)
         if recorder is not None and lake is not None:
@@ -112,6 +112,8 @@ def live(
             server = serve(handler, metrics)
             opened.callback(server.close)
             _say(f"http://127.0.0.1:{server.port}/metrics")
+        if shown is not None:
+            shown.start()
         end = None if seconds is None else time.monotonic() + seconds
         try:
             if headless:
