@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "market", "lake", "books", "live"]
+SECTIONS = ["decoding", "market", "feed", "live", "lake", "books"]
 
 
 def main() -> None:
@@ -40,4 +40,5 @@ def main() -> None:
     print(f"\nwritten to {results.name}")
 
 
-main()
+if __name__ == "__main__":  # processes that a section starts import this too
+    main()

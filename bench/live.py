@@ -22,7 +22,6 @@ from pregao.feed.channel_settings import ChannelSettings
 from pregao.live import FeedHandler, Line, LiveConfig, Recorder, RecordSettings, Replayer, Speed
 from pregao.live.config import STREAMS
 from pregao.net import Address, Sender, dropped, find_interface, open_receiver, receive_socket
-from pregao.umdf.streams import Stream
 
 SECTION = "live"
 INSTRUMENTS = 500
@@ -204,24 +203,9 @@ def steady(address: Address, path: Path, rate: float, ready: Any) -> None:
 
 
 def followed(day: Path) -> Iterator[Row]:
-    """The plain machine behind sockets: how fast, and how late."""
+    """The plain machine behind sockets: how late it tells what happened."""
     number = channel_of(day)
     path = day / f"{number:03d}_Incremental_A.pcap"
-    payloads = payloads_of(path)
-
-    def plain() -> float:
-        channel = Channel(ChannelSettings(number, ("A",), from_the_start=True))
-        channel.start(0)
-        start = time.perf_counter()
-        for at, payload in enumerate(payloads):
-            channel.receive(Stream.INCREMENTAL, "A", payload, at, at)
-            channel.take_events()
-        return len(payloads) / (time.perf_counter() - start)
-
-    rate = max(plain() for _ in range(3))
-    what = f"the plain machine, {INSTRUMENTS} instruments, without sockets"
-    yield Row(SECTION, what, rate / 1e3, "k packets/s", "≥ 25")
-
     context = multiprocessing.get_context("spawn")
     lines = tuple(
         Line(number, stream, "A", group(100 + at), "lo") for at, stream in enumerate(STREAMS)

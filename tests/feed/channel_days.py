@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pregao.book.faults import State
@@ -20,7 +20,13 @@ from pregao.exchange.simulation.settings import parse_reset
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings, Join
 from pregao.umdf import templates
-from pregao.umdf.packets import decode_header, frames
+from pregao.umdf.packets import (
+    FRAMING_SIZE,
+    PacketDecoder,
+    decode_header,
+    encode_packet,
+    frames,
+)
 from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
@@ -219,6 +225,31 @@ def arrivals(day, faults, seed):
     return found, counts, joined_ns
 
 
+def other_site(day, version_ahead=100):
+    """The packets of a day as another site sends them: with sequence versions of its own."""
+    decoder = PacketDecoder()
+    found = []
+    for time, stream, payload in day.sent:
+        header = decode_header(payload)
+        if stream is Stream.INCREMENTAL:
+            header = header._replace(sequence_version=header.sequence_version + version_ahead)
+        messages = []
+        for frame in frames(payload):
+            message = payload[frame.position + FRAMING_SIZE : frame.end]
+            if frame.template_id == templates.SNAPSHOT_HEADER:
+                values = decoder.outcome(payload, frame).decoded.values
+                if "lastSequenceVersion" in values:
+                    values = values | {
+                        "lastSequenceVersion": values["lastSequenceVersion"] + version_ahead
+                    }
+                codec = decoder.codec(frame.schema_id, frame.version)
+                message = codec.codec(frame.template_id).encode(values)
+            messages.append(message)
+        found.append((time, stream, encode_packet(header, messages)))
+    places = [Place(version + version_ahead, number) for version, number in day.places]
+    return replace(day, sent=found, places=places)
+
+
 def is_last_of_version(payload):
     """Does a packet hold a SequenceReset?"""
     return any(frame.template_id == templates.SEQUENCE_RESET for frame in frames(payload))
@@ -234,13 +265,15 @@ def content(book):
 class Checked:
     """Follows a day and compares every book that is called valid or empty with the truth."""
 
-    def __init__(self, day, settings):
+    def __init__(self, day, settings, other=None):
         self.day = day
         self.channel = Channel(settings)
         self.listening = set()
         self.events = Counter()
         self.compared = self.untrusted = 0
         self._index = {place: at for at, place in enumerate(day.places)}
+        if other is not None:
+            self._index |= {place: at for at, place in enumerate(other.places)}
         self._seen = {}
         teller = self.channel._teller
         updated = teller.updated
@@ -310,7 +343,8 @@ def check_the_end(checked):
         book = channel.book(security_id)
         assert book.trusted, (security_id, book.state, book.reason)
         assert content(book.content) == checked.day.final(security_id)
-    assert checked.listening == {(Stream.INCREMENTAL, "A"), (Stream.INCREMENTAL, "B")}
+    feeds = (*channel.settings.feeds, *channel.settings.backup)
+    assert checked.listening == {(Stream.INCREMENTAL, feed) for feed in feeds}
 
 
 def settings_of(**changes):

@@ -450,6 +450,17 @@ def test_numbers_that_go_back_for_long_are_followed_anew():
     assert (driven.state(), driven.orders()) == ("VALID", [8])
 
 
+def test_a_late_duplicate_after_a_silence_is_no_reason_to_begin_anew():
+    driven = synchronized()
+    driven.send(packet(11, order(5, 1)))
+    driven.silence()
+    driven.send(packet(11, order(5, 1)), feeds="B")
+    assert driven.channel.counters.resyncs == 0
+    assert driven.channel.state is ChannelState.DOWN
+    driven.send(packet(12, order(6, 2)))
+    assert (driven.state(), driven.orders()) == ("VALID", [1, 2, 9])
+
+
 # Bad input
 
 

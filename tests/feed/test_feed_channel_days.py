@@ -19,6 +19,7 @@ from tests.feed.channel_days import (
     arrivals,
     check_the_end,
     made_day,
+    other_site,
     settings_of,
     told_of,
 )
@@ -127,3 +128,43 @@ def test_over_bad_days_no_book_called_valid_or_empty_is_wrong_and_all_end_right(
     ):  # fmt: skip
         assert total[name] >= least * total["days"] / 4, name
     assert total["compared"] > total["untrusted"]
+
+
+@pytest.mark.parametrize("join", [0.0, 0.2, 0.5])
+def test_over_sound_lines_one_whole_loop_is_enough_and_nothing_is_doubted_afterwards(join):
+    day, expected = market(0)
+    found, _, joined_ns = arrivals(day, Faults(join=join), 1)
+    checked = Checked(day, settings_of())
+    seen = []
+    take = checked.take
+    checked.take = lambda: seen.extend(take())
+    checked.follow(found, joined_ns)
+    kinds = [type(each).__name__ for each in seen]
+    behind = kinds[kinds.index("Synchronized") :]
+    assert not {"Gap", "Unconfirmed", "Stale", "ChannelDown"} & set(behind)
+    counters = checked.channel.counters
+    loops = 1 if join else 0  # from the first packet on, the ChannelReset and the list are enough
+    assert (counters.gaps, counters.snapshot_loops, counters.definition_loops) == (0, loops, loops)
+    assert told_of(checked.channel) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_site_that_dies_is_left_for_the_other_and_no_trusted_book_is_wrong_on_the_way(seed):
+    day, expected = market(seed)
+    other = other_site(day)
+    draw = random.Random(seed)
+    loss = draw.choice((0.0, 0.1))
+    faults = Faults(loss={"A": loss, "B": loss}, join=draw.random() * 0.2)
+    first, _, joined_ns = arrivals(day, faults, seed)
+    second, _, _ = arrivals(other, Faults(loss={"A": loss}, join=faults.join), seed)
+    # The first site dies for good while the day runs; the other one has a single feed.
+    dies_ns = day.start_ns + int((0.2 + 0.2 * draw.random()) * (day.end_ns - day.start_ns))
+    found = [each for each in first if each[0] < dies_ns]
+    found += [(*each[:3], "C", each[4]) for each in second if each[3] == "A"]
+    checked = Checked(day, settings_of(backup=("C",)), other)
+    checked.follow(sorted(found, key=lambda each: each[0]), joined_ns)
+    assert checked.channel.site == ("C",)
+    assert checked.events["FailedOver"] == checked.channel.counters.failovers == 1
+    assert checked.compared > 500
+    check_the_end(checked)
+    assert told_of(checked.channel) == expected

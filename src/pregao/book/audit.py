@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -40,10 +40,9 @@ class Difference:
         if self.kind is not DifferenceKind.CONTENT or self.rebuilt is None or self.snapshot is None:
             return f"{text} is {self.kind.value}"
         parts = [
-            f"{field.name} {getattr(self.rebuilt, field.name)}"
-            f" instead of {getattr(self.snapshot, field.name)}"
-            for field in fields(Order)
-            if getattr(self.rebuilt, field.name) != getattr(self.snapshot, field.name)
+            f"{name} {here} instead of {there}"
+            for name, here, there in zip(Order._fields, self.rebuilt, self.snapshot, strict=True)
+            if here != there
         ]
         return f"{text} has {', '.join(parts)}"
 

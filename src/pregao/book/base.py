@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from pregao.book.faults import Fault, FaultCode, MisfitError, Origin, State
 from pregao.book.updates import (
@@ -26,6 +26,8 @@ from pregao.book.updates import (
     Update,
 )
 from pregao.book.views import LevelView
+
+_OF_ORDERS: Final = (OrderAdded, OrderChanged, OrderDeleted)
 
 
 def misfit(code: FaultCode, detail: str) -> NoReturn:
@@ -175,6 +177,8 @@ class Book(Life):
 
     def apply(self, update: Update) -> Fault | None:
         """Take an update in; returns what is wrong if this one makes the book stale."""
+        if self.fault is None and isinstance(update, _OF_ORDERS):
+            return self._try(update)  # nearly always
         match update:
             case BookEmptied():
                 self._begin_anew(Origin.EMPTY_BOOK, update.key)
@@ -189,10 +193,14 @@ class Book(Life):
             case _ if self.fault is not None:
                 self.skipped += 1
             case _:
-                try:
-                    self._apply_part(update)
-                except MisfitError as wrong:
-                    return self._break(Fault(update.key, wrong.code, wrong.detail))
+                return self._try(update)
+        return None
+
+    def _try(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> Fault | None:
+        try:
+            self._apply_part(update)
+        except MisfitError as wrong:
+            return self._break(Fault(update.key, wrong.code, wrong.detail))
         return None
 
     def _apply_part(self, update: OrderUpdate | SnapshotOrder | SnapshotEnded) -> None:

@@ -31,8 +31,7 @@ class MessageKey(NamedTuple):
     """Which message of the packet it is, from 0."""
 
 
-@dataclass(frozen=True, slots=True)
-class OrderAdded:
+class OrderAdded(NamedTuple):
     """An order entered the book."""
 
     key: MessageKey
@@ -51,8 +50,7 @@ class OrderAdded:
     rpt_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderChanged:
+class OrderChanged(NamedTuple):
     """An order got another size and kept its place, or the place that its new price gives it."""
 
     key: MessageKey
@@ -70,8 +68,7 @@ class OrderChanged:
     rpt_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OrderDeleted:
+class OrderDeleted(NamedTuple):
     """An order left the book."""
 
     key: MessageKey
@@ -128,8 +125,7 @@ class SnapshotBegun:
     last_rpt_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotOrder:
+class SnapshotOrder(NamedTuple):
     """An order of the running snapshot."""
 
     key: MessageKey

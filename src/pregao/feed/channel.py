@@ -42,6 +42,10 @@ from pregao.umdf.streams import Stream
 _CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
 """States that say something of the exchange's book; a silent channel says nothing."""
 
+_FEWEST_BEHIND = 4
+"""So many packets of the past, and nothing else for three heartbeats, say that numbers went back:
+a few may only be late."""
+
 
 class Channel:
     """Follows one channel over its feeds: joins, synchronizes, survives loss, and tells."""
@@ -61,6 +65,8 @@ class Channel:
         self._synchronized = False
         self._progress_ns = 0
         """When the line last went on."""
+        self._behind = 0
+        """How many packets have been of the past since."""
         self._now_ns = 0
         self._follow({}, from_the_start=settings.from_the_start)
 
@@ -206,7 +212,7 @@ class Channel:
         self._recovery.leave()
         self._active = site
         self._live.down = self._synchronized = False
-        self._progress_ns = self._now_ns
+        self._progress_ns, self._behind = self._now_ns, 0
         self._here()
         self._teller.begin_anew()
         self._follow(self._follower.books, from_the_start=False)
@@ -311,6 +317,7 @@ class Channel:
         """Take a packet in whose turn it is."""
         counters, teller, follower = self.counters, self._teller, self._follower
         teller.at(place, raw.header.sending_time_ns, raw.received_ns)
+        teller.now_ns = self._now_ns
         position = follower.position
         if position is not None and position.sequence_version != place.sequence_version:
             teller.tell(told.VersionChanged, place.sequence_version)
@@ -340,14 +347,19 @@ class Channel:
     def _goes_on(self) -> None:
         """The line goes on, and all that was missed is known."""
         self._progress_ns = self._now_ns
+        self._behind = 0
         if self._live.down:
             self._live.down = False
             self._teller.tell(told.ChannelUp)
 
     def _is_behind(self) -> None:
         """A packet is of the past; if nothing else comes, the numbers have gone back."""
+        self._behind += 1
         silent_ns = self._now_ns - self._progress_ns
-        if silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns:
+        if (
+            self._behind >= _FEWEST_BEHIND
+            and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
+        ):
             self.counters.resyncs += 1
             self._begin_anew(self._active)
 
@@ -389,6 +401,8 @@ class Channel:
             or not self._follower.trusted
         )
         definitions = not teller.state.definitions.complete
+        if self._synchronized and not (snapshots or definitions or self._recovery):
+            return  # nearly always
         main = self._sites[self._active][0]
         self._recovery.want(Stream.DEFINITION, main, wanted=definitions)
         if self._recovery.want(Stream.SNAPSHOT, main, wanted=snapshots):

@@ -45,6 +45,8 @@ class Teller(Listener):
         self.place: Place | None = None
         """Where what is told now happens, when it was sent, and when it was received."""
         self.sending_ns = self.received_ns = 0
+        self.now_ns = 0
+        """The time that passes; when packets were received may be told by another clock."""
         self.missing = 0
         """How many gaps there were so far: what was told before one may be out of date."""
         self.phases_doubted = False
@@ -207,7 +209,7 @@ class Teller(Listener):
         self.defined(self.state.definitions.message(values))
 
     def _part_of_news(self, values: Mapping[str, Any]) -> None:
-        news = self._news.part(values, self.received_ns)
+        news = self._news.part(values, self.now_ns)
         self._counters.news_dropped = self._news.dropped
         if news is not None:
             self.tell(told.NewsReceived, news)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pregao.book.faults import State
+from pregao.book.faults import Fault, State
 from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
@@ -140,10 +140,12 @@ class Follower:
     def deliver(self, packet: DecodedPacket) -> None:
         """Take the next packet of the sequence in; packets before it may be missing."""
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
-        self.lose(Place(place.sequence_version, place.sequence_number - 1))
+        before = self.position
+        if before is None or (before[0], before[1] + 1) != place:
+            self.lose(Place(place.sequence_version, place.sequence_number - 1))
         if self._waiting:
             self._begun(place)
-        self._reached(place, behind=False)
+            self._reached(place, behind=False)
         outcomes = packet.outcomes
         sound = True
         for found in outcomes:
@@ -159,7 +161,8 @@ class Follower:
                     ended = True
         self.position = place
         self._ended = ended
-        self._reached(place, behind=True)
+        if self._waiting:
+            self._reached(place, behind=True)
         self._listener.delivered(place)
 
     def lose(self, last: Place) -> None:
@@ -210,14 +213,23 @@ class Follower:
         if template == templates.CHANNEL_RESET:
             self._channel_reset(place, index, event, sound)
         elif security_id is not None and template not in NEVER_DISCARDED:
-            self._by_position = gives_position(values, self._by_position)
+            if self._by_position or "mDEntryPositionNo" in values:
+                self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
-            part = Part(found.frame.version, values, template, event)
-            message = Incremental(place, index, template, security_id, rpt_seq, part)
-            instrument = self._instrument(security_id)
-            missing = self._holes.missing
-            self._do(instrument, instrument.message(message, missing, sound=sound))
-            if self._doubted or missing > instrument.count.proven:
+            version, missing = found.frame.version, self._holes.missing
+            instrument = self._instruments.get(security_id) or self._instrument(security_id)
+            if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
+                key = MessageKey(place[0], place[1], index)
+                update = update_of(key, template, version, values)
+                fault = None if update is None else self._apply(security_id, event, update)
+                if fault is not None:
+                    part = Part(version, values, template, event)
+                    message = Incremental(place, index, template, security_id, rpt_seq, part)
+                    self._misfit(instrument, message, fault)
+            else:
+                part = Part(version, values, template, event)
+                message = Incremental(place, index, template, security_id, rpt_seq, part)
+                self._do(instrument, instrument.message(message, missing, sound=sound))
                 self._trust(instrument, key_of(message))
         self._listener.message(place, event, template, values)
 
@@ -372,10 +384,13 @@ class Follower:
             return
         fault = self._apply(instrument.security_id, part.event, update)
         if fault is not None:
-            for change in instrument.misfit(message, str(fault)):
-                if isinstance(change, Stale):
-                    self._stale.add(instrument.security_id)
-                    self._listener.stale(change.gap)
+            self._misfit(instrument, message, fault)
+
+    def _misfit(self, instrument: _Instrument, message: _Message, fault: Fault) -> None:
+        for change in instrument.misfit(message, str(fault)):
+            if isinstance(change, Stale):
+                self._stale.add(instrument.security_id)
+                self._listener.stale(change.gap)
 
     def _load(self, snapshot: _Snapshot, place: Place) -> None:
         assert snapshot.header is not None
@@ -391,7 +406,7 @@ class Follower:
         for update in snapshot_updates(key, snapshot.header, entries):
             self._apply(snapshot.security_id, NO_EVENT, update)
 
-    def _apply(self, security_id: int, event: int, update: Update) -> Any:
+    def _apply(self, security_id: int, event: int, update: Update) -> Fault | None:
         book = self.books.get(security_id)
         if book is None or (book.state is State.EMPTY and self._is_other(book)):
             book = self.books[security_id] = PositionBook() if self._by_position else PriorityBook()

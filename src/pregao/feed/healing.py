@@ -159,6 +159,13 @@ class FollowedInstrument(Generic[T]):
         """Are packets missing, of so many in all, that nothing has made up for?"""
         return missing > self.count.proven
 
+    def goes_on(self, place: Place, count: int, missing: int) -> bool:
+        """Is a message simply the next one of a trusted book? Then it applies, and is counted."""
+        if self._kept or not self.count.goes_on(count, missing):
+            return False
+        self._last_item = self._sound = place
+        return True
+
     def message(
         self, message: Incremental[T], missing: int = 0, *, sound: bool = True
     ) -> list[Change[T]]:

@@ -53,6 +53,7 @@ PRICE_SCALE: Final = 4
 """Digits behind the point of a price: a book's prices are mantissas of that scale."""
 
 _UNKNOWN = 255
+_DELETE: UpdateKind | None = UpdateKind.DELETE
 
 ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     templates.ORDER: (
@@ -94,38 +95,37 @@ def update_of(
     if template_id not in BOOK_TEMPLATES:
         return None
     side = SIDES.get(values["mDEntryType"])
-    kind: UpdateKind | None = UpdateKind.DELETE
+    kind = _DELETE
     if template_id != templates.DELETE_ORDER:
         kind = ACTIONS.get(values["mDUpdateAction"])
     if side is None or kind is None:
         return Interrupted(key, "a message about orders has a side or action that is not known")
     rpt_seq = values["rptSeq"]
     position = values.get("mDEntryPositionNo")
-    match kind:
-        case UpdateKind.REMOVE_TOP:
-            return TopRemoved(key, side, position or 0, rpt_seq)
-        case UpdateKind.CLEAR_SIDE:
-            return SideCleared(key, side, rpt_seq)
+    if kind is UpdateKind.REMOVE_TOP:
+        return TopRemoved(key, side, position or 0, rpt_seq)
+    if kind is UpdateKind.CLEAR_SIDE:
+        return SideCleared(key, side, rpt_seq)
     if template_id == templates.MASS_DELETE_ORDERS:
         return Interrupted(key, "a mass deletion with the action of a single order")
     order_id, price = values["secondaryOrderID"], mantissa(values.get("mDEntryPx"))
     size = values["mDEntrySize"]
-    if kind is UpdateKind.DELETE:
+    if kind is _DELETE:
         told = values.get("mDEntryPrevSize") if template_id == templates.ORDER else size
         return OrderDeleted(key, side, order_id, price, told, position, rpt_seq)
     flags = values["matchEventIndicator"]
-    about: dict[str, Any] = {
-        "position": position,
-        "firm": values["enteringFirm"],
-        "insert_time_ns": values["mDInsertTimestamp"],
-        "implied": bool(flags & templates.implied_mask(schema_version)),
-        "recovery": bool(flags & templates.RECOVERY),
-        "rpt_seq": rpt_seq,
-    }
+    firm, inserted = values["enteringFirm"], values["mDInsertTimestamp"]
+    implied = flags & templates.implied_mask(schema_version) != 0
+    recovery = flags & templates.RECOVERY != 0
     if kind is UpdateKind.ADD:
-        return OrderAdded(key, side, order_id, price, size, **about)
+        return OrderAdded(
+            key, side, order_id, price, size, position, firm, inserted, implied, recovery, rpt_seq
+        )
     previous = values.get("mDEntryPrevSize")
-    return OrderChanged(key, side, order_id, price, size, previous_size=previous, **about)
+    return OrderChanged(
+        key, side, order_id, price, size, previous, position, firm, inserted, implied, recovery,
+        rpt_seq,
+    )  # fmt: skip
 
 
 def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> BookColumns:

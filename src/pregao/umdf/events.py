@@ -57,10 +57,11 @@ class EventNumbers:
     ) -> int:
         """The number of a message's event."""
         last = self._place
-        if last is not None and place not in (last, Place(last[0], last[1] + 1)):
-            self._begins = True
+        if place is not last:
+            if last is not None and (place[0] != last[0] or place[1] - last[1] not in (0, 1)):
+                self._begins = True
+            self._place = place
         if self._begins:
             self._event = event_number(*place, index_in_packet)
-        self._place = place
         self._begins = ends_event(template_id, flags)
         return self._event

@@ -146,6 +146,16 @@ class InstrumentCount:
         self.proven = max(self.proven, covered - (not sound))
         return Step.APPLIES
 
+    def goes_on(self, count: int, missing: int) -> bool:
+        """Is a message simply the next one, with nothing missing since the last proof?
+
+        Then it is counted, as `follow` would: this is the short way for nearly all messages.
+        """
+        if self.stale or count != self.last + 1 or self.last <= 0 or missing != self.proven:
+            return False
+        self.last = count
+        return True
+
     def _message(self, count: int, covered: int, sound: bool) -> Step:
         if count == 0:
             return Step.QUEUED if self.stale else Step.APPLIES

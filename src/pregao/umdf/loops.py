@@ -16,6 +16,9 @@ from pregao.umdf.sequencing import StreamSequence, Verdict
 T = TypeVar("T")
 
 MOST_MESSAGES = 4_000_000
+MOST_OLDER = 64
+"""After so many packets of an older version in a row a stream has begun anew: its sender was
+started again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class _Loop(ABC):
     def __init__(self, most_messages: int) -> None:
         self._sequence = StreamSequence()
         self._most = most_messages
+        self._older = 0
         self.messages = 0
 
     @property
@@ -85,6 +89,12 @@ class _Loop(ABC):
     def packet(self, version: int, number: int, *, resets: bool = False) -> bool:
         """Take note of a packet before its messages; False says that they are not to be used."""
         arrival = self._sequence.accept(version, number, resets=resets)
+        self._older = self._older + 1 if arrival.verdict is Verdict.OLD_VERSION else 0
+        if self._older > MOST_OLDER:
+            self._older = self.messages = 0
+            self._sequence = StreamSequence()
+            self._begin()
+            arrival = self._sequence.accept(version, number, resets=resets)
         if arrival.new_version:
             self.messages = 0
             self._begin()
