@@ -66,6 +66,8 @@ def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
     folder, summary = day
     config, targets = followed_at()
 
+    total = summary.messages
+
     async def slow():
         live = Live(config, most_waiting=20)
         found = []
@@ -78,7 +80,9 @@ def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
             async with asyncio.timeout(30):
                 while not any(isinstance(item, FreshBook) for item in found):
                     found.append(await anext(following))
-            made = await live.report()
+            async with asyncio.timeout(30):
+                while (made := await live.report()).channels[0].counters["messages"] < total:
+                    await asyncio.sleep(0.02)
             await following.aclose()
         return found, made
 

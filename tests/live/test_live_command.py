@@ -71,7 +71,7 @@ def small_demo(monkeypatch):
 
 
 def test_the_demonstration_simulates_sends_and_follows(pregao, small_demo):
-    done = pregao("live", "--demo", "--headless", "--speed", "10x", "--metrics", "0")
+    done = pregao("live", "--demo", "--headless", "--speed", "5x", "--metrics", "0")
     assert done.code == 0, done.err
     assert "/metrics" in done.err
     lines = [json.loads(line) for line in done.out.splitlines()]

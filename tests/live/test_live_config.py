@@ -25,9 +25,11 @@ C = "233.252.15.2:30512"
 
 [channel.51.snapshot]
 A = "233.252.14.3:30513"
+C = "233.252.15.3:30513"
 
 [channel.51.definition]
 A = "233.252.14.4:30514"
+C = "233.252.15.4:30514"
 
 [channel.72.incremental]
 A = "233.252.14.1:30721"
@@ -52,7 +54,7 @@ def test_what_a_file_says_is_followed(tmp_path):
     assert (second.number, second.feeds, second.backup) == (72, ("A",), ())
     assert config.buffer_bytes == 1_000_000
     lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
-    assert len(lines) == len(config.lines) == 8
+    assert len(lines) == len(config.lines) == 10
     b = lines[51, Stream.INCREMENTAL, "B"]
     assert (str(b.address), b.interface, b.source) == (
         "233.252.14.2:30512",
@@ -92,6 +94,7 @@ def test_some_channels_can_be_chosen():
         ('"233.252.14.1:30511"', "5", r"incremental\.A takes .ADDRESS:PORT. or a table"),
         ("address = ", "adress = ", r"incremental\.B\.adress means nothing here; did you mean add"),
         ('"198.51.100.12"', '"x"', r"channel\.51\.incremental source: 'x' is not an IPv4"),
+        ('C = "233.252.15.3', 'B = "233.252.15.3', r"channel\.51\.snapshot\.C is missing: feed C"),
         ("B = {", "b = {", r"incremental\.b is no feed"),
         ("14.2:30512", "14.1:30511", "channel 51, incremental A .* are received at the same"),
     ],

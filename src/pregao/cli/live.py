@@ -76,6 +76,7 @@ def live(
 ) -> None:
     """Follow channels over the network: books that heal themselves, and how far to trust them."""
     from pregao.cli import option_values
+    from pregao.cli.decode_output import ReaderGoneError
     from pregao.clock import SECOND, parse_span
     from pregao.live import FeedHandler, parse_speed, read_config, serve
 
@@ -98,7 +99,7 @@ def live(
         else:
             shown = _demo(opened)
             followed = shown.config.only(channels)
-            shown.start(pace)
+            shown.prepare(pace)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
         handler = FeedHandler(followed, recorder=recorder, spin=spin)
         if recorder is not None and lake is not None:
@@ -112,13 +113,15 @@ def live(
             server = serve(handler, metrics)
             opened.callback(server.close)
             _say(f"http://127.0.0.1:{server.port}/metrics")
+        if shown is not None:
+            shown.start()
         end = None if seconds is None else time.monotonic() + seconds
         try:
             if headless:
                 write_lines(handler, symbols, depth, end, shown)
             else:
                 _show(handler, followed, shown, end)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, ReaderGoneError):
             pass  # that is how one ends what would go on for ever
 
 
@@ -168,12 +171,13 @@ def write_lines(
     demo: Demo | None,
 ) -> None:
     """Write a line for everything that happens, and one a second for the state of the feed."""
+    from pregao.cli.decode_output import StandardOutput
     from pregao.cli.live_lines import line_of, status_line
     from pregao.live import Subscription, report
 
     subscription = Subscription(symbols, depth=depth)
     handler.ask(subscription.begin)
-    out = sys.stdout
+    out = StandardOutput()
     told = 0.0
     while True:
         over = (end is not None and time.monotonic() >= end) or (
@@ -183,12 +187,12 @@ def write_lines(
         # Asked first, so that all that the last status tells of was written before it.
         status = status_line(handler.ask(report)) if due else None
         items = subscription.take()
-        for item in items:
-            out.write(line_of(item) + "\n")
+        lines = [line_of(item) for item in items]
         if status is not None:
-            out.write(status + "\n")
+            lines.append(status)
             told = time.monotonic()
-        out.flush()
+        if lines:
+            out.write(("\n".join(lines) + "\n").encode())
         if over:
             return
         if subscription.behind:

@@ -28,6 +28,7 @@ LOSS = "0.02"
 """The share of packets that each feed loses, so that there is something to heal."""
 _INTERFACE = "lo"
 _STEP_S = 0.2
+_LONGEST_WAIT_S = 60.0
 
 
 class Demo:
@@ -36,6 +37,7 @@ class Demo:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pregao-live-"))
         self._sending: SpawnProcess | None = None
+        self._go: Event | None = None
         try:
             lost, none = parse_rates("--loss", LOSS), parse_rates("--reorder", None)
             settings = Settings(
@@ -73,20 +75,21 @@ class Demo:
         channels = tuple(ChannelSettings(number) for number in numbers)
         return LiveConfig(channels, tuple(lines), name="the demonstration")
 
-    def start(self, speed: Speed) -> None:
-        """Begin to send, from a process of its own: what follows shall not wait for it."""
+    def prepare(self, speed: Speed) -> None:
+        """Start the process that will send: what follows shall not wait for it."""
         captures = [str(path) for path in sorted(self._folder.glob("*.pcap"))]
         context = multiprocessing.get_context("spawn")
-        begun = context.Event()
-        self._sending = context.Process(
-            target=send,
-            args=(captures, self._targets, speed, begun),
-            name="pregao-replay",
-            daemon=True,
-        )
+        ready, self._go = context.Event(), context.Event()
+        given = (captures, self._targets, speed, ready, self._go)
+        self._sending = context.Process(target=send, args=given, name="pregao-replay", daemon=True)
         self._sending.start()
-        while self.running and not begun.wait(_STEP_S):
+        while self.running and not ready.wait(_STEP_S):
             pass
+
+    def start(self) -> None:
+        """Begin to send."""
+        if self._go is not None:
+            self._go.set()
 
     @property
     def running(self) -> bool:
@@ -102,15 +105,22 @@ class Demo:
 
 
 def send(
-    captures: list[str], targets: dict[Destination, Address], speed: Speed, begun: Event
+    captures: list[str],
+    targets: dict[Destination, Address],
+    speed: Speed,
+    ready: Event,
+    go: Event,
 ) -> None:
-    """Send the captures, and say when the first packets went out."""
+    """Send the captures as soon as that is wanted."""
     # An interrupt at the terminal is for the process that follows; it ends this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    Replayer(
+    replayer = Replayer(
         captures,
         targets,
         speed=speed,
         interface=find_interface(_INTERFACE),
         current_times=True,
-    ).run(lambda _: begun.set())
+    )
+    ready.set()
+    if go.wait(_LONGEST_WAIT_S):
+        replayer.run()

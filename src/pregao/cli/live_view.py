@@ -151,11 +151,12 @@ def draw(
     if selection.opened and page is not None:
         parts.append(instrument_page(page, width, left))
     else:
-        listed = instruments_table(rows[: max(1, left)], selection.held, width)
-        parts.append(listed)
+        shown = rows[: max(1, left)]
+        parts.append(instruments_table(shown, selection.held, width))
         if page is not None:
             ladder = ladder_table(page.row, max(1, left))
             beside = Table.grid(padding=(0, 2))
+            listed = instruments_table(shown, selection.held, width - _width(ladder) - 2)
             beside.add_row(listed, ladder)
             if _width(beside) <= width:
                 parts[-1] = beside

@@ -220,10 +220,22 @@ def _settings(
                 reading.fail(entry, f"takes a whole number, not {table[entry]!r}")
             values[entry] = table[entry]
     feeds = tuple(each for each in names if each not in backup)
+    for site in filter(None, (feeds, backup)):
+        _check_loops(reading, site[0], lines)
     try:
         return ChannelSettings(number, feeds, tuple(backup), **values)
     except UsageError as error:
         reading.fail("", f"cannot be followed: {str(error).rstrip('.')}")
+
+
+def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:
+    """Both loops of a site are received on its first feed: without them nothing could heal."""
+    there = {line.stream for line in lines if line.feed == feed}
+    for stream in STREAMS:
+        if stream not in there:
+            reading.fail(
+                f"{stream.value}.{feed}", f"is missing: feed {feed} is the first of a site"
+            )
 
 
 def _check_distinct(name: str, lines: Iterable[Line]) -> None:

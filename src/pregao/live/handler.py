@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
@@ -63,7 +64,6 @@ class Followed:
     channel: Channel
     delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
     """From sending to receiving, of the incremental stream."""
-    deadline_ns: int | None = None
 
 
 @dataclass(slots=True)
@@ -225,6 +225,8 @@ class FeedHandler:
 
     def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
         """Have a question answered by the thread that runs the handler, between two batches."""
+        if self._thread is threading.current_thread():
+            return question(self)
         if self._thread is None or not self._thread.is_alive():
             if self.failure is not None:
                 raise self.failure
@@ -287,16 +289,14 @@ class FeedHandler:
         if self._again:
             self._join_again(now)
         if self.recorder is not None:
-            self.recorder.tick(now)
+            self._written(partial(self.recorder.tick, now), 0)
         self._answer()
 
     def _patience(self, now_ns: int) -> int:
         """How long to wait for packets at most, in nanoseconds."""
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
         waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
-        return (
-            max(0, min(waits, default=_LONGEST_WAIT_NS, key=int), 0) if waits else _LONGEST_WAIT_NS
-        )
+        return max(0, min([*waits, _LONGEST_WAIT_NS]))
 
     def _take(self, batch: Batch) -> None:
         route = self._route
@@ -320,16 +320,18 @@ class FeedHandler:
     def _record(self, batch: Batch) -> None:
         if self.recorder is None:
             return
-        now = self._clock()
-        if now < self._record_from_ns:
+        if self._clock() < self._record_from_ns:
             self.unrecorded += len(batch)
-            return
+        else:
+            self._written(partial(self.recorder.write, batch), len(batch))
+
+    def _written(self, work: Callable[[], None], packets: int) -> None:
+        """Let the recorder work; if it cannot, the feed goes on, and what is missing is counted."""
         try:
-            self.recorder.write(batch)
+            work()
         except PregaoError as error:
-            # The feed goes on; what is missing in the captures is counted.
-            self.unrecorded += len(batch)
-            self._record_from_ns = now + _AGAIN_NS
+            self.unrecorded += packets
+            self._record_from_ns = self._clock() + _AGAIN_NS
             _log.warning("Nothing is recorded for a while: %s", error)
 
     def _answer(self) -> None:
@@ -349,7 +351,7 @@ class FeedHandler:
         self._joined.clear()
         self._receiver.close()
         if self.recorder is not None:
-            self.recorder.close()
+            self._written(self.recorder.close, 0)
 
 
 def _open(line: Line, buffer_bytes: int) -> Any:
