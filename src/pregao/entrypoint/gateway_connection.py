@@ -40,7 +40,7 @@ from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
 
-_SESSION_REQUESTS = ("Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate")
+_REQUESTS = FROM_CLIENT | {"Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate"}
 
 
 class GatewayConnection:
@@ -161,7 +161,7 @@ class GatewayConnection:
         if self._session is None:
             self._messages = messages(nearest_version(version))
         name = self._messages.name(frame)
-        if name is None or name not in (*_SESSION_REQUESTS, *FROM_CLIENT):
+        if name is None or name not in _REQUESTS:
             reason = f"template {frame.header.template_id} is no request"
             return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
         handshake = name in ("Negotiate", "Establish")
