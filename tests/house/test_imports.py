@@ -45,7 +45,10 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
                 assert "._" not in name or inside.startswith(owner), (path, name)
 
 
-@pytest.mark.parametrize("package", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.capture"])
+@pytest.mark.parametrize(
+    "package",
+    ["pregao", "pregao.sbe", "pregao.schemas", "pregao.capture", "pregao.entrypoint"],
+)
 def test_a_package_has_what_it_says_it_has(package):
     module = import_module(package)
     assert len(module.__doc__) > 40
