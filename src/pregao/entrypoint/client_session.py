@@ -384,7 +384,8 @@ class ClientSession:
             self._put_terminate("FINISHED", now_ns)
         self.stage, self.closing = Stage.ENDED, True
         code = _named(message["terminationCode"])
-        return [ConnectionEnded(code, graceful=answered, reason="the gateway ended it")]
+        reason = "" if answered else "the gateway ended it"
+        return [ConnectionEnded(code, graceful=answered, reason=reason)]
 
 
 def _named(code: Any) -> str:

@@ -111,16 +111,17 @@ class Messages:
         self, name: str, values: Mapping[str, Any], session_id: int, number: int, now_ns: int
     ) -> bytes:
         """A business message of a client; its market segment is among the values."""
+        filled = dict(values)
         header = {
             "sessionID": session_id,
             "msgSeqNum": number,
             "sendingTime": now_ns,
-            "marketSegmentID": values.get("marketSegmentID"),
+            "marketSegmentID": filled.pop("marketSegmentID", None),
         }
         if name in FROM_EXCHANGE:  # a header for both directions
             header[self._resend] = 0
-        rest = {key: value for key, value in values.items() if key != "marketSegmentID"}
-        return self.encode(name, {**rest, _HEADER: header})
+        filled[_HEADER] = header
+        return self.encode(name, filled)
 
     def from_exchange(
         self,
