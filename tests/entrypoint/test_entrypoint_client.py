@@ -180,17 +180,48 @@ def test_003_4_2_the_next_day_it_negotiates_a_higher_session_version():
     assert exchange.hear()[0][1]["nextSeqNo"] == 1
 
 
-def test_a_session_that_must_be_negotiated_anew_is():
+def refuse(exchange, name, **values):
+    """The gateway rejects what was asked, ends the connection, and a new one is there."""
+    reject = exchange.peer.frame(name, **exchange.common(), **values)
+    assert kinds(exchange.say(reject, exchange.peer.terminate())) == [
+        "SessionRefused",
+        "ConnectionEnded",
+    ]
+    exchange.client.lost()
+    return exchange.connect()
+
+
+def test_a_session_that_the_gateway_does_not_know_is_negotiated_in_its_version_then_in_a_new_one():
+    exchange = Exchange().established()
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
+    exchange.client.lost()
+    exchange.connect()
+    ((name, values),) = refuse(exchange, "EstablishReject", establishmentRejectCode="UNNEGOTIATED")
+    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver)
+    code = "INVALID_SESSIONVERID"
+    ((name, values),) = refuse(exchange, "NegotiateReject", negotiationRejectCode=code)
+    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver + 1)
+    exchange.say(exchange.response(exchange.ver + 1))
+    ((name, values),) = exchange.hear()
+    assert (name, values["sessionVerID"], values["nextSeqNo"]) == (
+        "Establish", exchange.ver + 1, 1,
+    )  # fmt: skip
+
+
+def test_a_gateway_that_holds_the_session_in_another_version_is_believed():
     exchange = Exchange().established()
     exchange.client.lost()
     exchange.connect()
-    reject = exchange.peer.frame(
-        "EstablishReject", **exchange.common(), establishmentRejectCode="UNNEGOTIATED"
+    code = "INVALID_SESSIONVERID"
+    ((name, _),) = refuse(exchange, "EstablishReject", establishmentRejectCode=code)
+    assert name == "Negotiate"
+    ((name, values),) = refuse(
+        exchange,
+        "NegotiateReject",
+        negotiationRejectCode="ALREADY_NEGOTIATED",
+        currentSessionVerID=99,
     )
-    assert kinds(exchange.say(reject)) == ["SessionRefused"]
-    exchange.client.lost()
-    ((name, values),) = exchange.connect()
-    assert (name, values["sessionVerID"]) == ("Negotiate", exchange.ver + 1)
+    assert (name, values["sessionVerID"]) == ("Establish", 99)
 
 
 def test_003_4_6_2_messages_that_were_missed_are_asked_for_and_come_in_order():

@@ -21,24 +21,39 @@ REPORT = {"refMsgType": "SimpleNewOrder", "businessRejectReason": 0}
 
 
 class Link:
-    """Both ends, and a connection that may end at any byte of either direction."""
+    """Both ends, and a connection that may end at any byte of either direction.
 
-    def __init__(self, seed, version):
+    With ``failures`` either end may be started again meanwhile, and a backup take over. With
+    ``forgetting`` the client may lose all that it knew (§5.4).
+    """
+
+    def __init__(self, seed, version, *, failures=False, forgetting=False):
         self.rng = random.Random(seed)
         self.now = START
-        rules = GatewayRules(retransmission_part=self.rng.choice([1, 3, 100]))
-        account = Account(SESSION, FIRM, KEY)
-        self.gateways = GatewaySessions([account], SessionStore(), rules)
-        settings = ClientSettings(SESSION, FIRM, KEY, version=version)
-        self.client = ClientSession(settings, SessionStore())
+        self.failures = failures
+        self.forgetting = forgetting
+        self.gateway_store, self.client_store = SessionStore(), SessionStore()
+        self.settings = ClientSettings(SESSION, FIRM, KEY, version=version)
+        self.gateway = 1
+        self.start_gateway()
+        self.start_client()
         self.line = None
         self.executed, self.reported, self.not_applied = [], [], []
         self.breaks = 0
 
+    def start_gateway(self):
+        part = self.rng.choice([1, 3, 100])
+        rules = GatewayRules(retransmission_part=part, gateway=self.gateway)
+        account = Account(SESSION, FIRM, KEY)
+        self.gateways = GatewaySessions([account], self.gateway_store, rules)
+
+    def start_client(self):
+        self.client = ClientSession(self.settings, self.client_store)
+
     def step(self, *, breaking):
         self.now += self.rng.randrange(1, 200) * MS
         if self.line is None:
-            self.client.connect(self.now)
+            self.client.connect(self.now, self.gateway)
             self.line = GatewayConnection(self.gateways, self.now)
         self.heard(self.client.advance(self.now))
         self.served(self.line.advance(self.now))
@@ -76,6 +91,19 @@ class Link:
         self.heard(self.client.lost())
         self.line = None
         self.breaks += 1
+        if self.forgetting and self.rng.random() < 0.2:
+            self.client_store = SessionStore()
+            self.start_client()
+            self.reported = []
+        if self.failures:
+            what = self.rng.randrange(4)
+            if what == 0:
+                self.start_client()
+            elif what == 1:
+                self.start_gateway()
+            elif what == 2 and self.rng.random() < 0.2:
+                self.gateway = 2  # the primary does not come back
+                self.start_gateway()
 
     def served(self, events):
         for event in events:
@@ -92,16 +120,22 @@ class Link:
                 self.not_applied += range(event.first, event.first + event.count)
 
 
-@pytest.mark.parametrize("version", [2, 6])
-@pytest.mark.parametrize("seed", range(12))
-def test_every_order_is_executed_and_reported_once_or_told_not_applied(seed, version):
-    link = Link(seed, version)
+def run(link):
+    """Many broken connections, then a sound one."""
     for _ in range(120):
         link.step(breaking=True)
     for _ in range(6):
         link.step(breaking=False)
     link.client.send("SimpleNewOrder", ORDER, link.now)
     link.exchange(link.client.take_output())
+
+
+@pytest.mark.parametrize("failures", [False, True])
+@pytest.mark.parametrize("version", [2, 6])
+@pytest.mark.parametrize("seed", [*range(10), 188])
+def test_every_order_is_executed_and_reported_once_or_told_not_applied(seed, version, failures):
+    link = Link(seed, version, failures=failures)
+    run(link)
     assert link.breaks > 10
     assert len(link.executed) > 40
     assert len(link.not_applied) > 0
@@ -109,6 +143,19 @@ def test_every_order_is_executed_and_reported_once_or_told_not_applied(seed, ver
     assert link.executed == sorted(set(link.executed))
     assert link.reported == link.executed
     assert sorted(link.executed + link.not_applied) == list(range(1, sent + 1))
+    theirs = link.gateways[SESSION].state
+    assert theirs.next_incoming == link.client.state.next_outgoing
+    assert theirs.next_outgoing == link.client.state.next_incoming
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_003_5_4_a_client_that_forgets_everything_gets_all_reports_again(seed):
+    link = Link(seed, 2, failures=True, forgetting=True)
+    run(link)
+    assert link.breaks > 10
+    assert len(link.executed) > 20
+    assert link.executed == sorted(set(link.executed))
+    assert link.reported == link.executed
     theirs = link.gateways[SESSION].state
     assert theirs.next_incoming == link.client.state.next_outgoing
     assert theirs.next_outgoing == link.client.state.next_incoming

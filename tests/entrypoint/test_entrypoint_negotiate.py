@@ -196,10 +196,28 @@ def test_a_stranger_without_credentials_does_not_learn_that_a_session_is_in_use(
     refused(line, "CREDENTIALS")
 
 
-def test_a_gateway_that_takes_no_sessions_says_so():
-    line = Desk(rules=GatewayRules(accepting=False)).connect()
+def test_a_gateway_that_takes_no_sessions_says_so_until_it_does():
+    desk = Desk(rules=GatewayRules(accepting=False))
+    line = desk.connect()
     line.say(line.peer.negotiate())
     refused(line, "NEGOTIATE_NOT_ALLOWED")
+    desk.sessions.accept()
+    desk.established()
+
+
+@pytest.mark.parametrize(
+    ("version", "in_response", "in_ack"),
+    [(3, False, False), (4, "8.2.1", False), (6, "8.4.2", "8.4.2")],
+)
+def test_the_gateway_tells_the_semantic_version_where_the_schema_lets_it(
+    version, in_response, in_ack
+):
+    line = Desk(version=version).connect()
+    line.say(line.peer.negotiate() + line.peer.establish())
+    for (_, values), expected in zip(line.hear(), (in_response, in_ack), strict=True):
+        told = values.get("semanticVersion")
+        numbers = told and [told[f"{part}Number"] for part in ("major", "minor", "patch")]
+        assert (".".join(map(str, numbers)) if told else False) == expected
 
 
 def test_a_connection_that_does_not_negotiate_in_time_is_ended():

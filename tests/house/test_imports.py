@@ -46,7 +46,11 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
 
 
 @pytest.mark.parametrize(
-    "package", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.capture", "pregao.net"]
+    "package",
+    [
+        "pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.capture", "pregao.net",
+        "pregao.entrypoint",
+    ],
 )
 def test_a_package_has_what_it_says_it_has(package):
     module = import_module(package)

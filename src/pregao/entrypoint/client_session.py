@@ -8,6 +8,7 @@ that it missed, and passes on those of the exchange in their order, once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from pregao.clock import MILLISECOND
@@ -30,8 +31,10 @@ from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, messages
 from pregao.entrypoint.missing import MissingMessages
 from pregao.entrypoint.resends import SeenMessages
 from pregao.entrypoint.session_state import (
+    DayReset,
     Expecting,
     Negotiated,
+    Record,
     Sent,
     SessionState,
     Settled,
@@ -44,6 +47,14 @@ from pregao.sbe import Decoded
 
 _PASSING = ("THROTTLE_REJECT", "SYSTEM_BUSY")
 """The codes after which a request for messages is made again."""
+
+
+class _Next(Enum):
+    """What to do on the next connection."""
+
+    AS_KNOWN = "establish what was negotiated with the gateway, or negotiate"
+    NEGOTIATE = "negotiate: the gateway does not know it"
+    NEW_VERSION = "negotiate a new version: the known one is too low"
 
 
 class ClientSession:
@@ -64,7 +75,7 @@ class ClientSession:
         self._keep_alive: KeepAlive | None = None
         self._missing = MissingMessages()
         self._seen = SeenMessages()
-        self._negotiate_again = False
+        self._next_step = _Next.AS_KNOWN
         self._wanted = 0
         self.stage = Stage.UNCONNECTED
         self.closing = False
@@ -75,7 +86,7 @@ class ClientSession:
         """What the session is between connections."""
         return self._store.state(self.settings.session_id)
 
-    def _record(self, record: Negotiated | Sent | Expecting | Taken | Skipped | Settled) -> None:
+    def _record(self, record: Record) -> None:
         self._store.record(self.settings.session_id, record)
 
     # What the owner does.
@@ -88,7 +99,7 @@ class ClientSession:
         self._keep_alive = None
         self._missing = MissingMessages()
         self.closing = False
-        if gateway in self.state.gateways and not self._negotiate_again:
+        if gateway in self.state.gateways and self._next_step is _Next.AS_KNOWN:
             self._establish(now_ns)
         else:
             self._negotiate(now_ns)
@@ -175,7 +186,7 @@ class ClientSession:
     def _negotiate(self, now_ns: int) -> None:
         state, settings = self.state, self.settings
         # With a backup the session goes on in its version (§5.5).
-        goes_on = state.negotiated and not self._negotiate_again
+        goes_on = state.negotiated and self._next_step is not _Next.NEW_VERSION
         # Milliseconds as versions rise through the week even if the last one was forgotten.
         fresh = max(state.session_ver_id + 1, now_ns // MILLISECOND)
         self._wanted = state.session_ver_id if goes_on else fresh
@@ -290,8 +301,7 @@ class ClientSession:
         return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is no message for clients")
 
     def _negotiated(self, now_ns: int) -> list[Event]:
-        self._negotiate_again = False
-        self._record(Negotiated(self._wanted, self.settings.version, self._gateway))
+        self._agreed(self._wanted)
         self._establish(now_ns)
         return [SessionNegotiated(self.settings.session_id, self._wanted)]
 
@@ -299,9 +309,18 @@ class ClientSession:
         code = _named(message["negotiationRejectCode"])
         current = message["currentSessionVerID"]
         if code == "ALREADY_NEGOTIATED" and current is not None:  # what was forgotten (§5.4)
-            self._negotiate_again = False
-            self._record(Negotiated(current, self.settings.version, self._gateway))
+            self._agreed(current)
+        elif code == "INVALID_SESSIONVERID":
+            self._next_step = _Next.NEW_VERSION
         return [SessionRefused(code)]
+
+    def _agreed(self, session_ver_id: int) -> None:
+        """The session is held in a version; numbers are those of one version (§4.6.2)."""
+        if session_ver_id != self.state.session_ver_id:
+            self._record(DayReset())
+            self._seen = SeenMessages()
+        self._next_step = _Next.AS_KNOWN
+        self._record(Negotiated(session_ver_id, self.settings.version, self._gateway))
 
     def _establishment_refused(self, message: Decoded) -> list[Event]:
         code = _named(message["establishmentRejectCode"])
@@ -309,7 +328,7 @@ class ClientSession:
             self._record(Skipped((message["lastIncomingSeqNo"] or 0) + 1))
             self._record(Settled(message["lastIncomingSeqNo"] or 0))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
-            self._negotiate_again = True
+            self._next_step = _Next.NEGOTIATE
         return [SessionRefused(code)]
 
     def _established(self, message: Decoded, now_ns: int) -> list[Event]:
@@ -384,7 +403,8 @@ class ClientSession:
             self._put_terminate("FINISHED", now_ns)
         self.stage, self.closing = Stage.ENDED, True
         code = _named(message["terminationCode"])
-        return [ConnectionEnded(code, graceful=answered, reason="the gateway ended it")]
+        reason = "" if answered else "the gateway ended it"
+        return [ConnectionEnded(code, graceful=answered, reason=reason)]
 
 
 def _named(code: Any) -> str:

@@ -35,12 +35,12 @@ from pregao.entrypoint.messages import (
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.rules import Account
+from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
 
-_SESSION_REQUESTS = ("Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate")
+_REQUESTS = FROM_CLIENT | {"Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate"}
 
 
 class GatewayConnection:
@@ -54,14 +54,13 @@ class GatewayConnection:
 
     def __init__(self, sessions: GatewaySessions, now_ns: int) -> None:
         self._sessions = sessions
-        self._rules = sessions.rules
         self._reader = FrameReader()
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
         self._messages: Messages = messages(VERSIONS[-1])
         self._established = False
         self._ended = False
-        self._deadline_ns: int | None = now_ns + self._rules.handshake_ns
+        self._deadline_ns = now_ns + self._rules.handshake_ns
         self._keep_alive: KeepAlive | None = None
         self._retransmission: Retransmission | None = None
         self._late: list[Event] = []
@@ -101,7 +100,7 @@ class GatewayConnection:
         if self.closing:
             return events
         if self._keep_alive is None:
-            if self._deadline_ns is not None and now_ns >= self._deadline_ns:
+            if now_ns >= self._deadline_ns:
                 events += self._end("UNSPECIFIED", now_ns, "was not established in time")
         elif self._keep_alive.lapsed(now_ns):
             events += self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the client was silent")
@@ -161,7 +160,7 @@ class GatewayConnection:
         if self._session is None:
             self._messages = messages(nearest_version(version))
         name = self._messages.name(frame)
-        if name is None or name not in (*_SESSION_REQUESTS, *FROM_CLIENT):
+        if name is None or name not in _REQUESTS:
             reason = f"template {frame.header.template_id} is no request"
             return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
         handshake = name in ("Negotiate", "Establish")
@@ -379,6 +378,10 @@ class GatewayConnection:
                 session.left(now_ns, graceful=graceful)
         self._retransmission = None
         return [ConnectionEnded(code, graceful, reason)]
+
+    @property
+    def _rules(self) -> GatewayRules:
+        return self._sessions.rules
 
     @property
     def _state(self) -> SessionState:

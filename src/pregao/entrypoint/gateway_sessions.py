@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pregao.entrypoint import cancel_on_disconnect as cod
@@ -147,6 +148,10 @@ class GatewaySessions:
             each for each in self._leaving if self._sessions[each].state.cancel_due_ns is None
         }
         return [event for event in found if event is not None]
+
+    def accept(self, accepting: bool = True) -> None:
+        """Take sessions from now on, as a backup does when its primary failed; or take none."""
+        self.rules = replace(self.rules, accepting=accepting)
 
     def reset_day(self, now_ns: int) -> None:
         """Begin a trading session; connections that are there are ended (§4.2, §4.5.1)."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
 from pregao.errors import DecodeError
-from pregao.sbe import Block, Decoded, SchemaCodec, readings
+from pregao.sbe import Block, Decoded, Schema, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
@@ -48,6 +48,18 @@ def _enumerations(block: Block) -> Enumerations:
     return Enumerations(tuple(fields), tuple(each for each in groups if any(each[1])))
 
 
+def _semantic_versions(schema: Schema) -> dict[str, dict[str, Any]]:
+    """What the messages with a field for the schema's semantic version have in it."""
+    names = ("majorNumber", "minorNumber", "patchNumber", "buildNumber")
+    numbers = [*map(int, schema.semantic_version.split(".")), 0]
+    told = {"semanticVersion": dict(zip(names, numbers, strict=True))}
+    return {
+        message.name: told
+        for message in schema.messages
+        if any(field.name in told for field in message.fields)
+    }
+
+
 class Messages:
     """Reads and writes the messages of one version."""
 
@@ -57,6 +69,7 @@ class Messages:
         self._names = {message.id: message.name for message in self._codec.schema.messages}
         self._enumerations: dict[str, Enumerations] = {}
         self._names.pop(0)  # the framing header as the schema states it; no message is one
+        self._telling = _semantic_versions(self._codec.schema)
         sample = self._codec.schema.by_name["ExecutionReport_New"]
         header = next(field for field in readings(sample) if field.name == _HEADER)
         members = {member.name: member for member in header.members}
@@ -89,23 +102,26 @@ class Messages:
         return codec.decode_body(data, HEADERS_SIZE, length, self.version, len(data))
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
-        """A session message, framed."""
+        """A message, framed; where it can tell the schema's semantic version, it does."""
+        if name in self._telling:
+            values = {**self._telling[name], **values}
         return framed(self._codec.encode(name, values))
 
     def from_client(
         self, name: str, values: Mapping[str, Any], session_id: int, number: int, now_ns: int
     ) -> bytes:
         """A business message of a client; its market segment is among the values."""
+        filled = dict(values)
         header = {
             "sessionID": session_id,
             "msgSeqNum": number,
             "sendingTime": now_ns,
-            "marketSegmentID": values.get("marketSegmentID"),
+            "marketSegmentID": filled.pop("marketSegmentID", None),
         }
         if name in FROM_EXCHANGE:  # a header for both directions
             header[self._resend] = 0
-        rest = {key: value for key, value in values.items() if key != "marketSegmentID"}
-        return self.encode(name, {**rest, _HEADER: header})
+        filled[_HEADER] = header
+        return self.encode(name, filled)
 
     def from_exchange(
         self,

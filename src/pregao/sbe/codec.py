@@ -44,12 +44,13 @@ class MessageHeader(NamedTuple):
 
 
 _USUAL_ORDER = (0, 1, 2, 3)
+_TOO_SHORT = "too short for a message header"
 
 
 class HeaderCodec:
     """Reads and writes the message header of a schema."""
 
-    __slots__ = ("_order", "_struct", "size")
+    __slots__ = ("_order", "_struct", "size", "unpack_from")
 
     def __init__(self, schema: Schema) -> None:
         header = schema.header
@@ -63,20 +64,21 @@ class HeaderCodec:
         parts.append(f"{header.size - position}x")
         self._struct = struct.Struct("".join(parts))
         self._order = tuple(ranked.index(index) for index in range(4))
+        self.unpack_from: Callable[[Any, int], tuple[int, ...]] = self._struct.unpack_from
+        """The four numbers at a position, in the order of `MessageHeader`; nothing is checked."""
+        if self._order != _USUAL_ORDER:
+            self.unpack_from = self._in_order
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> MessageHeader:
         """The header at a position."""
         end = len(buffer) if end is None else end
-        return MessageHeader._make(self.numbers(buffer, position, end))
-
-    def numbers(self, buffer: Any, position: int, end: int) -> tuple[int, ...]:
-        """The four numbers of the header at a position, in the order of `MessageHeader`."""
         if position < 0 or end - position < self.size:
-            raise DecodeError("too short for a message header", position)
+            raise DecodeError(_TOO_SHORT, position)
+        return MessageHeader._make(self.unpack_from(buffer, position))
+
+    def _in_order(self, buffer: Any, position: int) -> tuple[int, ...]:
         numbers = self._struct.unpack_from(buffer, position)
-        if self._order != _USUAL_ORDER:
-            numbers = tuple(numbers[index] for index in self._order)
-        return numbers
+        return tuple(numbers[index] for index in self._order)
 
     def encode(self, header: MessageHeader) -> bytes:
         """The bytes of a header."""
@@ -171,13 +173,13 @@ class MessageCodec:
 class SchemaCodec:
     """Reads and writes every message of a schema."""
 
-    __slots__ = ("_codecs", "_encoders", "_numbers", "_size", "header", "schema")
+    __slots__ = ("_codecs", "_encoders", "_size", "_unpack", "header", "schema")
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
         self.header = HeaderCodec(schema)
         self._size = self.header.size
-        self._numbers = self.header.numbers
+        self._unpack = self.header.unpack_from
         self._codecs: dict[int, MessageCodec] = {}
         self._encoders: dict[str, Encoder] = {}
 
@@ -195,7 +197,9 @@ class SchemaCodec:
         """Decode the message whose header is at a position, up to ``end``."""
         if end is None:
             end = len(buffer)
-        block_length, template_id, schema_id, version = self._numbers(buffer, position, end)
+        if position < 0 or end - position < self._size:
+            raise DecodeError(_TOO_SHORT, position)
+        block_length, template_id, schema_id, version = self._unpack(buffer, position)
         if schema_id != self.schema.id:
             raise DecodeError(f"schema id {schema_id} is not {self.schema.id}", position)
         codec = self._codecs.get(template_id) or self.codec(template_id)
@@ -207,7 +211,11 @@ class SchemaCodec:
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """The bytes of the message of that name, header first."""
-        return (self._encoders.get(name) or self._encoder(name))(values)
+        try:
+            encode = self._encoders[name]
+        except KeyError:
+            encode = self._encoder(name)
+        return encode(values)
 
     def _encoder(self, name: str) -> Encoder:
         message = self.schema.by_name.get(name)

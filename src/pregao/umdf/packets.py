@@ -6,6 +6,7 @@ header. What is malformed gives a reason and a position; the messages before it 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -203,15 +204,21 @@ class PacketDecoder:
 
 def frame(message: bytes) -> bytes:
     """A message (header and body) behind its framing header."""
-    length = FRAMING_SIZE + len(message)
-    if length > 0xFFFF:
-        raise EncodeError(f"a message of {length} bytes does not fit a frame")
-    return FRAMING_HEADER.pack(length, ENCODING_TYPE) + message
+    return _framing(message) + message
+
+
+def _framing(message: bytes) -> bytes:
+    try:
+        return FRAMING_HEADER.pack(FRAMING_SIZE + len(message), ENCODING_TYPE)
+    except struct.error:
+        length = FRAMING_SIZE + len(message)
+        raise EncodeError(f"a message of {length} bytes does not fit a frame") from None
 
 
 def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
     """A packet of messages (header and body each, without framing)."""
-    parts = [PACKET_HEADER.pack(header.channel, 0, *header[1:])]
+    channel, version, number, time = header
+    parts = [PACKET_HEADER.pack(channel, 0, version, number, time)]
     for message in messages:
-        parts.append(frame(message))
+        parts += (_framing(message), message)
     return b"".join(parts)

@@ -67,7 +67,7 @@ class ChannelPublisher:
             encoder, PacketWriter(number), definitions.begin, definition_pace, start_ns
         )
         self._now_ns = start_ns
-        self._idle_until_ns = start_ns
+        self.idle_until_ns = start_ns
         """Nothing is due before this time; publishing can only put a heartbeat off."""
 
     @property
@@ -81,10 +81,9 @@ class ChannelPublisher:
 
     def advance(self, now_ns: int) -> list[Datagram]:
         """What goes out by itself up to a time, in the order of time."""
-        if now_ns < self._now_ns:
-            raise UsageError(f"time goes back: {now_ns} ns after {self._now_ns} ns")
+        _check_time(now_ns, self._now_ns)
         self._now_ns = now_ns
-        if self._idle_until_ns > now_ns:
+        if self.idle_until_ns > now_ns:
             return []
         number = self.channel.number
         sent = [
@@ -97,7 +96,7 @@ class ChannelPublisher:
             for time_ns, payload in packets
         ]
         sent.sort(key=lambda datagram: datagram.time_ns)
-        self._idle_until_ns = self.next_due_ns
+        self.idle_until_ns = self.next_due_ns
         return sent
 
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
@@ -118,6 +117,15 @@ class ChannelPublisher:
 
     def _processed(self) -> tuple[int, int]:
         return self.incremental.sequence_version, self.incremental.last_number
+
+
+def _check_time(now_ns: int, last_ns: int) -> None:
+    if now_ns < last_ns:
+        raise UsageError(f"time goes back: {now_ns} ns after {last_ns} ns")
+
+
+_OF_NO_INSTRUMENT = (ChannelReset, SequenceReset, SecurityGroupPhase, SecurityDefinition, News)
+"""What goes to channels in other ways than by its instrument."""
 
 
 class Publisher:
@@ -164,6 +172,9 @@ class Publisher:
             )
             for channel in channels
         }
+        self._now_ns = start_ns
+        self._idle_until_ns = start_ns
+        """Nothing is due on any channel before this time."""
 
     @property
     def messages(self) -> int:
@@ -177,8 +188,13 @@ class Publisher:
 
     def advance(self, now_ns: int) -> list[Datagram]:
         """What goes out by itself up to a time, in the order of time."""
+        _check_time(now_ns, self._now_ns)
+        self._now_ns = now_ns
+        if self._idle_until_ns > now_ns:
+            return []
         sent = [each for channel in self.channels.values() for each in channel.advance(now_ns)]
         sent.sort(key=lambda datagram: datagram.time_ns)
+        self._idle_until_ns = min(c.idle_until_ns for c in self.channels.values())
         return sent
 
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
@@ -188,6 +204,10 @@ class Publisher:
             return only.publish(units, now_ns)
         routed: dict[int, list[MarketEvent]] = {}
         for unit in units:
+            one = self._only_destination(unit.items)
+            if one is not None:
+                routed.setdefault(one, []).append(unit)
+                continue
             for number, items in self._route(unit.items).items():
                 routed.setdefault(number, []).append(MarketEvent(items, unit.event))
         sent = self.advance(now_ns)
@@ -201,6 +221,18 @@ class Publisher:
         for channel in self.channels.values():
             sent.extend(channel.initialize(now_ns))
         return sent
+
+    def _only_destination(self, items: Iterable[MarketItem]) -> int | None:
+        """The one channel of units about instruments of one channel, as nearly all are."""
+        only = None
+        for item in items:
+            if isinstance(item, _OF_NO_INSTRUMENT):
+                return None
+            number = self._channel_of.get(item.security_id)
+            if number is None or (only is not None and number != only):
+                return None
+            only = number
+        return only
 
     def _route(self, items: Iterable[MarketItem]) -> dict[int, list[MarketItem]]:
         """The items by the channel they go to."""
