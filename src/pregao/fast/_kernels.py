@@ -20,8 +20,10 @@ NONE, CONSTANT, DEFAULT, COPY, INCREMENT, DELTA, TAIL = range(7)
 GROUP, END_GROUP, LEAVE, NEXT_MASK, END = range(7, 12)
 
 # Columns of the table.
-OP, KIND, FLAGS, COLUMN, MASK, SLOT, INITIAL, RUN, NODE, JUMP, TAG = range(11)
-TABLE_WIDTH = 11
+HEAD, COLUMN, MASK, SLOT, INITIAL, RUN, NODE, JUMP = range(8)
+TABLE_WIDTH = 8
+"""A cache line. The head is the operator, and above it kind, tag and flags."""
+KIND_SHIFT, TAG_SHIFT, FLAGS_SHIFT = 4, 8, 12
 
 # Columns of the table of runs: parts that may all be absent. Where so many bits of the presence
 # map, or so many bytes of nulls, are as if they were, so many parts are absent; then what so many
@@ -47,6 +49,7 @@ FOLLOWS = 16
 LENGTH = 32
 HAS_MAP = 64
 HAS_INITIAL = 128
+NUMERIC = 512
 SIGNED_FIELD = 256
 """The field can be negative; a difference in the stream always can."""
 
@@ -102,13 +105,17 @@ def _map(buffer, position, end):
 
 
 @njit
-def _map_end(buffer, position, end):
-    """Where a presence map ends, behind the byte with its stop bit; -1 if it does not."""
-    while position < end:
-        if load_u8(buffer, position) > 127:
-            return position + 1
-        position += 1
-    return np.int64(-1)
+def _whole_map(buffer, position, end):
+    """What `_map` gives of a presence map, and where the whole map ends; -1 if it does not."""
+    if position >= end:
+        return np.uint64(0), np.int64(0), position, np.int64(-1)
+    word, count, rest = _map(buffer, position, end)
+    if count == _MANY:
+        return word, count, rest, rest
+    for after in range(rest, end):
+        if load_u8(buffer, after) > 127:
+            return word, count, rest, np.int64(after + 1)
+    return word, count, rest, np.int64(-1)
 
 
 @njit
@@ -277,7 +284,7 @@ def _room_for(nodes, template, templates, length):
 
 @njit
 def decode_messages(
-    buffer, positions, ends, reset_each, code, runs, patterns, templates, node_facts, column_place,
+    buffer, positions, ends, reset_each, code, runs, patterns, templates, node_facts,
     state, stamps, previous, nodes, values, masks, arena, found_template, found_row, found_end,
     status,
 ):  # fmt: skip
@@ -305,13 +312,10 @@ def decode_messages(
         if position < 0 or end > limit or position >= end:
             fault = np.int64(ENDED)
         else:
-            word, left, rest = _map(buffer, position, end)
-            rest_end = rest
-            if left == 63:
-                rest_end = _map_end(buffer, rest, end)
-                if rest_end < 0:
-                    fault = np.int64(ENDED)
-            if fault == SOUND:
+            word, left, rest, rest_end = _whole_map(buffer, position, end)
+            if rest_end < 0:
+                fault = np.int64(ENDED)
+            else:
                 position = rest_end
                 given = word >> _U63
                 word <<= _U1
@@ -374,12 +378,13 @@ def decode_messages(
             mask_words = node_facts[node, MASK_WORDS]
             remaining = np.int64(0)
             depth = 0
-            pc = templates[template, FIRST]
+            pc = np.uint64(templates[template, FIRST])
             stamp = generation << 4
             bit_before = True
             while True:
-                op = code[pc, OP]
-                flags = code[pc, FLAGS]
+                head = code[pc, HEAD]
+                op = head & 15
+                flags = head >> FLAGS_SHIFT
                 run = code[pc, RUN]
                 if run >= 0:
                     # How many of the parts from here on are absent? Mostly many are.
@@ -393,7 +398,7 @@ def decode_messages(
                             word <<= np.uint64(bits)
                             left -= bits
                             position += taken
-                            pc = runs[run, NEXT_OF + parts]
+                            pc += np.uint64(runs[run, NEXT_OF + parts])
                             continue
                 bit = True
                 if flags & HAS_BIT:
@@ -404,193 +409,84 @@ def decode_messages(
                     left -= 1
                 elif flags & FOLLOWS:
                     bit = bit_before
-                if op <= TAIL:
+                if flags & NUMERIC:
                     present = True
                     value = np.int64(0)
-                    if op == CONSTANT:
-                        present = bit
-                        value = code[pc, INITIAL]
-                    elif bit:
-                        kind = code[pc, KIND]
+                    if bit:
                         nullable = flags & NULLABLE
+                        signed = head >> KIND_SHIFT & 15 == SIGNED
                         high = np.int64(0)
-                        taken = np.int64(0)
-                        if op == DELTA and kind >= ASCII:
-                            # The size of what is taken off comes first.
+                        eight = load_u64(buffer, position)
+                        low, size = _number(eight)
+                        if size and position + size <= end:
+                            if size > 1:
+                                first = eight & np.uint64(0x407F)
+                                # The first byte, and the sign bit of the second, say nothing.
+                                if first == 0 or (
+                                    first == np.uint64(0x407F) if signed else first & _SEVEN == 0
+                                ):
+                                    fault = np.int64(OVERLONG)
+                                    break
+                            position += size
+                            value = np.int64(low)
+                            if signed:
+                                value = (value << (64 - 7 * size)) >> (64 - 7 * size)
+                                high = value >> 63
+                            if nullable:
+                                present = value != 0
+                                value -= value > 0
+                            narrow = flags & WIDE == 0 and op != DELTA and size > 4
+                            if narrow and not _fits(np.uint64(value), high, signed, False):
+                                fault = np.int64(OUT_OF_RANGE)
+                                break
+                        else:
                             if position >= end:
                                 fault = np.int64(ENDED)
                                 break
-                            low = np.uint64(load_u8(buffer, position))
-                            if low > _SEVEN:
-                                position += 1
-                                taken = np.int64(low & _SEVEN)
-                                if taken & 64:
-                                    taken -= 128
-                            else:
-                                low, high, position, fault = _long_number(
-                                    buffer, position, end, True
-                                )
-                                if fault != SOUND:
-                                    break
-                                taken = np.int64(low)
-                                if high != taken >> 63:
-                                    fault = np.int64(OUT_OF_RANGE)
-                                    break
-                            if nullable:
-                                if taken == 0:
-                                    pc += 1
-                                    continue
-                                if taken > 0:
-                                    taken -= 1
-                                nullable = 0
-                            if taken < -(1 << 31) or taken >= 1 << 31:
+                            low, high, position, fault = _long_number(buffer, position, end, signed)
+                            if fault != SOUND:
+                                break
+                            if nullable and (high > 0 or (high == 0 and low != 0)):
+                                if low == 0:
+                                    high -= 1
+                                low -= _U1
+                            if op != DELTA and not _fits(low, high, signed, flags & WIDE != 0):
                                 fault = np.int64(OUT_OF_RANGE)
                                 break
-                            high = np.int64(0)
-                        if position >= end:
-                            fault = np.int64(ENDED)
-                            break
-                        byte = load_u8(buffer, position)
-                        if kind == ASCII:
-                            if byte > 127:
-                                position += 1
-                                if byte > 128:
-                                    value = (np.int64(byte & 127) << 32) | 1
-                                elif nullable:
-                                    present = False
-                                else:
-                                    value = np.int64(0)
-                            else:
-                                size, position, fault = _ascii(
-                                    buffer, position, end, nullable, arena, text_used
-                                )
-                                if fault != SOUND:
-                                    break
-                                value = (text_used << 32) | size
-                                text_used += size
-                        else:
-                            signed = kind == SIGNED
-                            eight = load_u64(buffer, position)
-                            low, size = _number(eight)
-                            if size and position + size <= end:
-                                if size > 1:
-                                    first = eight & np.uint64(0x407F)
-                                    if (
-                                        (first & _SEVEN == 0
-                                        and not (signed and first != 0))
-                                        or (signed
-                                        and first == np.uint64(0x407F))
-                                    ):
-                                        fault = np.int64(OVERLONG)
-                                        break
-                                position += size
-                                value = np.int64(low)
-                                if signed:
-                                    value = (value << (64 - 7 * size)) >> (64 - 7 * size)
-                                    high = value >> 63
-                                if nullable:
-                                    present = value != 0
-                                    value -= value > 0
-                                narrow = flags & WIDE == 0 and op != DELTA and size > 4
-                                if narrow and not _fits(np.uint64(value), high, signed, False):
-                                    fault = np.int64(OUT_OF_RANGE)
-                                    break
-                            else:
-                                low, high, position, fault = _long_number(
-                                    buffer, position, end, signed
-                                )
-                                if fault != SOUND:
-                                    break
-                                if nullable and (high > 0 or (high == 0 and low != 0)):
-                                    if low == 0:
-                                        high -= 1
-                                    low -= _U1
-                                wide = flags & WIDE != 0
-                                if op != DELTA and not _fits(low, high, signed, wide):
-                                    fault = np.int64(OUT_OF_RANGE)
-                                    break
-                                value = np.int64(low)
-                            if kind >= BYTES and present:
-                                if high != 0 or value < 0 or value > 0xFFFFFFFF:
-                                    fault = np.int64(OUT_OF_RANGE)
-                                    break
-                                size = value
-                                if size > end - position:
-                                    fault = np.int64(PAST_END)
-                                    break
-                                for k in range(size):
-                                    arena[text_used + k] = load_u8(buffer, position + k)
-                                position += size
-                                value = (text_used << 32) | size
-                                text_used += size
+                            value = np.int64(low)
                         if op >= COPY:
                             slot = code[pc, SLOT]
-                            tag = code[pc, TAG]
-                            if not present:
-                                if op != DELTA:
-                                    stamps[slot] = stamp
-                            elif op <= INCREMENT:
-                                stamps[slot] = stamp | tag
-                                previous[slot] = value
-                            else:
-                                # A difference or a tail: of what?
-                                known = stamps[slot]
-                                base = code[pc, INITIAL]
-                                if known == stamp | tag:
-                                    base = previous[slot]
-                                elif known == stamp:
-                                    if op == DELTA:
+                            tag = head >> TAG_SHIFT & 15
+                            if op == DELTA:
+                                if present:
+                                    known = stamps[slot]
+                                    base = code[pc, INITIAL]
+                                    if known == stamp | tag:
+                                        base = previous[slot]
+                                    elif known == stamp:
                                         fault = np.int64(EMPTY_PREVIOUS)
                                         break
-                                elif known > stamp:
-                                    fault = np.int64(OTHER_KIND)
-                                    break
-                                if kind < ASCII:
+                                    elif known > stamp:
+                                        fault = np.int64(OTHER_KIND)
+                                        break
                                     signed = flags & SIGNED_FIELD != 0
                                     total, high = _sum(base, np.uint64(value), high, signed)
                                     if not _fits(total, high, signed, flags & WIDE != 0):
                                         fault = np.int64(DIFFERENCE)
                                         break
                                     value = np.int64(total)
-                                else:
-                                    size = value & 0xFFFFFFFF
-                                    length = base & 0xFFFFFFFF
-                                    front = True
-                                    if op == TAIL:
-                                        taken = min(size, length)
-                                    elif taken < 0:
-                                        front = False
-                                        taken = -taken - 1
-                                    if taken > length:
-                                        fault = np.int64(TAKEN)
-                                        break
-                                    if taken < length or op == DELTA:
-                                        whole = length - taken + size
-                                        if op == DELTA and whole > MAX_TEXT:
-                                            fault = np.int64(LONG_TEXT)
-                                            break
-                                        needed = size + whole + (end - position)
-                                        if text_used + needed > MAX_ARENA:
-                                            fault = np.int64(LONG_TEXT)
-                                            break
-                                        arena = _grown(arena, text_used, needed)
-                                        # The new piece to where the arena ends.
-                                        for k in range(size):
-                                            arena[text_used + k] = arena[(value >> 32) + k]
-                                        place, whole = _combine(
-                                            arena, text_used, base, taken, size, front
-                                        )
-                                        text_used = place + whole
-                                        value = (place << 32) | whole
-                                stamps[slot] = stamp | tag
+                                    stamps[slot] = stamp | tag
+                                    previous[slot] = value
+                            else:
+                                stamps[slot] = stamp | tag if present else stamp
                                 previous[slot] = value
                     elif op == DEFAULT:
                         present = flags & HAS_INITIAL != 0
                         value = code[pc, INITIAL]
                     else:
-                        # Copy, increment or tail with nothing in the stream.
+                        # Copy or increment with nothing in the stream.
                         slot = code[pc, SLOT]
-                        tag = code[pc, TAG]
+                        tag = head >> TAG_SHIFT & 15
                         known = stamps[slot]
                         if known == stamp | tag:
                             value = previous[slot]
@@ -609,71 +505,228 @@ def decode_messages(
                             value = code[pc, INITIAL]
                             stamps[slot] = stamp | tag
                             previous[slot] = value
-                        else:
+                        elif flags & NULLABLE:
                             present = False
                             stamps[slot] = stamp
-                            if not flags & NULLABLE:
-                                fault = np.int64(NO_PREVIOUS)
-                                break
+                        else:
+                            fault = np.int64(NO_PREVIOUS)
+                            break
                     if present:
-                        if code[pc, KIND] == UNICODE and op != CONSTANT:
+                        mask |= np.uint64(code[pc, MASK])
+                        values[np.uint64(code[pc, COLUMN] + row)] = value
+                        if flags & EXPONENT:
+                            if value > 63 or value < -63:
+                                fault = np.int64(EXPONENT_RANGE)
+                                break
+                            bit_before = bit
+                        elif flags & LENGTH:
+                            if value > end - position:
+                                fault = np.int64(ENTRIES)
+                                break
+                            if value == 0:
+                                pc = np.uint64(code[pc, JUMP])
+                                continue
+                            stack[depth, 0] = remaining
+                            stack[depth, 1] = row
+                            stack[depth, 2] = np.int64(mask)
+                            stack[depth, 3] = mask_word
+                            stack[depth, 4] = node
+                            stack[depth, 5] = np.int64(word)
+                            stack[depth, 6] = left
+                            stack[depth, 7] = rest
+                            stack[depth, 8] = rest_end
+                            depth += 1
+                            remaining = value
+                            node = code[pc, NODE]
+                            row = nodes[USED, node]
+                            nodes[USED, node] += 1
+                            mask = np.uint64(0)
+                            mask_word = np.int64(0)
+                            mask_words = node_facts[node, MASK_WORDS]
+                            if flags & HAS_MAP:
+                                word, left, rest, rest_end = _whole_map(buffer, position, end)
+                                if rest_end < 0:
+                                    fault = np.int64(ENDED)
+                                    break
+                                position = rest_end
+                        pc += _U1
+                    elif flags & EXPONENT:
+                        pc += _U2
+                    elif flags & LENGTH:
+                        pc = np.uint64(code[pc, JUMP])
+                    else:
+                        pc += _U1
+                elif op == CONSTANT:
+                    if bit:
+                        mask |= np.uint64(code[pc, MASK])
+                        if code[pc, COLUMN] >= 0:
+                            values[np.uint64(code[pc, COLUMN] + row)] = code[pc, INITIAL]
+                        bit_before = bit
+                        pc += _U1
+                    elif flags & EXPONENT:
+                        pc += _U2
+                    else:
+                        pc += _U1
+                elif op <= TAIL:
+                    kind = head >> KIND_SHIFT & 15
+                    present = True
+                    value = np.int64(0)
+                    if bit:
+                        nullable = flags & NULLABLE
+                        taken = np.int64(0)
+                        if op == DELTA:
+                            # How much is taken off comes first.
+                            if position >= end:
+                                fault = np.int64(ENDED)
+                                break
+                            byte = load_u8(buffer, position)
+                            if byte > 127:
+                                position += 1
+                                taken = np.int64(byte & 127)
+                                if taken & 64:
+                                    taken -= 128
+                            else:
+                                low, high, position, fault = _long_number(
+                                    buffer, position, end, True
+                                )
+                                if fault != SOUND:
+                                    break
+                                taken = np.int64(low)
+                                if high != taken >> 63:
+                                    fault = np.int64(OUT_OF_RANGE)
+                                    break
+                            if nullable:
+                                if taken == 0:
+                                    pc += _U1
+                                    continue
+                                if taken > 0:
+                                    taken -= 1
+                                nullable = 0
+                            if taken < -(1 << 31) or taken >= 1 << 31:
+                                fault = np.int64(OUT_OF_RANGE)
+                                break
+                        if position >= end:
+                            fault = np.int64(ENDED)
+                            break
+                        byte = load_u8(buffer, position)
+                        if kind == ASCII:
+                            if byte > 127:
+                                position += 1
+                                if byte > 128:
+                                    value = (np.int64(byte & 127) << 32) | 1
+                                else:
+                                    present = nullable == 0
+                            else:
+                                size, position, fault = _ascii(
+                                    buffer, position, end, nullable, arena, text_used
+                                )
+                                if fault != SOUND:
+                                    break
+                                value = (text_used << 32) | size
+                                text_used += size
+                        else:
+                            size = np.int64(byte & 127)
+                            if byte > 127:
+                                position += 1
+                                if nullable:
+                                    present = size != 0
+                                    size -= 1
+                            else:
+                                low, high, position, fault = _long_number(
+                                    buffer, position, end, False
+                                )
+                                if fault != SOUND:
+                                    break
+                                size = np.int64(low) - nullable
+                                if high != 0 or size < 0 or size > 0xFFFFFFFF:
+                                    fault = np.int64(OUT_OF_RANGE)
+                                    break
+                            if present:
+                                if size > end - position:
+                                    fault = np.int64(PAST_END)
+                                    break
+                                for b in range(size):
+                                    arena[text_used + b] = load_u8(buffer, position + b)
+                                position += size
+                                value = (text_used << 32) | size
+                                text_used += size
+                        if op >= COPY:
+                            slot = code[pc, SLOT]
+                            tag = head >> TAG_SHIFT & 15
+                            if present and op >= DELTA:
+                                # A difference or a tail: of what?
+                                known = stamps[slot]
+                                base = code[pc, INITIAL]
+                                if known == stamp | tag:
+                                    base = previous[slot]
+                                elif known == stamp:
+                                    if op == DELTA:
+                                        fault = np.int64(EMPTY_PREVIOUS)
+                                        break
+                                elif known > stamp:
+                                    fault = np.int64(OTHER_KIND)
+                                    break
+                                size = value & 0xFFFFFFFF
+                                length = base & 0xFFFFFFFF
+                                front = True
+                                if op == TAIL:
+                                    taken = min(size, length)
+                                elif taken < 0:
+                                    front = False
+                                    taken = -taken - 1
+                                if taken > length:
+                                    fault = np.int64(TAKEN)
+                                    break
+                                if taken < length or op == DELTA:
+                                    whole = length - taken + size
+                                    needed = size + whole + (end - position)
+                                    too_long = op == DELTA and whole > MAX_TEXT
+                                    if too_long or text_used + needed > MAX_ARENA:
+                                        fault = np.int64(LONG_TEXT)
+                                        break
+                                    arena = _grown(arena, text_used, needed)
+                                    # The new piece to where the arena ends.
+                                    for b in range(size):
+                                        arena[text_used + b] = arena[(value >> 32) + b]
+                                    place, whole = _combine(
+                                        arena, text_used, base, taken, size, front
+                                    )
+                                    text_used = place + whole
+                                    value = (place << 32) | whole
+                            stamps[slot] = stamp | tag if present else stamp
+                            previous[slot] = value
+                    elif op == DEFAULT:
+                        present = flags & HAS_INITIAL != 0
+                        value = code[pc, INITIAL]
+                    else:
+                        # Copy or tail with nothing in the stream.
+                        slot = code[pc, SLOT]
+                        tag = head >> TAG_SHIFT & 15
+                        known = stamps[slot]
+                        if known == stamp | tag:
+                            value = previous[slot]
+                        elif known > stamp:
+                            fault = np.int64(OTHER_KIND)
+                            break
+                        elif known < stamp and flags & HAS_INITIAL:
+                            value = code[pc, INITIAL]
+                            stamps[slot] = stamp | tag
+                            previous[slot] = value
+                        elif flags & NULLABLE:
+                            present = False
+                            stamps[slot] = stamp
+                        else:
+                            fault = np.int64(NO_PREVIOUS)
+                            break
+                    if present:
+                        if kind == UNICODE:
                             place = value >> 32
                             if not _is_utf8(arena, place, place + (value & 0xFFFFFFFF)):
                                 fault = np.int64(NOT_UTF8)
                                 break
                         mask |= np.uint64(code[pc, MASK])
-                        column = code[pc, COLUMN]
-                        if column >= 0:
-                            values[column_place[column] + row] = value
-                        if flags & (EXPONENT | LENGTH):
-                            if flags & EXPONENT:
-                                if value > 63 or value < -63:
-                                    fault = np.int64(EXPONENT_RANGE)
-                                    break
-                                bit_before = bit
-                            else:
-                                if value > end - position:
-                                    fault = np.int64(ENTRIES)
-                                    break
-                                if value == 0:
-                                    pc = code[pc, JUMP]
-                                    continue
-                                stack[depth, 0] = remaining
-                                stack[depth, 1] = row
-                                stack[depth, 2] = np.int64(mask)
-                                stack[depth, 3] = mask_word
-                                stack[depth, 4] = node
-                                stack[depth, 5] = np.int64(word)
-                                stack[depth, 6] = left
-                                stack[depth, 7] = rest
-                                stack[depth, 8] = rest_end
-                                depth += 1
-                                remaining = value
-                                node = code[pc, NODE]
-                                row = nodes[USED, node]
-                                nodes[USED, node] += 1
-                                mask = np.uint64(0)
-                                mask_word = np.int64(0)
-                                mask_words = node_facts[node, MASK_WORDS]
-                                if flags & HAS_MAP:
-                                    if position >= end:
-                                        fault = np.int64(ENDED)
-                                        break
-                                    word, left, rest = _map(buffer, position, end)
-                                    rest_end = rest
-                                    if left == 63:
-                                        rest_end = _map_end(buffer, rest, end)
-                                        if rest_end < 0:
-                                            fault = np.int64(ENDED)
-                                            break
-                                    position = rest_end
-                    elif flags & EXPONENT:
-                        pc += 2
-                        continue
-                    elif flags & LENGTH:
-                        pc = code[pc, JUMP]
-                        continue
-                    pc += 1
+                        values[np.uint64(code[pc, COLUMN] + row)] = value
+                    pc += _U1
                 elif op == LEAVE:
                     if mask_words:
                         masks[nodes[MASK_PLACE, node] + row * mask_words + mask_word] = mask
@@ -684,21 +737,15 @@ def decode_messages(
                         mask = np.uint64(0)
                         mask_word = np.int64(0)
                         if flags & HAS_MAP:
-                            if position >= end:
+                            word, left, rest, rest_end = _whole_map(buffer, position, end)
+                            if rest_end < 0:
                                 fault = np.int64(ENDED)
                                 break
-                            word, left, rest = _map(buffer, position, end)
-                            rest_end = rest
-                            if left == 63:
-                                rest_end = _map_end(buffer, rest, end)
-                                if rest_end < 0:
-                                    fault = np.int64(ENDED)
-                                    break
                             position = rest_end
                         elif position >= end:
                             fault = np.int64(ENDED)
                             break
-                        pc = code[pc, JUMP]
+                        pc = np.uint64(code[pc, JUMP])
                     else:
                         depth -= 1
                         remaining = stack[depth, 0]
@@ -711,10 +758,10 @@ def decode_messages(
                         rest = stack[depth, 7]
                         rest_end = stack[depth, 8]
                         mask_words = node_facts[node, MASK_WORDS]
-                        pc += 1
+                        pc += _U1
                 elif op == GROUP:
                     if not bit:
-                        pc = code[pc, JUMP]
+                        pc = np.uint64(code[pc, JUMP])
                         continue
                     mask |= np.uint64(code[pc, MASK])
                     if flags & HAS_MAP:
@@ -723,18 +770,12 @@ def decode_messages(
                         stack[depth, 7] = rest
                         stack[depth, 8] = rest_end
                         depth += 1
-                        if position >= end:
+                        word, left, rest, rest_end = _whole_map(buffer, position, end)
+                        if rest_end < 0:
                             fault = np.int64(ENDED)
                             break
-                        word, left, rest = _map(buffer, position, end)
-                        rest_end = rest
-                        if left == 63:
-                            rest_end = _map_end(buffer, rest, end)
-                            if rest_end < 0:
-                                fault = np.int64(ENDED)
-                                break
                         position = rest_end
-                    pc += 1
+                    pc += _U1
                 elif op == END_GROUP:
                     if flags & HAS_MAP:
                         depth -= 1
@@ -742,12 +783,12 @@ def decode_messages(
                         left = stack[depth, 6]
                         rest = stack[depth, 7]
                         rest_end = stack[depth, 8]
-                    pc += 1
+                    pc += _U1
                 elif op == NEXT_MASK:
                     masks[nodes[MASK_PLACE, node] + row * mask_words + mask_word] = mask
                     mask = np.uint64(0)
                     mask_word += 1
-                    pc += 1
+                    pc += _U1
                 else:
                     if mask_words:
                         masks[nodes[MASK_PLACE, node] + row * mask_words + mask_word] = mask
@@ -771,53 +812,3 @@ def decode_messages(
     state[TEXT_USED] = text_used
     state[DONE] = len(positions)
     return arena
-
-
-@njit
-def present_bits(masks, place, words, word, bit, count, out):
-    """Pack one bit of each row's mask into a bitmap; returns how many are zero."""
-    present = 0
-    shift = np.uint64(bit)
-    for first in range(0, count, 8):
-        byte = np.uint64(0)
-        for k in range(min(8, count - first)):
-            one = (masks[place + (first + k) * words + word] >> shift) & _U1
-            byte |= one << np.uint64(k)
-            present += np.int64(one)
-        out[first >> 3] = byte
-    return count - present
-
-
-@njit
-def text_sizes(values, bitmap, offsets):
-    """The offsets of texts in a column of their own; an absent one takes nothing."""
-    used = np.int64(0)
-    for i in range(len(values)):
-        offsets[i] = used
-        if bitmap[i >> 3] >> (i & 7) & 1:
-            used += values[i] & 0xFFFFFFFF
-        if used > 0x7FFFFFFF:
-            return np.int64(-1)
-    offsets[len(values)] = used
-    return used
-
-
-@njit
-def copy_texts(values, offsets, arena, out):
-    """Copy texts from the arena to where their offsets say."""
-    for i in range(len(values)):
-        place = values[i] >> 32
-        start = offsets[i]
-        for k in range(offsets[i + 1] - start):
-            out[start + k] = arena[place + k]
-
-
-@njit
-def list_offsets(counts, bitmap, offsets):
-    """The offsets of entries from the lengths of sequences; an absent one has none."""
-    used = np.int64(0)
-    for i in range(len(counts)):
-        offsets[i] = used
-        if bitmap[i >> 3] >> (i & 7) & 1:
-            used += counts[i]
-    offsets[len(counts)] = used

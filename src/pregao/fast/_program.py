@@ -45,6 +45,7 @@ _KINDS = {
     Kind.BYTES: k.BYTES,
 }
 _TAGS = {kind: number for number, kind in enumerate(Kind, 1)}
+_PACKED = {"kind": k.KIND_SHIFT, "tag": k.TAG_SHIFT, "flags": k.FLAGS_SHIFT}
 _WORD = 64
 
 
@@ -105,7 +106,7 @@ class Program:
     """The table, and what its numbers mean."""
 
     code: npt.NDArray[np.int64]
-    runs: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int16]
     patterns: npt.NDArray[np.uint64]
     """Of each run, the bits of the presence map if all its parts are absent, the first highest."""
     templates: npt.NDArray[np.int64]
@@ -132,7 +133,7 @@ class _Compiler:
         self.code: list[list[int]] = []
         self.nodes: list[Node] = []
         self.texts = bytearray(range(k.CHARACTERS))
-        self.runs: list[npt.NDArray[np.int64]] = []
+        self.runs: list[npt.NDArray[np.int16]] = []
         self.patterns: list[int] = []
         self.columns: list[tuple[int, int | None]] = []
         """Node and mask bit of each column; they get their numbers in the order of nodes."""
@@ -158,7 +159,7 @@ class _Compiler:
         facts = [[node.mask_words, node.first_column, node.columns] for node in self.nodes]
         return Program(
             np.array(self.code, np.int64).reshape(-1, k.TABLE_WIDTH),
-            np.array(self.runs, np.int64).reshape(-1, k.RUN_WIDTH),
+            np.array(self.runs, np.int16).reshape(-1, k.RUN_WIDTH),
             np.array(self.patterns, np.uint64),
             np.array(table, np.int64).reshape(-1, 5),
             np.array(facts, np.int64).reshape(-1, 3),
@@ -192,8 +193,10 @@ class _Compiler:
 
     def emit(self, op: int, **fields: int) -> list[int]:
         row = [0] * k.TABLE_WIDTH
-        row[k.OP] = op
         row[k.COLUMN] = row[k.RUN] = -1
+        for name, shift in _PACKED.items():
+            op |= fields.pop(name, 0) << shift
+        row[k.HEAD] = op
         for name, value in fields.items():
             row[getattr(k, name.upper())] = value
         self.code.append(row)
@@ -243,12 +246,15 @@ class _Compiler:
             nulls.append(nulls[-1] + absent[1])
         if len(bits) < 2:
             return
-        row = np.zeros(k.RUN_WIDTH, np.int64)
+        row = np.zeros(k.RUN_WIDTH, np.int16)
         row[k.BY_BITS : k.BY_BITS + 65] = [bisect_right(bits, count) - 1 for count in range(65)]
         row[k.BY_BYTES : k.BY_BYTES + 9] = [bisect_right(nulls, count) - 1 for count in range(9)]
         row[k.BITS_OF : k.BITS_OF + len(bits)] = bits
         row[k.BYTES_OF : k.BYTES_OF + len(bits)] = nulls
-        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = starts[: len(bits)]
+        steps = [start - starts[0] for start in starts[: len(bits)]]
+        if max(steps) > np.iinfo(np.int16).max:  # over a group of very many fields
+            return
+        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = steps
         self.code[starts[0]][k.RUN] = len(self.runs)
         self.runs.append(row)
         self.patterns.append(pattern << _WORD - bits[-1])
@@ -291,6 +297,7 @@ class _Compiler:
         flags |= k.WIDE * (kind in (Kind.INT64, Kind.UINT64))
         flags |= k.SIGNED_FIELD * kind.signed
         flags |= k.HAS_INITIAL * (operation.initial is not None)
+        flags |= k.NUMERIC * (kind.is_number and operator is not Operator.CONSTANT)
         return self.emit(
             _OPERATORS[operator],
             kind=wire,

@@ -144,10 +144,10 @@ class ColumnDecoder:
         filled = self._allocate(rooms, used, None)
         while True:
             arena = k.decode_messages(
-                buffer, positions, ends, self._reset_each, program.code, program.runs,
-                program.patterns, program.templates, program.node_facts, filled.column_place,
-                state, self._stamps, self._previous, filled.nodes, filled.values,
-                filled.masks, arena, template, row, end, status,
+                buffer, positions, ends, self._reset_each, self._placed(filled), program.runs,
+                program.patterns, program.templates, program.node_facts, state, self._stamps,
+                self._previous, filled.nodes, filled.values, filled.masks, arena, template, row,
+                end, status,
             )  # fmt: skip
             done = int(state[k.DONE])
             used = filled.nodes[k.USED]
@@ -158,6 +158,13 @@ class ColumnDecoder:
         filled.arena = arena
         self._remember(state, arena, used, count)
         return MessageColumns(template, row, end, status, program.known, program, filled)
+
+    def _placed(self, filled: _arrow.Filled) -> Numbers:
+        """The table, with the places of columns instead of their numbers."""
+        code = self._program.code.copy()
+        columns = code[:, k.COLUMN]
+        columns[columns >= 0] = filled.column_place[columns[columns >= 0]]
+        return code
 
     def _larger(
         self, rooms: Numbers, used: Numbers, template: int, waiting: int, longest: int
@@ -213,6 +220,10 @@ class ColumnDecoder:
         self._generation, self._last_id = int(state[k.GENERATION]), int(state[k.LAST_ID])
         if count:
             self._per_message = np.maximum(used / count, self._per_message * 0.5)
+            # Where a template was met, its sequences need room even if none had entries.
+            for first, last in self._program.templates[:, [k.FIRST_NODE, k.LAST_NODE]].tolist():
+                if self._per_message[first]:
+                    self._per_message[first:last] += 1e-9
         if self._reset_each:
             return
         kept = bytearray()
