@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.fast import _column_kernels as columns
-from pregao.fast import _kernels as k
+from pregao.fast import _table as k
 from pregao.fast._program import Entries, Layout, Leaf, Node, Struct
 from pregao.fast.model import DecimalField, Field, Kind
 

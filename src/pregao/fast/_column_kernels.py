@@ -1,5 +1,8 @@
 """Kernels that turn what the interpreter filled into the buffers of Arrow arrays."""
 
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
 from __future__ import annotations
 
 import numpy as np

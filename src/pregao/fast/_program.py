@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.fast import _kernels as k
+from pregao.fast import _table as k
+from pregao.fast._source import absent
 from pregao.fast.model import (
     DecimalField,
     Field,
@@ -180,10 +181,10 @@ class _Compiler:
         for row in self.code:
             if row[k.COLUMN] >= 0:
                 row[k.COLUMN] = place[row[k.COLUMN]]
-        for rank, (node, _bit) in enumerate(self.columns):
-            if not self.nodes[node].columns:
-                self.nodes[node].first_column = rank
-            self.nodes[node].columns += 1
+        for rank, (owner, _bit) in enumerate(self.columns):
+            if not self.nodes[owner].columns:
+                self.nodes[owner].first_column = rank
+            self.nodes[owner].columns += 1
         for node in self.nodes:
             _renumber(node.layout, place)
 
@@ -238,12 +239,12 @@ class _Compiler:
         """Let the kernel skip the parts from here on that are absent, however many are."""
         bits, nulls, pattern = [0], [0], 0
         for part in parts[: k.MOST_PARTS]:
-            absent = _absent(part)
-            if absent is None or nulls[-1] + absent[1] > k.MOST_NULLS:
+            found = absent(part)
+            if found is None or nulls[-1] + found[1] > k.MOST_NULLS:
                 break
-            pattern = pattern << len(absent[0]) | int(absent[0] or "0", 2)
-            bits.append(bits[-1] + len(absent[0]))
-            nulls.append(nulls[-1] + absent[1])
+            pattern = pattern << len(found[0]) | int(found[0] or "0", 2)
+            bits.append(bits[-1] + len(found[0]))
+            nulls.append(nulls[-1] + found[1])
         if len(bits) < 2:
             return
         row = np.zeros(k.RUN_WIDTH, np.int16)
@@ -385,27 +386,6 @@ def _unfit(template: Template) -> str | None:
 
 def _mask_bits_or_more(group: Group) -> int:
     return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
-
-
-def _absent(part: Part) -> tuple[str, int] | None:
-    """The bits and the number of null bytes of an absent part that leaves no trace; or None."""
-    if isinstance(part, Group):
-        return ("0", 0) if part.optional else None
-    if isinstance(part, Field):
-        operation = part.operation
-    elif isinstance(part, DecimalField):
-        operation = part.exponent
-    elif isinstance(part, Sequence):
-        operation = part.length.operation
-    else:
-        return None
-    if not part.optional:
-        return None
-    if operation.operator is Operator.CONSTANT:
-        return "0", 0
-    if operation.operator is Operator.DEFAULT:
-        return ("0", 0) if operation.initial is None else ("1", 1)
-    return ("", 1) if operation.operator in (Operator.NONE, Operator.DELTA) else None
 
 
 def _renumber(layout: list[Layout], place: dict[int, int]) -> None:

@@ -155,9 +155,18 @@ def tailed(base: Any, tail: Any) -> Any:
 
 # Writing.
 
+_SHORT = [bytes((seven | 0x80,)) for seven in range(128)]
+"""Seven bits and the stop bit."""
+
 
 def unsigned(value: int) -> bytes:
     """The bytes of an unsigned number."""
+    if value < 1 << 14:
+        return bytes((value >> 7, value & 0x7F | 0x80)) if value > 0x7F else _SHORT[value]
+    if value < 1 << 21:
+        return bytes((value >> 14, value >> 7 & 0x7F, value & 0x7F | 0x80))
+    if value < 1 << 28:
+        return bytes((value >> 21, value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
     out = bytearray((value & 0x7F | 0x80,))
     value >>= 7
     while value:
@@ -169,6 +178,14 @@ def unsigned(value: int) -> bytes:
 
 def signed(value: int) -> bytes:
     """The bytes of a signed number."""
+    if -0x2000 <= value < 0x2000:
+        return (
+            bytes((value >> 7 & 0x7F, value & 0x7F | 0x80))
+            if not -0x40 <= value < 0x40
+            else (_SHORT[value & 0x7F])
+        )
+    if -0x100000 <= value < 0x100000:
+        return bytes((value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
     out = bytearray((value & 0x7F | 0x80,))
     while not -0x40 <= value < 0x40:
         value >>= 7
@@ -187,10 +204,7 @@ def ascii_bytes(text: str, nullable: bool) -> bytes:
     raw = text.encode("ascii")
     if not raw or raw == b"\0":
         return bytes(len(raw) + nullable) + b"\x80"
-    return raw[:-1] + ASCII_STOP[raw[-1]]
-
-
-ASCII_STOP = [bytes((byte | 0x80,)) for byte in range(128)]
+    return raw[:-1] + _SHORT[raw[-1]]
 
 
 @lru_cache(8192)

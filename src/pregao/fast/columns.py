@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.fast import _arrow
-from pregao.fast import _kernels as k
+from pregao.fast import _table as k
+from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
 from pregao.fast.model import Kind, Template, Templates
 
@@ -143,7 +144,7 @@ class ColumnDecoder:
         rooms = np.where(rooms > 0, rooms + longest + _SPARE, 0).astype(np.int64)
         filled = self._allocate(rooms, used, None)
         while True:
-            arena = k.decode_messages(
+            arena = decode_messages(
                 buffer, positions, ends, self._reset_each, self._placed(filled), program.runs,
                 program.patterns, program.templates, program.node_facts, state, self._stamps,
                 self._previous, filled.nodes, filled.values, filled.masks, arena, template, row,
