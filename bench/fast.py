@@ -34,7 +34,7 @@ def run() -> Iterator[Row]:
 def message(rng: random.Random, number: int) -> dict[str, Any]:
     """An incremental message: mostly one change of a book, now and then several."""
     entries = []
-    for index in range(rng.choice([1, 1, 1, 1, 1, 1, 2, 3])):
+    for index in range(rng.choice([1] * 9 + [3])):
         entry: dict[str, Any] = {
             "Action": rng.choice([0, 0, 1, 2]),
             "EntryType": rng.choice("01"),
