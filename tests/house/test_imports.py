@@ -45,7 +45,9 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
                 assert "._" not in name or inside.startswith(owner), (path, name)
 
 
-@pytest.mark.parametrize("package", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.capture"])
+@pytest.mark.parametrize(
+    "package", ["pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.capture"]
+)
 def test_a_package_has_what_it_says_it_has(package):
     module = import_module(package)
     assert len(module.__doc__) > 40
@@ -55,7 +57,9 @@ def test_a_package_has_what_it_says_it_has(package):
         _ = module.nothing_of_that_name
 
 
-@pytest.mark.parametrize("module", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.cli.main"]
+)
 def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
     code = (
         f"import sys, {module}; print(sorted({{'numba', 'numpy', 'pyarrow'}} & set(sys.modules)))"

@@ -102,6 +102,11 @@ def type_of(item: Layout) -> Any:
     return DECIMAL if isinstance(item.part, DecimalField) else _TYPES[item.part.kind]
 
 
+def schema_of(node: Node) -> Any:
+    """The Arrow schema of a node's rows."""
+    return pa.schema(fields_of(node.layout))
+
+
 def batch_of(filled: Filled, node: Node) -> Any:
     """The rows of a template as a record batch."""
     count = filled.count(node)

@@ -119,10 +119,8 @@ class ColumnDecoder:
 
     def schema(self, template: Template) -> Any:
         """The Arrow schema of a template's rows."""
-        import pyarrow as pa
-
         root = self._program.roots[self._program.known.index(template)]
-        return pa.schema(_arrow.fields_of(root.layout))
+        return _arrow.schema_of(root)
 
     def decode(self, buffer: Bytes, positions: Numbers, ends: Numbers) -> MessageColumns:
         """Decode the messages that begin at the positions and end before the ends.
@@ -242,9 +240,3 @@ def _untouched(count: int, kind: Any) -> Any:
     if size < mmap.PAGESIZE:
         return np.zeros(count, kind)
     return np.frombuffer(mmap.mmap(-1, size), kind)
-
-
-def warm_up() -> None:
-    """Compile the kernel, or load it, before the first message is there."""
-    nothing = np.zeros(0, np.int64)
-    ColumnDecoder(Templates((), ())).decode(np.zeros(1, np.uint8), nothing, nothing)
