@@ -34,7 +34,7 @@ def run() -> Iterator[Row]:
 def message(rng: random.Random, number: int) -> dict[str, Any]:
     """An incremental message: mostly one change of a book, now and then several."""
     entries = []
-    for index in range(rng.choice([1, 1, 1, 1, 1, 1, 2, 3])):
+    for index in range(rng.choice([1] * 9 + [3])):
         entry: dict[str, Any] = {
             "Action": rng.choice([0, 0, 1, 2]),
             "EntryType": rng.choice("01"),
@@ -62,7 +62,7 @@ def message(rng: random.Random, number: int) -> dict[str, Any]:
 
 def bulk(templates: Any, messages: list[bytes]) -> Iterator[Row]:
     many = [messages[index % len(messages)] for index in range(COUNT)]
-    buffer = np.frombuffer(b"".join(many), np.uint8)
+    buffer = np.frombuffer(b"".join(many) + bytes(8), np.uint8)
     ends = np.cumsum([len(each) for each in many], dtype=np.int64)
     positions = np.concatenate([[0], ends[:-1]]).astype(np.int64)
     decoder = ColumnDecoder(templates, reset_each_message=True)

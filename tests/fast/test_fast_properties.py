@@ -21,7 +21,7 @@ def encoded(encoder, drawn):
             yield name, values, encoder.encode(name, values)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.booleans())
 def test_decoding_undoes_encoding(data, reset):
     templates = templates_from_bytes(data.draw(templates_xml()))
@@ -36,7 +36,7 @@ def test_decoding_undoes_encoding(data, reset):
         assert plain.decode(message) == (name, values, len(message))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.booleans(), st.randoms(use_true_random=False))
 def test_the_generated_and_the_plain_decoder_agree_on_anything(data, reset, rng):
     templates = templates_from_bytes(data.draw(templates_xml()))
@@ -59,7 +59,7 @@ def test_the_generated_and_the_plain_decoder_agree_on_anything(data, reset, rng)
         assert found == expected
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), st.booleans(), st.randoms(use_true_random=False))
 def test_the_kernel_and_the_codec_agree_on_anything(data, reset, rng):
     templates = templates_from_bytes(data.draw(templates_xml(references=False)))

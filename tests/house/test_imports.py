@@ -61,7 +61,9 @@ def test_a_package_has_what_it_says_it_has(package):
         _ = module.nothing_of_that_name
 
 
-@pytest.mark.parametrize("module", ["pregao", "pregao.sbe", "pregao.schemas", "pregao.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.cli.main"]
+)
 def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
     code = (
         f"import sys, {module}; print(sorted({{'numba', 'numpy', 'pyarrow'}} & set(sys.modules)))"

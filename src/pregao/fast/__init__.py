@@ -1,10 +1,13 @@
 """FAST 1.1: template files → model → message codec → column kernel; nothing of an exchange in it.
 
 Templates are read by `load_templates`. `Decoder` and `Encoder` read and write the messages of a
-stream one at a time.
+stream one at a time; `ColumnDecoder` reads many at once into flat columns and Arrow.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from pregao.fast.codec import Decoded, Decoder, Encoder, Nested
 from pregao.fast.model import (
@@ -20,10 +23,16 @@ from pregao.fast.model import (
     Slot,
     Template,
     Templates,
+    walk,
 )
 from pregao.fast.xml import load_templates, templates_from_bytes, templates_from_tree
 
+if TYPE_CHECKING:
+    from pregao.fast.columns import REASONS, ColumnDecoder, MessageColumns
+
 __all__ = [
+    "REASONS",
+    "ColumnDecoder",
     "DecimalField",
     "Decoded",
     "Decoder",
@@ -31,6 +40,7 @@ __all__ = [
     "Field",
     "Group",
     "Kind",
+    "MessageColumns",
     "Nested",
     "Operation",
     "Operator",
@@ -43,4 +53,14 @@ __all__ = [
     "load_templates",
     "templates_from_bytes",
     "templates_from_tree",
+    "walk",
 ]
+
+_LATE = ("REASONS", "ColumnDecoder", "MessageColumns")
+
+
+def __getattr__(name: str) -> Any:
+    # Arrow and numba take a third of a second to import: only who uses columns waits for them.
+    if name in _LATE:
+        return getattr(import_module(f"{__name__}.columns"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

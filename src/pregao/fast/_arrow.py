@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.fast import _kernels as k
+from pregao.fast import _column_kernels as columns
+from pregao.fast import _table as k
 from pregao.fast._program import Entries, Layout, Leaf, Node, Struct
-from pregao.fast.model import DecimalField, Field, Kind, Operator
+from pregao.fast.model import DecimalField, Field, Kind
 
 Numbers = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -101,6 +102,11 @@ def type_of(item: Layout) -> Any:
     return DECIMAL if isinstance(item.part, DecimalField) else _TYPES[item.part.kind]
 
 
+def schema_of(node: Node) -> Any:
+    """The Arrow schema of a node's rows."""
+    return pa.schema(fields_of(node.layout))
+
+
 def batch_of(filled: Filled, node: Node) -> Any:
     """The rows of a template as a record batch."""
     count = filled.count(node)
@@ -134,7 +140,7 @@ class _Maker:
         words = self.node.mask_words
         place = int(self.filled.nodes[k.MASK_PLACE, self.node.index])
         bitmap = np.empty(self.count + 7 >> 3, np.uint8)
-        nulls = k.present_bits(
+        nulls = columns.present_bits(
             self.filled.masks, place, words, bit >> 6, bit & 63, self.count, bitmap
         )
         return _Presence(bitmap, int(nulls))
@@ -169,28 +175,21 @@ class _Maker:
 
     def texts(self, kind: Any, values: Numbers, presence: _Presence, own: _Presence) -> Any:
         offsets = np.empty(self.count + 1, np.int32)
-        size = int(k.text_sizes(values, presence.bits(self.count), offsets))
+        size = int(columns.text_sizes(values, presence.bits(self.count), offsets))
         if size < 0:
             raise pa.ArrowInvalid("more than 2 GB of text in one column: decode fewer messages")
         text = np.empty(size, np.uint8)
-        k.copy_texts(values, offsets, self.filled.arena, text)
+        columns.copy_texts(values, offsets, self.filled.arena, text)
         buffers = [own.buffer, pa.py_buffer(offsets), pa.py_buffer(text)]
         return pa.Array.from_buffers(kind, self.count, buffers, own.nulls)
 
     def entries(self, item: Entries, kind: Any, presence: _Presence, own: _Presence) -> Any:
         offsets = np.empty(self.count + 1, np.int32)
         counts = self.filled.column(self.node, item.column)
-        k.list_offsets(counts, presence.bits(self.count), offsets)
+        columns.list_offsets(counts, presence.bits(self.count), offsets)
         inner = _Maker(self.filled, item.node)
         arrays = inner.arrays(item.node.layout, _ALL)
         rows = pa.StructArray.from_buffers(kind.value_type, inner.count, [None], 0, 0, arrays)
         return pa.Array.from_buffers(
             kind, self.count, [own.buffer, pa.py_buffer(offsets)], own.nulls, 0, [rows]
         )
-
-
-def is_constant(item: Leaf) -> bool:
-    """Is it the same wherever it is there?"""
-    part = item.part
-    operation = part.exponent if isinstance(part, DecimalField) else part.operation
-    return operation.operator is Operator.CONSTANT

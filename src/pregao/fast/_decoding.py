@@ -14,7 +14,7 @@ from typing import Any
 
 from pregao.errors import DecodeError
 from pregao.fast import _wire
-from pregao.fast._source import Source, droppable, literal
+from pregao.fast._source import Source, literal, run_of
 from pregao.fast.model import (
     MAX_EXPONENT,
     DecimalField,
@@ -89,12 +89,8 @@ class _Writer:
             names = [self.new() for _ in parts]
             index = 0
             while index < len(parts):
-                run = droppable(parts, index)
-                if run > 1:
-                    bit = self.run(parts[index : index + run], names[index : index + run], bit)
-                else:
-                    run = 1
-                    bit = self.part(parts[index], names[index], bit)
+                run = max(1, len(run_of(parts[index:], len(parts)).parts))
+                bit = self.run(parts[index : index + run], names[index : index + run], bit)
                 index += run
             pairs = ", ".join(f"{part.name!r}: {v}" for part, v in zip(parts, names, strict=True))
             write(f"return {{{pairs}}}, p")
@@ -105,14 +101,27 @@ class _Writer:
         return f"v{self.variables}"
 
     def run(self, parts: Many[Part], names: list[str], bit: int) -> int:
-        """Several parts that are absent where their bits are zero: mostly all of them are."""
-        bits = sum(part.bits for part in parts)
-        mask = ((1 << bits) - 1) << (bit - bits + 1)
-        with self.source.under(f"if m & {mask}:"):
-            for part, name in zip(parts, names, strict=True):
-                bit = self.part(part, name, bit)
-        self.source.write("else:", f"    {' = '.join(names)} = None")
-        return bit
+        """Parts that may all be absent: mostly they are. If not, each half is looked at."""
+        if len(parts) < 2:
+            return self.part(parts[0], names[0], bit)
+        run = run_of(parts, len(parts))
+        tests = []
+        if run.pattern:
+            below = bit - len(run.pattern) + 1
+            mask = ((1 << len(run.pattern)) - 1) << below
+            pattern = int(run.pattern, 2) << below
+            tests.append(f"m & {mask} == {pattern}" if pattern else f"not m & {mask}")
+        if run.nulls:
+            nulls = bytes([0x80]) * run.nulls
+            tests.append("b[p] == 128" if run.nulls == 1 else f"b.startswith({nulls!r}, p)")
+        with self.source.under(f"if {' and '.join(tests)}:"):
+            self.source.write(f"{' = '.join(names)} = None")
+            if run.nulls:
+                self.source.write(f"p += {run.nulls}")
+        half = len(parts) // 2
+        with self.source.under("else:"):
+            bit = self.run(parts[:half], names[:half], bit)
+            return self.run(parts[half:], names[half:], bit)
 
     def part(self, part: Part, name: str, bit: int) -> int:
         """Write what gives one part its value; the next bit of the presence map."""

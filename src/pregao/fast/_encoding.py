@@ -14,7 +14,7 @@ from typing import Any
 
 from pregao.errors import EncodeError
 from pregao.fast import _wire
-from pregao.fast._source import Source, literal
+from pregao.fast._source import Run, Source, literal, run_of
 from pregao.fast.model import (
     DecimalField,
     Field,
@@ -32,6 +32,10 @@ from pregao.fast.model import (
 Encode = Callable[[bytearray, Mapping[str, Any], list[Any], Any], int]
 
 _EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
+
+
+_MOST_IN_RUN = 6
+"""Parts that are looked at together; the more, the likelier one of them is there."""
 
 
 def encoder_of(templates: Templates, template: Template) -> Encode:
@@ -72,7 +76,6 @@ class _Writer:
         self.source = Source(
             {
                 "U": _wire.UNDEFINED,
-                "S": _wire.ASCII_STOP,
                 "unsigned": _wire.unsigned,
                 "signed": _wire.signed,
                 "nullable_signed": _wire.nullable_signed,
@@ -111,12 +114,19 @@ class _Writer:
         with self.source.function("o, v, d, c") as function:
             write(f"if not v.keys() <= {known}:", f"    raise unknown_name(v, {known})")
             write("g = v.get", "m = 0")
-            write("w = o" if message or not map_bits else "w = bytearray()")
+            write("w = o" if message or not map_bits else "w = bytearray()", "a = w.append")
             if self.shifting:
                 write("k = 0")
             bit = map_bits - 1 - message
-            for part in parts:
-                bit = self.part(part, bit)
+            index = 0
+            while index < len(parts):
+                run = run_of(parts[index:], _MOST_IN_RUN)
+                if len(run.parts) > 1 and not self.shifting:
+                    bit = self.run(run, bit)
+                else:
+                    write(f"x = g({parts[index].name!r})")
+                    bit = self.part(parts[index], bit)
+                index += max(1, len(run.parts) if not self.shifting else 1)
             if message:
                 write("return m")
             elif map_bits:
@@ -128,10 +138,26 @@ class _Writer:
         """A line that sets a bit of the presence map."""
         return f"m |= {1 << bit} << k" if self.shifting else f"m |= {1 << bit}"
 
+    def run(self, run: Run, bit: int) -> int:
+        """Parts that may all be absent: mostly they are."""
+        write = self.source.write
+        values = [f"x{number}" for number in range(len(run.parts))]
+        for part, value in zip(run.parts, values, strict=True):
+            write(f"{value} = g({part.name!r})")
+        with self.source.under(f"if {' is '.join(values)} is None:"):
+            pattern = int(run.pattern or "0", 2) << (bit - len(run.pattern) + 1)
+            if pattern:
+                write(f"m |= {pattern}")
+            write(f"w += {bytes([0x80]) * run.nulls!r}" if run.nulls else "pass")
+        with self.source.under("else:"):
+            for part, value in zip(run.parts, values, strict=True):
+                write(f"x = {value}")
+                bit = self.part(part, bit)
+        return bit
+
     def part(self, part: Part, bit: int) -> int:
-        """Write what writes one part; the next bit of the presence map."""
+        """Write what writes one part, whose value is in x; the next bit of the presence map."""
         write, name = self.source.write, part.name
-        write(f"x = g({name!r})")
         if isinstance(part, Field):
             self.check(part.kind, part.optional, part.operation, name)
             self.field(part.kind, part.optional, part.operation, name, bit)
@@ -242,7 +268,7 @@ class _Writer:
         start = operation.initial
         start = _EMPTY.get(kind, 0) if start is None else start
         if optional:
-            write("if x is None:", "    w.append(128)")
+            write("if x is None:", "    a(128)")
         with self.source.under("else:" if optional else ""):
             self.recall(kind, operation.slot)
             write("if y is U:", f"    y = {start!r}")
@@ -341,22 +367,22 @@ class _Writer:
         """Write x, or a null if it is None; ``sure`` where it cannot be."""
         write = self.source.write
         if optional and not sure:
-            write("if x is None:", "    w.append(128)")
+            write("if x is None:", "    a(128)")
         with self.source.under("else:" if optional and not sure else ""):
             if kind in (Kind.INT32, Kind.INT64):
                 if optional:
-                    write("if 0 <= x < 63:", "    w.append(x + 129)")
+                    write("if 0 <= x < 63:", "    a(x + 129)")
                     write("else:", "    w += nullable_signed(x)")
                 else:
-                    write("if 0 <= x < 64:", "    w.append(x + 128)")
+                    write("if 0 <= x < 64:", "    a(x + 128)")
                     write("else:", "    w += signed(x)")
             elif kind is Kind.ASCII:
-                write("if len(x) == 1 and x != '\\0':", "    w += S[ord(x)]")
+                write("if len(x) == 1 and x != '\\0':", "    a(ord(x) | 128)")
                 write("else:", f"    w += ascii(x, {optional})")
             else:
                 number = "x" if kind.is_number else "len(x)"
                 number += " + 1" if optional else ""
-                write(f"if (y := {number}) < 128:", "    w.append(y | 128)")
+                write(f"if (y := {number}) < 128:", "    a(y | 128)")
                 write("else:", "    w += unsigned(y)")
                 if not kind.is_number:
                     write("w += x")

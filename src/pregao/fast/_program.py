@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from pregao.fast import _kernels as k
+from pregao.fast import _table as k
+from pregao.fast._source import absent
 from pregao.fast.model import (
     DecimalField,
     Field,
@@ -45,6 +46,7 @@ _KINDS = {
     Kind.BYTES: k.BYTES,
 }
 _TAGS = {kind: number for number, kind in enumerate(Kind, 1)}
+_PACKED = {"kind": k.KIND_SHIFT, "tag": k.TAG_SHIFT, "flags": k.FLAGS_SHIFT}
 _WORD = 64
 
 
@@ -105,7 +107,7 @@ class Program:
     """The table, and what its numbers mean."""
 
     code: npt.NDArray[np.int64]
-    runs: npt.NDArray[np.int64]
+    runs: npt.NDArray[np.int16]
     patterns: npt.NDArray[np.uint64]
     """Of each run, the bits of the presence map if all its parts are absent, the first highest."""
     templates: npt.NDArray[np.int64]
@@ -132,7 +134,7 @@ class _Compiler:
         self.code: list[list[int]] = []
         self.nodes: list[Node] = []
         self.texts = bytearray(range(k.CHARACTERS))
-        self.runs: list[npt.NDArray[np.int64]] = []
+        self.runs: list[npt.NDArray[np.int16]] = []
         self.patterns: list[int] = []
         self.columns: list[tuple[int, int | None]] = []
         """Node and mask bit of each column; they get their numbers in the order of nodes."""
@@ -158,7 +160,7 @@ class _Compiler:
         facts = [[node.mask_words, node.first_column, node.columns] for node in self.nodes]
         return Program(
             np.array(self.code, np.int64).reshape(-1, k.TABLE_WIDTH),
-            np.array(self.runs, np.int64).reshape(-1, k.RUN_WIDTH),
+            np.array(self.runs, np.int16).reshape(-1, k.RUN_WIDTH),
             np.array(self.patterns, np.uint64),
             np.array(table, np.int64).reshape(-1, 5),
             np.array(facts, np.int64).reshape(-1, 3),
@@ -179,10 +181,10 @@ class _Compiler:
         for row in self.code:
             if row[k.COLUMN] >= 0:
                 row[k.COLUMN] = place[row[k.COLUMN]]
-        for rank, (node, _bit) in enumerate(self.columns):
-            if not self.nodes[node].columns:
-                self.nodes[node].first_column = rank
-            self.nodes[node].columns += 1
+        for rank, (owner, _bit) in enumerate(self.columns):
+            if not self.nodes[owner].columns:
+                self.nodes[owner].first_column = rank
+            self.nodes[owner].columns += 1
         for node in self.nodes:
             _renumber(node.layout, place)
 
@@ -192,8 +194,10 @@ class _Compiler:
 
     def emit(self, op: int, **fields: int) -> list[int]:
         row = [0] * k.TABLE_WIDTH
-        row[k.OP] = op
         row[k.COLUMN] = row[k.RUN] = -1
+        for name, shift in _PACKED.items():
+            op |= fields.pop(name, 0) << shift
+        row[k.HEAD] = op
         for name, value in fields.items():
             row[getattr(k, name.upper())] = value
         self.code.append(row)
@@ -235,20 +239,23 @@ class _Compiler:
         """Let the kernel skip the parts from here on that are absent, however many are."""
         bits, nulls, pattern = [0], [0], 0
         for part in parts[: k.MOST_PARTS]:
-            absent = _absent(part)
-            if absent is None or nulls[-1] + absent[1] > k.MOST_NULLS:
+            found = absent(part)
+            if found is None or nulls[-1] + found[1] > k.MOST_NULLS:
                 break
-            pattern = pattern << len(absent[0]) | int(absent[0] or "0", 2)
-            bits.append(bits[-1] + len(absent[0]))
-            nulls.append(nulls[-1] + absent[1])
+            pattern = pattern << len(found[0]) | int(found[0] or "0", 2)
+            bits.append(bits[-1] + len(found[0]))
+            nulls.append(nulls[-1] + found[1])
         if len(bits) < 2:
             return
-        row = np.zeros(k.RUN_WIDTH, np.int64)
+        row = np.zeros(k.RUN_WIDTH, np.int16)
         row[k.BY_BITS : k.BY_BITS + 65] = [bisect_right(bits, count) - 1 for count in range(65)]
         row[k.BY_BYTES : k.BY_BYTES + 9] = [bisect_right(nulls, count) - 1 for count in range(9)]
         row[k.BITS_OF : k.BITS_OF + len(bits)] = bits
         row[k.BYTES_OF : k.BYTES_OF + len(bits)] = nulls
-        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = starts[: len(bits)]
+        steps = [start - starts[0] for start in starts[: len(bits)]]
+        if max(steps) > np.iinfo(np.int16).max:  # over a group of very many fields
+            return
+        row[k.NEXT_OF : k.NEXT_OF + len(bits)] = steps
         self.code[starts[0]][k.RUN] = len(self.runs)
         self.runs.append(row)
         self.patterns.append(pattern << _WORD - bits[-1])
@@ -291,6 +298,7 @@ class _Compiler:
         flags |= k.WIDE * (kind in (Kind.INT64, Kind.UINT64))
         flags |= k.SIGNED_FIELD * kind.signed
         flags |= k.HAS_INITIAL * (operation.initial is not None)
+        flags |= k.NUMERIC * (kind.is_number and operator is not Operator.CONSTANT)
         return self.emit(
             _OPERATORS[operator],
             kind=wire,
@@ -378,27 +386,6 @@ def _unfit(template: Template) -> str | None:
 
 def _mask_bits_or_more(group: Group) -> int:
     return sum(not isinstance(part, Reference) and part.optional for part in walk(group.parts)) + 1
-
-
-def _absent(part: Part) -> tuple[str, int] | None:
-    """The bits and the number of null bytes of an absent part that leaves no trace; or None."""
-    if isinstance(part, Group):
-        return ("0", 0) if part.optional else None
-    if isinstance(part, Field):
-        operation = part.operation
-    elif isinstance(part, DecimalField):
-        operation = part.exponent
-    elif isinstance(part, Sequence):
-        operation = part.length.operation
-    else:
-        return None
-    if not part.optional:
-        return None
-    if operation.operator is Operator.CONSTANT:
-        return "0", 0
-    if operation.operator is Operator.DEFAULT:
-        return ("0", 0) if operation.initial is None else ("1", 1)
-    return ("", 1) if operation.operator in (Operator.NONE, Operator.DELTA) else None
 
 
 def _renumber(layout: list[Layout], place: dict[int, int]) -> None:

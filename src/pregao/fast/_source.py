@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Many
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Part, Value
+from pregao.fast.model import DecimalField, Field, Group, Kind, Operator, Part, Reference, Value
 
 
 class Source:
@@ -72,22 +73,42 @@ def literal(kind: Kind, value: Value | None) -> str:
     return repr(value)
 
 
-def droppable(parts: Many[Part], index: int) -> int:
-    """How many parts from here on are absent, and leave no trace, where their bits are zero."""
-    count = 0
-    for part in parts[index:]:
-        if isinstance(part, Field):
-            operation = part.operation
-        elif isinstance(part, DecimalField) and not part.mantissa_bits:
-            operation = part.exponent
-        elif isinstance(part, Group) and part.optional:
-            count += 1
-            continue
-        else:
+def absent(part: Part) -> tuple[str, int] | None:
+    """The bits and the number of null bytes of an absent part; None if it leaves a trace."""
+    if isinstance(part, Group):
+        return ("0", 0) if part.optional else None
+    if isinstance(part, Reference) or not part.optional:
+        return None
+    operation = (
+        part.operation
+        if isinstance(part, Field)
+        else (part.exponent if isinstance(part, DecimalField) else part.length.operation)
+    )
+    if operation.operator is Operator.CONSTANT:
+        return "0", 0
+    if operation.operator is Operator.DEFAULT:
+        return ("0", 0) if operation.initial is None else ("1", 1)
+    return ("", 1) if operation.operator in (Operator.NONE, Operator.DELTA) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Parts next to each other that may all be absent: their bits then, and their null bytes."""
+
+    parts: Many[Part]
+    pattern: str
+    nulls: int
+
+
+def run_of(parts: Many[Part], most: int) -> Run:
+    """The parts at the beginning that may be absent together; perhaps none.
+
+    One whose mantissa has a bit is left to itself: the bit is not there if it is absent.
+    """
+    pattern, nulls, count = "", 0, 0
+    for part in parts[:most]:
+        found = absent(part)
+        if found is None or (isinstance(part, DecimalField) and part.mantissa_bits):
             break
-        constant = operation.operator is Operator.CONSTANT and part.optional
-        default = operation.operator is Operator.DEFAULT and operation.initial is None
-        if not (constant or default):
-            break
-        count += 1
-    return count
+        pattern, nulls, count = pattern + found[0], nulls + found[1], count + 1
+    return Run(parts[:count], pattern, nulls)

@@ -20,6 +20,7 @@ MAX_NUMBER_BYTES = 10
 
 ASCII = [chr(byte & 0x7F) for byte in range(256)]
 """The text of one byte with its stop bit."""
+_LAST = [*ASCII]
 ASCII[0x80] = ""
 NULLABLE_ASCII: list[str | None] = [*ASCII]
 NULLABLE_ASCII[0x80] = None
@@ -43,35 +44,56 @@ def unsigned_rest(buffer: bytes, position: int, first: int, maximum: int) -> tup
     """An unsigned number whose first byte was read and had no stop bit; and where it ends."""
     if not first:
         raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
-    value, stop = first, position + MAX_NUMBER_BYTES - 1
-    while position < stop:
-        byte = buffer[position]
-        position += 1
-        value = value << 7 | byte & 0x7F
-        if byte > 0x7F:
-            if value > maximum:
-                raise DecodeError("an integer out of its range (ERR D2)", position - 1)
-            return value, position
-    raise DecodeError("an integer out of its range (ERR D2)", position)
+    # Most numbers are short: what follows is a loop, unrolled for them.
+    second = buffer[position]
+    if second > 127:
+        value, position = first << 7 | second & 127, position + 1
+    elif (third := buffer[position + 1]) > 127:
+        value, position = first << 14 | second << 7 | third & 127, position + 2
+    elif (fourth := buffer[position + 2]) > 127:
+        value = first << 21 | second << 14 | third << 7 | fourth & 127
+        position += 3
+    else:
+        value = first << 21 | second << 14 | third << 7 | fourth
+        value, position = _longer(buffer, position + 3, value)
+    if value > maximum:
+        raise DecodeError("an integer out of its range (ERR D2)", position - 1)
+    return value, position
 
 
 def signed_rest(
     buffer: bytes, position: int, first: int, minimum: int, maximum: int
 ) -> tuple[int, int]:
     """A signed number whose first byte was read and had no stop bit; and where it ends."""
-    byte = buffer[position]
-    if (first == 0 and not byte & 0x40) or (first == 0x7F and byte & 0x40):
+    second = buffer[position]
+    if (first == 0 and not second & 0x40) or (first == 0x7F and second & 0x40):
         raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
-    value, stop = first - 0x80 if first & 0x40 else first, position + MAX_NUMBER_BYTES - 1
-    while position < stop:
-        byte = buffer[position]
+    if first & 0x40:
+        first -= 0x80
+    if second > 127:
+        value, position = first << 7 | second & 127, position + 1
+    elif (third := buffer[position + 1]) > 127:
+        value, position = first << 14 | second << 7 | third & 127, position + 2
+    else:
+        value, position = _longer(buffer, position + 2, first << 14 | second << 7 | third)
+    if not minimum <= value <= maximum:
+        raise DecodeError("an integer out of its range (ERR D2)", position - 1)
+    return value, position
+
+
+def _longer(buffer: bytes, position: int, value: int) -> tuple[int, int]:
+    """The rest of a number of which three or four bytes were read, none with the stop bit."""
+    for byte in buffer[position : position + MAX_NUMBER_BYTES]:
         position += 1
-        value = value << 7 | byte & 0x7F
-        if byte > 0x7F:
-            if not minimum <= value <= maximum:
-                raise DecodeError("an integer out of its range (ERR D2)", position - 1)
-            return value, position
-    raise DecodeError("an integer out of its range (ERR D2)", position)
+        value = value << 7 | byte & 127
+        if byte > 127:
+            if value >> 7 * MAX_NUMBER_BYTES - 1 in (0, -1) or value >> 7 * MAX_NUMBER_BYTES == 0:
+                return value, position
+            break
+    else:
+        if position >= len(buffer):
+            raise IndexError
+    raise DecodeError("an integer out of its range (ERR D2)", position - 1)
 
 
 def ascii_rest(buffer: bytes, position: int, nullable: bool) -> tuple[str, int]:
@@ -80,7 +102,7 @@ def ascii_rest(buffer: bytes, position: int, nullable: bool) -> tuple[str, int]:
     if found is None:
         raise IndexError
     end = found.end()
-    text = buffer[position : end - 1].decode("ascii") + chr(buffer[end - 1] & 0x7F)
+    text = buffer[position : end - 1].decode("ascii") + _LAST[buffer[end - 1]]
     if text[0] == "\0":
         # Zero bits ahead are there to tell a null, no characters and the character 0 apart.
         known = ("", "\0") if nullable else ("\0",)
@@ -110,14 +132,18 @@ def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, 
 
     Bits that are not there are zero, bits that nobody asks for are let pass.
     """
+    value, lacking = first, bits - 7
+    while lacking > -7:
+        byte = buffer[position]
+        position += 1
+        value = value << 7 | byte & 127
+        lacking -= 7
+        if byte > 127:
+            return (value << lacking if lacking > 0 else value >> -lacking), position
     found = _stop(buffer, position)
     if found is None:
         raise IndexError
-    value, end = first, found.end()
-    for byte in buffer[position : min(end, position + bits // 7 + 1)]:
-        value = value << 7 | byte & 0x7F
-    excess = 7 * (min(end, position + bits // 7 + 1) - position + 1) - bits
-    return (value >> excess if excess > 0 else value << -excess), end
+    return value >> -lacking, found.end()
 
 
 def decimal_of(mantissa: int, exponent: int) -> decimal.Decimal:
@@ -155,25 +181,38 @@ def tailed(base: Any, tail: Any) -> Any:
 
 # Writing.
 
+_SHIFTS = [range(7 * count - 7, -1, -7) for count in range(13)]
+"""By how much a number is shifted for each of its bytes."""
+_SHORT = [bytes((seven | 0x80,)) for seven in range(128)]
+"""Seven bits and the stop bit."""
+
 
 def unsigned(value: int) -> bytes:
     """The bytes of an unsigned number."""
-    out = bytearray((value & 0x7F | 0x80,))
-    value >>= 7
-    while value:
-        out.append(value & 0x7F)
-        value >>= 7
-    out.reverse()
+    if value < 1 << 14:
+        return bytes((value >> 7, value & 0x7F | 0x80)) if value > 0x7F else _SHORT[value]
+    if value < 1 << 21:
+        return bytes((value >> 14, value >> 7 & 0x7F, value & 0x7F | 0x80))
+    if value < 1 << 28:
+        return bytes((value >> 21, value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
+    out = [value >> shift & 0x7F for shift in _SHIFTS[-(-value.bit_length() // 7)]]
+    out[-1] |= 0x80
     return bytes(out)
 
 
 def signed(value: int) -> bytes:
     """The bytes of a signed number."""
-    out = bytearray((value & 0x7F | 0x80,))
-    while not -0x40 <= value < 0x40:
-        value >>= 7
-        out.append(value & 0x7F)
-    out.reverse()
+    if -0x2000 <= value < 0x2000:
+        return (
+            bytes((value >> 7 & 0x7F, value & 0x7F | 0x80))
+            if not -0x40 <= value < 0x40
+            else (_SHORT[value & 0x7F])
+        )
+    if -0x100000 <= value < 0x100000:
+        return bytes((value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
+    # One bit more than those of the number: its sign.
+    out = [value >> shift & 0x7F for shift in _SHIFTS[(value ^ value >> 80).bit_length() // 7 + 1]]
+    out[-1] |= 0x80
     return bytes(out)
 
 
@@ -187,10 +226,7 @@ def ascii_bytes(text: str, nullable: bool) -> bytes:
     raw = text.encode("ascii")
     if not raw or raw == b"\0":
         return bytes(len(raw) + nullable) + b"\x80"
-    return raw[:-1] + ASCII_STOP[raw[-1]]
-
-
-ASCII_STOP = [bytes((byte | 0x80,)) for byte in range(128)]
+    return raw[:-1] + _SHORT[raw[-1]]
 
 
 @lru_cache(8192)

@@ -53,25 +53,24 @@ class _State:
         self.last_id: int | None = None
         self.depth = 0
         self._blank = list(self.previous)
-        self._spans = {each.name: _span(each, len(self._blank)) for each in templates.templates}
 
     def reset(self) -> None:
         """Forget all previous values, the template id's too."""
         self.previous[:] = self._blank
         self.last_id = None
 
-    def forget(self, template: Template) -> None:
-        """Forget the previous values that a message of this template can ask for."""
-        first, last = self._spans[template.name]
-        self.previous[first:last] = self._blank[first:last]
+    def span(self, template: Template) -> tuple[slice, list[Any]]:
+        """The places of what a message of a template can ask for, and what is there at first."""
+        span = _span(template, len(self._blank))
+        return span, self._blank[span]
 
 
-def _span(template: Template, count: int) -> tuple[int, int]:
+def _span(template: Template, count: int) -> slice:
     """The slots from the first to the last one that a template uses."""
     if any(isinstance(part, Reference) for part in walk(template.parts)):
-        return 0, count
-    slots = slots_of(template.parts) or {0}
-    return min(slots), max(slots) + 1
+        return slice(0, count)
+    slots = slots_of(template.parts)
+    return slice(min(slots), max(slots) + 1) if slots else slice(0, 0)
 
 
 class Decoder:
@@ -84,7 +83,7 @@ class Decoder:
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
-        self._functions: dict[int, tuple[Template, Decode]] = {}
+        self._functions: dict[int, tuple[Template, Decode, int, slice, list[Any]]] = {}
 
     def reset(self) -> None:
         """Forget all previous values."""
@@ -92,7 +91,8 @@ class Decoder:
 
     def decode(self, buffer: Any, position: int = 0, end: int | None = None) -> Decoded:
         """Decode the message at a position; it ends before ``end``."""
-        end = len(buffer) if end is None else end
+        if end is None:
+            end = len(buffer)
         message = bytes(buffer[position:end])
         if self._state.reset_each_message:
             self._state.last_id = None
@@ -132,8 +132,7 @@ class Decoder:
                 raise DecodeError("no template id, and no previous one (ERR D5)", start)
             number, after = state.last_id, -1
         known = self._functions.get(number) or self._function(number, start)
-        template, decode = known
-        bits = template.map_bits
+        template, decode, bits, span, blank = known
         if first > 127:
             shift = bits - 7
             presence = (first & 127) << shift if shift >= 0 else (first & 127) >> -shift
@@ -141,7 +140,7 @@ class Decoder:
             presence, position = map_rest(message, position, first, bits)
         state.last_id = number
         if state.reset_each_message and not state.depth:
-            state.forget(template)
+            state.previous[span] = blank
         elif template.reset:
             state.reset()
             state.last_id = number
@@ -149,11 +148,15 @@ class Decoder:
         values, stop = decode(message, after, presence, state.previous, self)
         return template, values, stop
 
-    def _function(self, number: int, position: int) -> tuple[Template, Decode]:
+    def _function(
+        self, number: int, position: int
+    ) -> tuple[Template, Decode, int, slice, list[Any]]:
         template = self.templates.by_id.get(number)
         if template is None:
             raise DecodeError(f"template {number} is not known (ERR D9)", position)
-        known = self._functions[number] = template, decoder_of(self.templates, template)
+        function = decoder_of(self.templates, template)
+        span = self._state.span(template)
+        known = self._functions[number] = template, function, template.map_bits, *span
         return known
 
     def nested(self, message: bytes, position: int) -> tuple[Nested, int]:
@@ -175,7 +178,7 @@ class Encoder:
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
-        self._functions: dict[str, tuple[Template, Encode]] = {}
+        self._functions: dict[str, tuple[Template, Encode, int, slice, list[Any]]] = {}
 
     def reset(self) -> None:
         """Forget all previous values."""
@@ -201,13 +204,14 @@ class Encoder:
 
     def _message(self, out: bytearray, name: str, values: Mapping[str, Any]) -> None:
         state = self._state
-        template, encode = self._functions.get(name) or self._function(name)
+        known = self._functions.get(name) or self._function(name)
+        template, encode, bits, span, blank = known
         number = template.id
         assert number is not None
-        if not isinstance(values, Mapping):
+        if values.__class__ is not dict and not isinstance(values, Mapping):
             raise EncodeError(f"{name}: {values!r} is not named values")
         if state.reset_each_message and not state.depth:
-            state.forget(template)
+            state.previous[span] = blank
         elif template.reset:
             last = state.last_id
             state.reset()
@@ -216,17 +220,19 @@ class Encoder:
         same, state.last_id = number == state.last_id, number
         presence = encode(body, values, state.previous, self)
         if same:
-            out += presence_map(presence, template.map_bits)
+            out += presence_map(presence, bits)
         else:
-            out += presence_map(presence | 1 << (template.map_bits - 1), template.map_bits)
+            out += presence_map(presence | 1 << (bits - 1), bits)
             out += unsigned(number)
         out += body
 
-    def _function(self, name: str) -> tuple[Template, Encode]:
+    def _function(self, name: str) -> tuple[Template, Encode, int, slice, list[Any]]:
         template = self.templates.by_name.get(name)
         if template is None or template.id is None:
             raise EncodeError(f"{name}: no template of that name has an id")
-        known = self._functions[name] = template, encoder_of(self.templates, template)
+        function = encoder_of(self.templates, template)
+        span = self._state.span(template)
+        known = self._functions[name] = template, function, template.map_bits, *span
         return known
 
     def nested(self, out: bytearray, value: Any, name: str) -> None:

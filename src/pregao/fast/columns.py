@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.fast import _arrow
-from pregao.fast import _kernels as k
+from pregao.fast import _table as k
+from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
 from pregao.fast.model import Kind, Template, Templates
 
@@ -118,10 +119,8 @@ class ColumnDecoder:
 
     def schema(self, template: Template) -> Any:
         """The Arrow schema of a template's rows."""
-        import pyarrow as pa
-
         root = self._program.roots[self._program.known.index(template)]
-        return pa.schema(_arrow.fields_of(root.layout))
+        return _arrow.schema_of(root)
 
     def decode(self, buffer: Bytes, positions: Numbers, ends: Numbers) -> MessageColumns:
         """Decode the messages that begin at the positions and end before the ends.
@@ -143,11 +142,11 @@ class ColumnDecoder:
         rooms = np.where(rooms > 0, rooms + longest + _SPARE, 0).astype(np.int64)
         filled = self._allocate(rooms, used, None)
         while True:
-            arena = k.decode_messages(
-                buffer, positions, ends, self._reset_each, program.code, program.runs,
-                program.patterns, program.templates, program.node_facts, filled.column_place,
-                state, self._stamps, self._previous, filled.nodes, filled.values,
-                filled.masks, arena, template, row, end, status,
+            arena = decode_messages(
+                buffer, positions, ends, self._reset_each, self._placed(filled), program.runs,
+                program.patterns, program.templates, program.node_facts, state, self._stamps,
+                self._previous, filled.nodes, filled.values, filled.masks, arena, template, row,
+                end, status,
             )  # fmt: skip
             done = int(state[k.DONE])
             used = filled.nodes[k.USED]
@@ -158,6 +157,13 @@ class ColumnDecoder:
         filled.arena = arena
         self._remember(state, arena, used, count)
         return MessageColumns(template, row, end, status, program.known, program, filled)
+
+    def _placed(self, filled: _arrow.Filled) -> Numbers:
+        """The table, with the places of columns instead of their numbers."""
+        code = self._program.code.copy()
+        columns = code[:, k.COLUMN]
+        columns[columns >= 0] = filled.column_place[columns[columns >= 0]]
+        return code
 
     def _larger(
         self, rooms: Numbers, used: Numbers, template: int, waiting: int, longest: int
@@ -213,6 +219,10 @@ class ColumnDecoder:
         self._generation, self._last_id = int(state[k.GENERATION]), int(state[k.LAST_ID])
         if count:
             self._per_message = np.maximum(used / count, self._per_message * 0.5)
+            # Where a template was met, its sequences need room even if none had entries.
+            for first, last in self._program.templates[:, [k.FIRST_NODE, k.LAST_NODE]].tolist():
+                if self._per_message[first]:
+                    self._per_message[first:last] += 1e-9
         if self._reset_each:
             return
         kept = bytearray()
@@ -230,9 +240,3 @@ def _untouched(count: int, kind: Any) -> Any:
     if size < mmap.PAGESIZE:
         return np.zeros(count, kind)
     return np.frombuffer(mmap.mmap(-1, size), kind)
-
-
-def warm_up() -> None:
-    """Compile the kernel, or load it, before the first message is there."""
-    nothing = np.zeros(0, np.int64)
-    ColumnDecoder(Templates((), ())).decode(np.zeros(1, np.uint8), nothing, nothing)

@@ -1,0 +1,206 @@
+"""How FAST writes numbers, texts and presence maps: what the interpreting kernel calls."""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import load_u8, njit, swapped, trailing_zeros
+from pregao.fast._table import ENDED, MAX_ARENA, OUT_OF_RANGE, OVERLONG, OVERLONG_TEXT, SOUND
+
+MANY = np.int64(1) << 40
+"""As many bits as anybody asks for: those that are not there are zero."""
+NULLS = np.uint64(0x8080808080808080)
+U1, U2, U3, U63 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(63)
+SEVEN = np.uint64(0x7F)
+_U4, _U7, _U64 = np.uint64(4), np.uint64(7), np.uint64(64)
+_SEVENS = np.uint64(0x7F7F7F7F7F7F7F7F)
+_EVEN7, _ODD7 = np.uint64(0x7F007F007F007F00), np.uint64(0x007F007F007F007F)
+_EVEN14, _ODD14 = np.uint64(0x3FFF00003FFF0000), np.uint64(0x00003FFF00003FFF)
+_EVEN28, _ODD28 = np.uint64(0x0FFFFFFF00000000), np.uint64(0x000000000FFFFFFF)
+
+
+@njit
+def map_bits(buffer, position, end):
+    """Up to 63 bits of a presence map, the first one highest, and where the next ones begin.
+
+    Returns bits, how many there are (many where the rest is zero), and the place of the rest.
+    """
+    word = np.uint64(0)
+    for count in range(9):
+        byte = np.uint64(load_u8(buffer, position))
+        position += 1
+        word = (word << _U7) | (byte & SEVEN)
+        if byte > SEVEN:
+            return word << np.uint64(57 - 7 * count), MANY, position
+        if position >= end:
+            break
+    return word << U1, np.int64(63), position
+
+
+@njit
+def whole_map(buffer, position, end):
+    """What `map_bits` gives of a presence map, and where the whole map ends; -1 if it does not."""
+    if position >= end:
+        return np.uint64(0), np.int64(0), position, np.int64(-1)
+    word, count, rest = map_bits(buffer, position, end)
+    if count == MANY:
+        return word, count, rest, rest
+    for after in range(rest, end):
+        if load_u8(buffer, after) > 127:
+            return word, count, rest, np.int64(after + 1)
+    return word, count, rest, np.int64(-1)
+
+
+@njit
+def short_number(eight):
+    """Of eight bytes: the number of the first ones, and how many bytes it has; 0 if more."""
+    stops = eight & NULLS
+    bits = (trailing_zeros(stops) & ~_U7) + np.uint64(8)
+    number = (swapped(eight) >> (_U64 - bits & U63)) & _SEVENS
+    number = ((number & _EVEN7) >> U1) | (number & _ODD7)
+    number = ((number & _EVEN14) >> U2) | (number & _ODD14)
+    number = ((number & _EVEN28) >> _U4) | (number & _ODD28)
+    return number, np.int64(bits >> U3) if stops else np.int64(0)
+
+
+@njit
+def long_number(buffer, position, end, signed):
+    """A number of more than one byte: its lower 64 bits, those above, where it ends, a fault."""
+    first = load_u8(buffer, position)
+    position += 1
+    high = np.int64(0)
+    low = np.uint64(first)
+    if position >= end:
+        return low, high, position, ENDED
+    second = load_u8(buffer, position)
+    if signed:
+        if (first == 0 and second & 64 == 0) or (first == 127 and second & 64 != 0):
+            return low, high, position, OVERLONG
+        if first & 64:
+            high = np.int64(-1)
+            low = ~np.uint64(0x7F) | low
+    elif first == 0:
+        return low, high, position, OVERLONG
+    for _ in range(9):
+        if position >= end:
+            return low, high, position, ENDED
+        byte = np.uint64(load_u8(buffer, position))
+        position += 1
+        high = (high << 7) | np.int64(low >> np.uint64(57))
+        low = (low << _U7) | (byte & SEVEN)
+        if byte > SEVEN:
+            return low, high, position, SOUND
+    return low, high, position, OUT_OF_RANGE
+
+
+@njit
+def fits(low, high, signed, wide):
+    """Is a number of 128 bits one of its kind?"""
+    number = np.int64(low)
+    if signed:
+        if high != number >> 63:
+            return False
+        return wide or (number >= -(1 << 31) and number < 1 << 31)
+    if high != 0:
+        return False
+    return wide or (number >= 0 and number < 1 << 32)
+
+
+@njit
+def added(base, low, high, signed):
+    """A previous number and a difference of 128 bits."""
+    total = np.uint64(base) + low
+    carry = np.int64(total < low)
+    above = base >> 63 if signed else np.int64(0)
+    return total, high + above + carry
+
+
+@njit
+def is_utf8(text, position, end):
+    """Are these bytes UTF-8?"""
+    while position < end:
+        byte = text[position]
+        position += 1
+        if byte < 0x80:
+            continue
+        if byte < 0xC2 or byte > 0xF4:
+            return False
+        more = 1 if byte < 0xE0 else 2 if byte < 0xF0 else 3
+        if end - position < more:
+            return False
+        second = text[position]
+        least, most = 0x80, 0xBF
+        if byte == 0xE0:
+            least = 0xA0
+        elif byte == 0xED:
+            most = 0x9F
+        elif byte == 0xF0:
+            least = 0x90
+        elif byte == 0xF4:
+            most = 0x8F
+        if second < least or second > most:
+            return False
+        for i in range(1, more):
+            if text[position + i] & 0xC0 != 0x80:
+                return False
+        position += more
+    return True
+
+
+@njit
+def grown(arena, used, needed):
+    """The arena with room for more."""
+    if used + needed <= len(arena):
+        return arena
+    larger = np.empty(min(2 * len(arena) + needed, MAX_ARENA), np.uint8)
+    larger[:used] = arena[:used]
+    return larger
+
+
+@njit
+def ascii_text(buffer, position, end, nullable, arena, used):
+    """An ASCII string into the arena: its size (-1 is a null), where it ends, a fault."""
+    start = position
+    while True:
+        if position >= end:
+            return np.int64(0), position, ENDED
+        byte = load_u8(buffer, position)
+        arena[used + position - start] = byte & 127
+        position += 1
+        if byte > 127:
+            break
+    size = position - start
+    if arena[used] == 0:
+        zeros = True
+        for i in range(size):
+            zeros &= arena[used + i] == 0
+        size -= 1 + nullable
+        if not zeros or size > 1:
+            return np.int64(0), position, OVERLONG_TEXT
+    return np.int64(size), position, SOUND
+
+
+@njit
+def combined(arena, used, base, subtracted, size, keeps_front):
+    """Put a text together behind a new one of a size that is at the arena's end.
+
+    ``subtracted`` characters go from the base; what is left of it is put in front of the new text,
+    or behind it. Returns where the text begins and its size.
+    """
+    place, length = base >> 32, base & 0xFFFFFFFF
+    kept = length - subtracted
+    start = used + size
+    if keeps_front:
+        for i in range(kept):
+            arena[start + i] = arena[place + i]
+        for i in range(size):
+            arena[start + kept + i] = arena[used + i]
+    else:
+        for i in range(size):
+            arena[start + i] = arena[used + i]
+        for i in range(kept):
+            arena[start + size + i] = arena[place + subtracted + i]
+    return start, kept + size
