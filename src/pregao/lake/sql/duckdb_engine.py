@@ -103,8 +103,8 @@ class DuckdbEngine:
         if missing := re.match(r"Table with name (.+) does not exist", words):
             tables = self._lake.table_names()
             name = missing.group(1)
-            near = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
-            meant = f"; did you mean {near[0]}?" if near else "."
+            like = difflib.get_close_matches(name, [*tables, *view_names(tables)], 1, 0.7)
+            meant = f"; did you mean {like[0]}?" if like else "."
             return (
                 f"The table `{name}` cannot be found{meant} The lake has {', '.join(tables)}; "
                 "`pregao books` and `pregao analytics` make more."
