@@ -105,6 +105,27 @@ ABSURD = [
     ("lake compact [x] --lake LAKE", "no table [x]"),
     ("lake vacuum --lake LAKE --older-than 99999999999999h", "36500d"),
     ("lake check --lake DAY", "is not a lake"),
+    ("query --lake LAKE", "There is no query"),
+    ("query VALUES(1)", "--lake DIR"),
+    ("query --example [x] --lake LAKE", "no example '[x]'"),
+    ("query --example vwap_by_minute --lake LAKE", "`v_trades` cannot be found"),
+    ("query VALUES(1) --example vwap_by_minute --lake LAKE", "not both"),
+    ("lake tables v_[x] --lake LAKE", "no table v_[x]"),
+    ("lake views --lake NOWHERE", "is not a lake"),
+    ("lake views --lake LAKE -o NOWHERE/x.sql", "no folder"),
+    ("lake ddl --lake LAKE --schema a.b.c", "CATALOGUE.NAME"),
+    ("lake ddl --lake LAKE --schema .", "CATALOGUE.NAME"),
+    ("lake dictionary --lake NOWHERE", "is not a lake"),
+    ("lake symbol [red]x[/red] --lake LAKE", "[red]x[/red]"),
+    ("lake symbol 99999999999999999999999 --lake LAKE", "knows no instrument"),
+    ("lake symbol PETR4 --lake LAKE --date 9999-12-31", "of 9999-12-31"),
+    ("lake drop --lake LAKE", "Say what is to be dropped"),
+    ("lake drop --lake LAKE --date ²", "--date takes a day"),
+    ("lake drop --lake LAKE --channel 999", "from 0 to 255"),
+    ("lake drop --lake LAKE --channel 99 --yes", "nothing of channel 99"),
+    ("lake drop --lake LAKE --ingest [red] --dry-run", "none of its ingests"),
+    ("lake drop --lake LAKE --ingest abcd --date 2026-05-21", "leave out"),
+    ("lake drop --lake NOWHERE --date 2026-05-21 --yes", "is not a lake"),
     ("simulate --out NEW --date 9999-12-31", "9999-12-31"),
     ("simulate --out NEW --date 0001-01-01", "0001-01-01"),
     ("simulate --out NEW --rate nan", "--rate"),
@@ -148,7 +169,9 @@ READING = [
     ["query", "SELECT * FROM umdf_order_mbo_50", "-o", "rows.csv"],
     ["books", "--master", "here", "--depth", "3"],
     ["lake", "compact"],
+    ["query", "SELECT * FROM v_umdf_order_mbo_50"],
 ]
+DROPPING = ["lake", "drop", "--channel", "51", "--yes"]
 
 
 def files(lake, table):
@@ -156,7 +179,7 @@ def files(lake, table):
 
 
 @pytest.mark.parametrize("harm", ["missing", "empty", "cut", "noise"])
-@pytest.mark.parametrize("command", READING[:3])
+@pytest.mark.parametrize("command", [*READING[:3], *READING[4:], DROPPING])
 def test_a_parquet_file_that_is_gone_or_damaged(pregao, lake, tmp_path, monkeypatch, command, harm):
     monkeypatch.chdir(tmp_path)
     for path in files(lake, "umdf_order_mbo_50"):

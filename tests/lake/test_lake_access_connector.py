@@ -34,6 +34,14 @@ before = session.read.format("delta").option("versionAsOf", last - 1).load(order
 print("before", *sorted(row.sequence_number for row in before.collect()))
 text = f"SELECT count(*) AS n FROM delta.`{orders}` VERSION AS OF {last - 2}"
 print("first", session.sql(text).first().n)
+from pregao.lake.store import Lake
+from pregao.lake.views import catalogue_ddl
+
+for statement in catalogue_ddl(Lake(place), "registered").split(";\\n"):
+    if statement.strip():
+        session.sql(statement)
+found = session.sql("SELECT price, sending_time FROM registered.v_orders ORDER BY sequence_number")
+print("registered", *found.first())
 """
 
 
@@ -67,19 +75,24 @@ def fetch(address, jar):
     part.replace(jar)
 
 
-def test_tables_are_read_and_travelled_through_with_the_connector(small_lake, jars):
+def test_tables_are_read_travelled_through_and_registered_with_the_connector(
+    small_lake, jars, tmp_path
+):
     small_lake.commit(unit_of(small_lake.location, "u3", ["c3"], first_number=5))
     last = small_lake.delta("orders").version()
     done = subprocess.run(
         [sys.executable, "-c", READ, small_lake.location.uri, jars, str(last)],
-        cwd=ROOT,
+        cwd=tmp_path,  # where Spark keeps what is registered
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])},
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines() == ["now 1 2 3 4 5 6", "before 1 2 3 4", "first 2"]
+    *told, registered = done.stdout.splitlines()
+    assert told == ["now 1 2 3 4 5 6", "before 1 2 3 4", "first 2"]
+    assert registered == "registered 10.0000 2025-05-21 13:00:00"
 
 
 def test_a_connector_of_another_spark_is_refused_before_spark_starts(small_lake):

@@ -19,6 +19,7 @@ from pregao.lake.ingest import check_lake, ingest, unsound
 from pregao.lake.store import Lake
 from tests.lake.days import assert_same, day, rows
 from tests.lake.lake_support import ROOT
+from tests.lake.test_lake_streaming_ingest import streamed
 
 FIRST, SECOND = date(2026, 5, 21), date(2026, 5, 22)
 SMALL = {"instruments": 3, "duration": "10s", "rate": 60.0}
@@ -285,6 +286,19 @@ def test_books_go_and_are_built_again_from_what_is_left(tmp_path):
     drop(lake, Selection(channels=(51,)))
     assert rows(tmp_path, "ticks") == []
     assert latest_build(lake, FIRST, 51)[1].startswith("drop-")
+    assert_sound(lake)
+
+
+def test_what_a_stream_brought_is_dropped_and_streamed_again(tmp_path):
+    first_time = streamed(first(), tmp_path, max_bytes=60_000)
+    lake = Lake(tmp_path)
+    expected = {name: rows(tmp_path, name) for name in ("umdf_order_mbo_50", "umdf_trade_53")}
+    drop(lake, Selection(channels=(51,)))
+    assert rows(tmp_path, "packets") == []
+    assert_sound(lake)
+    assert len(streamed(first(), tmp_path, max_bytes=60_000)) == len(first_time) > 1
+    assert {name: rows(tmp_path, name) for name in expected} == expected
+    assert streamed(first(), tmp_path, max_bytes=60_000) == []
     assert_sound(lake)
 
 

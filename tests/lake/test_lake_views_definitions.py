@@ -1,5 +1,7 @@
 """What views are made of: names of flags from the schema, names of moments, what old lakes lack."""
 
+from decimal import Decimal
+
 import duckdb
 import polars as pl
 import pyarrow as pa
@@ -11,13 +13,15 @@ from pregao.errors import UsageError
 from pregao.lake.analytics import ANALYTICS
 from pregao.lake.dictionary import dictionary, own_specs
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.sql.duckdb_file import views_script
 from pregao.lake.store import Lake, TableSpec, Unit
 from pregao.lake.views import define_view, scan, view_of
 from pregao.lake.views.definitions import DURATIONS, moment_name, moment_unit
 from pregao.lake.views.flags import names_text, set_columns
 from pregao.sbe.model import SetType
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
-from tests.lake.lake_support import ROOT, column, write_file
+from tests.lake.lake_support import ROOT, column, order, write_file
+from tests.lake.test_lake_sql_engines import WIDER
 
 VERSIONS = Registry.bundled().versions(UMDF_SCHEMA_ID)
 
@@ -158,6 +162,22 @@ def test_a_lake_without_instruments_states_and_versions_has_views(tmp_path):
     assert found == (None, "4|EndOfEvent")
     with pytest.raises(UsageError, match="has no view v_nope; it has v_ingests, v_ticks"):
         define_view(lake, "v_nope")
+
+
+def test_columns_and_members_that_came_later_are_null_before(small_lake):
+    """In Polars, and in the file for any DuckDB; `pregao query` is tested with its engines."""
+    small_lake.ensure_tables([WIDER])
+    row = order(7, 9, legs=[{"leg_id": 1, "ratio": 2}], memo="new", fee=Decimal("0.00000001"))
+    file = write_file(small_lake.location, WIDER, [row])
+    small_lake.commit(Unit("u3", ("c3",), (file,), ()))
+    frame = scan(small_lake, "v_orders").sort("sequence_number").collect().to_arrow()
+    plain = duckdb.connect(":memory:")
+    plain.execute(views_script(small_lake))
+    found = plain.sql("SELECT * FROM v_orders ORDER BY sequence_number").to_arrow_table()
+    assert found.column_names == frame.column_names
+    assert found.to_pylist() == frame.to_pylist()
+    assert [one["memo"] for one in found.to_pylist()] == [None] * 4 + ["new"]
+    assert found.to_pylist()[4]["legs"] == [{"leg_id": 1, "ratio": 2}]
 
 
 def test_a_table_keeps_its_name_even_if_it_is_that_of_a_view(tmp_path):

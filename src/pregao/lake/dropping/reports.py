@@ -65,7 +65,7 @@ def rest_of(
     report = copy.deepcopy(dict(ingest.report))
     report["captures"] = [
         _rest_of_capture(told, partly)
-        for told in report["captures"]
+        for told in report.get("captures", ())
         if told["capture_id"] not in gone
     ]
     if "capture_count" in report:

@@ -1,0 +1,73 @@
+"""`pregao lake views`, `ddl`, `drop`, `dictionary` and `query --example`, as a user runs them."""
+
+import json
+import shutil
+
+import duckdb
+import pytest
+
+from tests.cli.test_cli_sentences import sound_lake
+
+
+@pytest.fixture
+def lake(tmp_path):
+    return shutil.copytree(sound_lake(), tmp_path / "lake")
+
+
+def ran(result):
+    assert result.code == 0, result.err
+    return result.out
+
+
+def test_a_file_of_views_opens_in_duckdb(pregao, lake, tmp_path):
+    file = tmp_path / "lake.sql"
+    ran(pregao("lake", "views", "--lake", lake, "-o", file))
+    assert pregao("lake", "views", "--lake", lake, "-o", file).code == 2  # it is there already
+    ran(pregao("lake", "views", "--lake", lake, "-o", file, "--force"))
+    opened = duckdb.connect(":memory:")
+    opened.execute(file.read_text())
+    sql = "SELECT count(*), count(symbol) FROM v_umdf_order_mbo_50"
+    ((orders, with_symbol),) = opened.sql(sql).fetchall()
+    assert orders == with_symbol > 100
+    ((ticks,),) = opened.sql("SELECT count(*) FROM v_ticks").fetchall()
+    assert ticks > 100
+
+
+def test_statements_for_a_catalogue(pregao, lake):
+    text = ran(pregao("lake", "ddl", "--lake", lake, "--schema", "b3", "--root", "s3a://x/lake"))
+    assert "LOCATION 's3a://x/lake/packets';" in text
+    assert "CREATE OR REPLACE VIEW `b3`.`v_packets`" in text
+
+
+def test_columns_of_a_view(pregao, lake):
+    described = json.loads(ran(pregao("lake", "tables", "v_packets", "--lake", lake, "--json")))
+    types = {row["name"]: row["type"] for row in described}
+    assert types["sending_time_ns"] == "bigint"
+    assert types["sending_time"] == "timestamp"
+    assert all(row["comment"] for row in described)
+
+
+def test_queries_that_come_along(pregao, lake):
+    assert "vwap_by_minute" in ran(pregao("query", "--examples"))
+    assert "messages" in ran(pregao("query", "--example", "busiest-seconds", "--lake", lake))
+
+
+def test_a_dictionary_of_a_lake(pregao, lake):
+    page = ran(pregao("lake", "dictionary", "--lake", lake))
+    assert "## packets" in page
+    assert "`sending_time_ns` | bigint | " in page
+    assert "## trades" not in page  # analytics were not made
+
+
+def test_a_channel_is_dropped_after_a_look(pregao, lake):
+    looked = ran(pregao("lake", "drop", "--lake", lake, "--channel", "51", "--dry-run"))
+    assert "would be dropped" in looked
+    assert "Everything adds up." in ran(pregao("lake", "check", "--lake", lake))
+    asked = pregao("lake", "drop", "--lake", lake, "--channel", "51")
+    assert asked.code == 2
+    assert "add --yes" in asked.err
+    done = ran(pregao("lake", "drop", "--lake", lake, "--channel", "51", "--yes"))
+    assert "umdf_order_mbo_50" in done
+    assert "Everything adds up." in ran(pregao("lake", "check", "--lake", lake))
+    counted = ran(pregao("query", "SELECT count(*) AS n FROM packets", "--lake", lake))
+    assert counted.split()[-1] == "0"
