@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "market", "lake", "books"]
+SECTIONS = ["decoding", "market", "lake", "books", "years"]
 
 
 def main() -> None:
