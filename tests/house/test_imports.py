@@ -48,7 +48,12 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
 @pytest.mark.parametrize(
     "package",
     [
-        "pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.capture", "pregao.net",
+        "pregao",
+        "pregao.sbe",
+        "pregao.fast",
+        "pregao.schemas",
+        "pregao.capture",
+        "pregao.net",
         "pregao.entrypoint",
     ],
 )

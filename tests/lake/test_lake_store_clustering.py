@@ -18,6 +18,7 @@ from pregao.lake.store.clustering import (
     cut,
     groups_by_size,
     groups_by_value,
+    spans,
 )
 from tests.lake.lake_support import ORDERS, TRADES, ingest_row, order, write_file
 
@@ -90,6 +91,12 @@ def test_every_row_is_in_one_piece_and_a_value_that_fits_in_one_too(rows, nulls,
         numbers = [number for piece in own for number in range(piece.part[0], piece.part[1] + 1)]
         assert sorted(numbers) == list(range(count))
         assert all(piece.part[1] - piece.part[0] < LIMITS.rows for piece in own)
+    total = sum(rows.values()) + nulls
+    assert sum(piece.rows for piece in pieces) >= total
+    together = [piece for span in spans(pieces, LIMITS.rows) for piece in span]
+    assert together == pieces
+    for span in spans(pieces, LIMITS.rows):
+        assert len(span) == 1 or sum(piece.rows for piece in span) <= LIMITS.rows
     assert pieces == sorted(pieces, key=lambda piece: (piece.low, piece.part or (0, 0)))
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.check import check_lake as check_lake
     from pregao.lake.ingest.check import unsound as unsound
     from pregao.lake.ingest.compaction import compact as compact
+    from pregao.lake.ingest.coverage import joined_runs as joined_runs
     from pregao.lake.ingest.files import write_rows as write_rows
     from pregao.lake.ingest.growing_file import GrowingFile as GrowingFile
     from pregao.lake.ingest.growing_file import file_identity as file_identity
@@ -64,13 +65,13 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
     from pregao.lake.ingest.umdf.tables import message_fields as message_fields
     from pregao.lake.ingest.umdf.tables import message_table_name as message_table_name
-    from pregao.lake.ingest.window import joined_runs as joined_runs
 
 # fmt: off
 _HOMES = {
     "captures": ["find_captures", "is_capture_name"],
     "check": ["check_lake", "unsound"],
     "compaction": ["compact"],
+    "coverage": ["joined_runs"],
     "files": ["write_rows"],
     "growing_file": ["GrowingFile", "file_identity", "look_into"],
     "hashing": ["content_hash", "fingerprint"],
@@ -95,7 +96,6 @@ _HOMES = {
     "tasks": ["Task", "run_task"],
     "umdf.instruments": ["instruments_without"],
     "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],
-    "window": ["joined_runs"],
 }
 # fmt: on
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -19,11 +19,11 @@ from pregao.lake.ingest.accounts import (
     WindowRows,
     first_seen,
 )
+from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.payloads import Names, Payloads, null_where
 from pregao.lake.ingest.protocol import Protocol, Walk
 from pregao.lake.ingest.window import (
     Bounds,
-    Coverage,
     Flags,
     Numbers,
     PacketChunk,
@@ -33,7 +33,6 @@ from pregao.lake.ingest.window import (
     by_day,
     days_of,
     distinct,
-    joined_runs,
     packed,
     packets_of,
     runs_and_starts,

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, first_seen
+from pregao.lake.ingest.coverage import Coverage, Runs, joined_runs
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.known import Known
 from pregao.lake.ingest.manifests import Manifest
@@ -16,10 +17,8 @@ from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import Report
 from pregao.lake.ingest.schemas import GAPS
-from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store import DATE, Location, Written
 
-Runs = list[tuple[int, int]]
 ByFeed = dict[str, Runs]
 
 
@@ -49,7 +48,7 @@ def _write_gaps(
     continued: bool,
 ) -> list[Written]:
     account = report.account(protocol.name)
-    known_coverage = known.coverage.get(protocol.name, {})
+    known_coverage = known.coverage.get(protocol.name, Coverage())
     known_feeds = known.feeds.get(protocol.name, {})
     own = _by_place(manifest.coverage for manifest in manifests)
     around = _by_place(manifest.around for manifest in manifests)
@@ -63,8 +62,10 @@ def _write_gaps(
         name = f"{day}/{channel}/{version}"
         account.coverage[name] = joined_runs(*by_feed.values())
         account.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
-        before = known_coverage.get(place, [])
-        earlier = known_feeds.get(place, {}) if continued else {}
+        before = known_coverage.of(place)
+        earlier = {}
+        if continued:
+            earlier = {feed: runs for feed, own in known_feeds.items() if (runs := own.of(place))}
         seen = _joined(by_feed, around.get(place, {}), earlier)
         for feed, runs in sorted(by_feed.items()):
             newest = max((last for _, last in earlier.get(feed, [])), default=-1)

@@ -18,7 +18,7 @@ from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
 from pregao.lake.ingest.hashing import range_hash
 from pregao.lake.ingest.known import Known, guard, guarded_place
-from pregao.lake.ingest.latest import settle_latest
+from pregao.lake.ingest.latest import latest_rules, settle_latest
 from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.memory import read_known
 from pregao.lake.ingest.new_lake import Making, nothing_left_behind
@@ -67,6 +67,7 @@ def ingest(
             lake.roll_forward()
             lake.retire()
             lake.ensure_tables(table_specs())
+            settle_latest(lake)
         else:
             making = Making(lake, pool)
 
@@ -84,11 +85,7 @@ def ingest(
             return None
 
         rivals = "other ingests kept taking the same captures"
-        report = until_committed(lake.location, rivals, attempt)
-        if lake.exists():
-            # Also what a run that died has left behind its commit.
-            settle_latest(lake)
-        return report
+        return until_committed(lake.location, rivals, attempt)
 
 
 def _attempt(
@@ -361,6 +358,8 @@ def _finish(
     report.committed = lake.commit(unit).committed
     if not report.committed:
         return []
+    if latest_rules().keys() & {file.table for file in files}:
+        settle_latest(lake)
     return rows
 
 

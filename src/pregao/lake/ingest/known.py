@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.hashing import identities
 from pregao.lake.ingest.protocols import first_protocol
 from pregao.lake.ingest.roles import KnownRole
-from pregao.lake.ingest.window import Coverage, joined_runs
 from pregao.lake.store import Location
 
 RANGE = "range:"
@@ -39,14 +39,15 @@ class Known:
     """By flow."""
     coverage: dict[str, Coverage] = field(default_factory=dict)
     """By protocol."""
-    feeds: dict[str, dict[tuple[int, int, int], dict[str, list[tuple[int, int]]]]] = field(
-        default_factory=dict
-    )
-    """By protocol, of a day, channel and sequence version: what each feed brought."""
+    feeds: dict[str, dict[str, Coverage]] = field(default_factory=dict)
+    """By protocol and feed."""
     generations: dict[str, int] = field(default_factory=dict)
     """By `guarded_place`, how often something was taken in."""
-    fingerprints: dict[str, set[str]] = field(default_factory=dict)
-    """Content hashes by fingerprint: captures of equal size, head and tail may differ."""
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    """Content hashes by fingerprint: captures of equal size, head and tail may differ.
+
+    Several are one text, with spaces between: sets by the thousand would slow everything down.
+    """
     taken: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
     """Of growing files: the ranges that were taken in, each from its first to its last byte."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class Known:
                 own = [(begin, begin + row["size"] - 1)]
                 self.taken[file] = joined_runs(self.taken.get(file, []), own)
             elif not row["content_hash"].startswith(REST):
-                self.fingerprints.setdefault(row["fingerprint"], set()).add(row["content_hash"])
+                self._note(row["fingerprint"], row["content_hash"])
             self._add_capture(row)
             if row["report"]:
                 self._add_report(json.loads(row["report"]))
@@ -69,7 +70,7 @@ class Known:
     def identity_of(self, fingerprint: str, location: Location, size: int) -> str | None:
         """What a capture that looks like one of these was taken in as; None if it was not."""
         for identity in identities(location, size) if fingerprint in self.fingerprints else ():
-            if identity in self.fingerprints[fingerprint]:
+            if identity in self.fingerprints[fingerprint].split():
                 return identity
         return None
 
@@ -92,19 +93,13 @@ class Known:
                 (role.destination, role.stream, role.feed, role.channels, role.protocol)
                 for role in self.roles.values()
             ],
-            "coverage": [
-                (protocol, place, runs)
-                for protocol, coverage in self.coverage.items()
-                for place, runs in coverage.items()
-            ],
-            "feeds": [
-                (protocol, place, feed, runs)
-                for protocol, by_place in self.feeds.items()
-                for place, feeds in by_place.items()
-                for feed, runs in feeds.items()
-            ],
+            "coverage": {name: own.numbers() for name, own in self.coverage.items()},
+            "feeds": {
+                name: {feed: own.numbers() for feed, own in feeds.items()}
+                for name, feeds in self.feeds.items()
+            },
             "generations": self.generations,
-            "fingerprints": {name: sorted(hashes) for name, hashes in self.fingerprints.items()},
+            "fingerprints": self.fingerprints,
             "taken": self.taken,
             "dropped": self.dropped,
             "hashed": self._hashed,
@@ -115,13 +110,13 @@ class Known:
         for destination, stream, feed, channels, protocol in facts["roles"]:
             role = KnownRole(destination, stream, feed, tuple(channels), protocol)
             self.roles[destination] = role
-        for protocol, place, runs in facts["coverage"]:
-            self.coverage.setdefault(protocol, {})[tuple(place)] = _pairs(runs)
-        for protocol, place, feed, runs in facts["feeds"]:
-            by_place = self.feeds.setdefault(protocol, {})
-            by_place.setdefault(tuple(place), {})[feed] = _pairs(runs)
-        self.generations = dict(facts["generations"])
-        self.fingerprints = {name: set(hashes) for name, hashes in facts["fingerprints"].items()}
+        self.coverage = {name: Coverage(numbers) for name, numbers in facts["coverage"].items()}
+        self.feeds = {
+            name: {feed: Coverage(numbers) for feed, numbers in feeds.items()}
+            for name, feeds in facts["feeds"].items()
+        }
+        self.generations = facts["generations"]
+        self.fingerprints = facts["fingerprints"]
         self.taken = {file: _pairs(runs) for file, runs in facts["taken"].items()}
         self.dropped = dict(facts["dropped"])
         self._hashed = {
@@ -129,10 +124,14 @@ class Known:
             for file, ranges in facts["hashed"].items()
         }
 
+    def _note(self, fingerprint: str, content_hash: str) -> None:
+        known = self.fingerprints.get(fingerprint, "").split()
+        self.fingerprints[fingerprint] = " ".join(sorted({*known, content_hash}))
+
     def _add_capture(self, told: Mapping[str, Any]) -> None:
         """Take note of what a row tells of a capture, or a report of lakes that are older."""
         if plain := told.get("plain_fingerprint"):
-            self.fingerprints.setdefault(plain, set()).add(told["content_hash"])
+            self._note(plain, told["content_hash"])
         if found := told.get("range_hash"):
             file, begin = _range_of(told["content_hash"])
             own = (begin, begin + told["size"], found)
@@ -159,17 +158,15 @@ class Known:
         touched = set()
         for protocol, places in coverage_by_protocol(told).items():
             for place, runs in places["coverage"].items():
-                coverage = self.coverage.setdefault(protocol, {})
                 day, channel, version = (int(part) for part in place.split("/"))
-                key = (day, channel, version)
-                coverage[key] = joined_runs(coverage.get(key, []), _pairs(runs))
+                coverage = self.coverage.setdefault(protocol, Coverage())
+                coverage.add((day, channel, version), _pairs(runs))
                 touched.add(guarded_place(protocol, place))
             for place, runs in places.get("feeds", {}).items():
                 name, _, feed = place.rpartition("/")
                 day, channel, version = (int(part) for part in name.split("/"))
-                by_place = self.feeds.setdefault(protocol, {})
-                feeds = by_place.setdefault((day, channel, version), {})
-                feeds[feed] = joined_runs(feeds.get(feed, []), _pairs(runs))
+                by_feed = self.feeds.setdefault(protocol, {}).setdefault(feed, Coverage())
+                by_feed.add((day, channel, version), _pairs(runs))
         for place in touched:
             self.generations[place] = self.generations.get(place, 0) + 1
 

@@ -39,6 +39,7 @@ MEMORY = TableSpec(
     ),
     partition_by=(),
     description="What earlier ingests tell to later ones, as of some files of ingests.",
+    passing=True,
 )
 REMEMBER_FROM = 32
 """How many files of ``ingests`` are read each time before they are remembered."""

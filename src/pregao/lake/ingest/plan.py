@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from pregao.lake.ingest.coverage import Coverage
 from pregao.lake.ingest.options import Options
 from pregao.lake.ingest.places import OpenPcap
 from pregao.lake.ingest.protocol import Protocol
@@ -20,7 +21,7 @@ from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.roles import arbitrated_channels, counting_protocol, readers_of
 from pregao.lake.ingest.surveys import CaptureSurvey
 from pregao.lake.ingest.tasks import Piece, Task
-from pregao.lake.ingest.window import Bounds, Coverage, Role
+from pregao.lake.ingest.window import Bounds, Role
 from pregao.lake.store import Location
 from pregao.umdf.sequencing import Place, precedes
 
@@ -63,7 +64,6 @@ def make_plan(
         )
     ]
     for number, (protocol, part) in enumerate(parts):
-        runs = covered.get(protocol.name, {})
         transports = {name: each.transport for name, each in PROTOCOLS.items()}
         plan.tasks.append(
             Task(
@@ -74,7 +74,7 @@ def make_plan(
                 pieces=part.pieces,
                 roles=tuple(r for r in roles if transports[r.protocol] == protocol.transport),
                 bounds=tuple(sorted(part.bounds.items())),
-                covered=tuple((key, tuple(own)) for key, own in runs.items()),
+                covered=covered.get(protocol.name, Coverage()),
                 lake=lake,
                 staging=staging if len(parts) > 1 else None,
                 skew_ns=options.skew_ns,

@@ -21,6 +21,7 @@ from pregao.capture import CaptureStatistics, PacketBlock, open_source
 from pregao.errors import CaptureError
 from pregao.lake.ingest.accounts import first_seen
 from pregao.lake.ingest.capture_times import sensible_times
+from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.hashing import PlainContent, block_hashes
@@ -31,12 +32,10 @@ from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     Bounds,
-    Coverage,
     Numbers,
     PacketChunk,
     Role,
     distinct,
-    joined_runs,
 )
 from pregao.lake.store import DATE, Location
 from pregao.umdf.sequencing import Place, precedes, serial_of
@@ -76,7 +75,7 @@ class Task:
     pieces: tuple[Piece, ...]
     roles: tuple[Role, ...]
     bounds: tuple[tuple[int, Bounds], ...]
-    covered: tuple[tuple[tuple[int, int, int], tuple[tuple[int, int], ...]], ...]
+    covered: Coverage
     lake: Location
     staging: str | None
     """The folder for small tables, relative to the lake; None to write every table directly."""
@@ -114,7 +113,6 @@ class _Run:
         self.decoder = WindowDecoder(
             self.protocol, self.roles, list(task.capture_ids), task.schema_files, channels
         )
-        self.covered: Coverage = {key: list(runs) for key, runs in task.covered}
         self.rows: dict[tuple[str, int], list[Any]] = {}
         self.rejects: dict[int, list[dict[str, Any]]] = {}
 
@@ -245,7 +243,7 @@ class _Run:
 
     def window(self, chunks: list[PacketChunk], bounds: dict[int, Bounds]) -> None:
         """Decode a window and keep what it gives."""
-        decoded = self.decoder.decode(chunks, bounds, self.covered)
+        decoded = self.decoder.decode(chunks, bounds, self.task.covered)
         self.manifest.sums.add(decoded.sums)
         for total, more in (
             (self.manifest.coverage, decoded.coverage),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pregao.lake.ingest.coverage import joined_runs
 from pregao.lake.ingest.growing_file import look_into
 from pregao.lake.ingest.hashing import content_hash, hash_of_blocks, range_hash
 from pregao.lake.ingest.known import Known
 from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.report import CaptureReport, Report
 from pregao.lake.ingest.surveys import CaptureSurvey
-from pregao.lake.ingest.window import joined_runs
 from pregao.lake.store import Location
 
 

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from pregao.capture import PacketBlock
 from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.coverage import Coverage
 from pregao.lake.ingest.protocol import Keys
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
 from pregao.umdf.sequencing import Place, serial_of
@@ -157,10 +158,6 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
     return packets
 
 
-Coverage = dict[tuple[int, int, int], list[tuple[int, int]]]
-"""Of a day, channel and sequence version: the runs of numbers that are there, first and last."""
-
-
 def days_of(packets: Packets) -> Numbers:
     """The day in São Paulo of each packet, by its sending time if it has one."""
     if packets.days is None:
@@ -229,20 +226,10 @@ def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
 
 def _covered(packets: Packets, rows: Numbers, channel: int, covered: Coverage) -> Flags:
     """Which packets an earlier ingest has brought."""
-    result = np.zeros(len(rows), np.bool_)
-    if not covered:
-        return result
+    if not len(covered):
+        return np.zeros(len(rows), np.bool_)
     days = days_of(packets)[rows]
-    present = set(distinct(days))
-    for (day, owner, version), runs in covered.items():
-        if owner != channel or day not in present or not runs:
-            continue
-        ordered = np.array(sorted(runs), np.int64)
-        same = (packets.version[rows] == version) & (days == day)
-        place = np.searchsorted(ordered[:, 0], packets.number[rows], side="right") - 1
-        inside = (place >= 0) & (packets.number[rows] <= ordered[np.maximum(place, 0), 1])
-        result |= same & inside
-    return result
+    return covered.has(channel, days, packets.version[rows], packets.number[rows])
 
 
 def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
@@ -284,17 +271,6 @@ def distinct(values: npt.NDArray[Any]) -> list[int]:
         found.append(int(values[0]))
         values = values[values != values[0]]
     return sorted({*found, *np.unique(values).tolist()})
-
-
-def joined_runs(*several: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The union of runs."""
-    result: list[tuple[int, int]] = []
-    for first, last in sorted(run for runs in several for run in runs):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(last, result[-1][1]))
-        else:
-            result.append((first, last))
-    return result
 
 
 def _scratch(size: int) -> npt.NDArray[np.uint8]:

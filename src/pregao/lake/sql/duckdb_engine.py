@@ -44,6 +44,8 @@ _SETTINGS = (
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
     "enable_progress_bar = false",
+    # The ends of files are read once, not each time that a view is looked at.
+    "parquet_metadata_cache = true",
 )
 
 

@@ -100,6 +100,4 @@ def _make_checkpoint(log: LocalLog) -> None:
         return
     # The commit is done; without the checkpoint, the next one has more to read.
     with contextlib.suppress(DeltaError, OSError, UsageError):
-        table = load_existing(log.location)
-        table.create_checkpoint()
-        table.cleanup_metadata()
+        load_existing(log.location).create_checkpoint()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
@@ -47,6 +47,7 @@ class Piece:
 
     low: int
     high: int
+    rows: int = 0
     nulls: bool = False
     part: tuple[int, int] | None = None
 
@@ -132,7 +133,7 @@ def cut(
     before = 0
     for value, rows in zip(counts.values.tolist(), counts.counts.tolist(), strict=True):
         if first is not None and held + rows > most:
-            found.append(Piece(first, before))
+            found.append(Piece(first, before, held))
             first, held = None, 0
         if rows > limits.rows and inside is not None:
             found += _parts(value, inside(value), math.ceil(rows / limits.rows))
@@ -141,19 +142,34 @@ def cut(
             held += rows
         before = value
     if first is not None:
-        found.append(Piece(first, before))
+        found.append(Piece(first, before, held))
     if counts.nulls and found:
-        found[0] = Piece(found[0].low, found[0].high, True, found[0].part)
+        # Sorted, nulls are last.
+        found[-1] = replace(found[-1], nulls=True, rows=found[-1].rows + counts.nulls)
     return found
+
+
+def spans(pieces: Sequence[Piece], most: int) -> Iterator[list[Piece]]:
+    """Pieces one behind the other that can be read at once, for they have so many rows at most."""
+    span: list[Piece] = []
+    for piece in pieces:
+        alone = piece.part is not None or (span and span[-1].part is not None)
+        if span and (alone or sum(each.rows for each in span) + piece.rows > most):
+            yield span
+            span = []
+        span.append(piece)
+    if span:
+        yield span
 
 
 def _parts(value: int, numbers: Numbers, parts: int) -> Iterator[Piece]:
     """A value in several pieces, by a second column."""
     ordered = np.sort(numbers)
+    each = math.ceil(len(ordered) / parts)
     bounds = [int(ordered[len(ordered) * part // parts]) for part in range(parts)]
     lows = sorted({*bounds[1:], int(ordered[0])})
     for low, after in zip(lows, [*lows[1:], int(ordered[-1]) + 1], strict=True):
-        yield Piece(value, value, part=(low, after - 1))
+        yield Piece(value, value, each, part=(low, after - 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from pregao.lake.store.clustering import (
     cut,
     groups_by_size,
     groups_by_value,
+    spans,
 )
 from pregao.lake.store.commits import retire
 from pregao.lake.store.delta_tables import (
@@ -124,11 +125,8 @@ class _Group:
         """Write the new files and show them in the place of the old ones."""
         day, size = self._files[0].day, sum(file.size for file in self._files)
         written: list[NewFile] = []
-        for piece in self._pieces(size, limits):
-            rows = self._read(piece)
-            if self._layout.order:
-                rows = rows.sort_by([(name, "ascending") for name in self._layout.order])
-            old = [file.path for file in self._files]
+        old = [file.path for file in self._files]
+        for rows in self._parted(size, limits):
             written.append(rewrite(self._place, old, rows, day, self._declared))
         gone = [remove_action(old.path, old.size, day, data_change=False) for old in self._files]
         adds = [add_action(file, data_change=False) for file in written]
@@ -147,14 +145,30 @@ class _Group:
             sum(file.size for file in written),
         )
 
-    def _pieces(self, size: int, limits: Limits) -> list[Piece | None]:
-        """What becomes a file each; None is all rows."""
+    def _parted(self, size: int, limits: Limits) -> Iterator[Any]:
+        """The rows of each new file, sorted."""
         by = self._layout.part_by
         if by is None or any(file.low is None for file in self._files):
-            return [None]
+            yield self._sorted(self._read(None))
+            return
         counts = Counts.of(self._column(file, by) for file in self._files)
         inside = None if self._layout.then_by is None else self._inside
-        return [*cut(counts, size, limits, inside)]
+        for span in spans(cut(counts, size, limits, inside), limits.rows):
+            first, last = span[0], span[-1]
+            whole = replace(first, high=last.high, nulls=last.nulls)
+            rows = self._sorted(self._read(whole))
+            values = rows[by].drop_null().to_numpy()
+            begin = 0
+            for piece in span:
+                end = int(np.searchsorted(values, piece.high, side="right"))
+                end = rows.num_rows if piece is last else end
+                yield rows.slice(begin, end - begin)
+                begin = end
+
+    def _sorted(self, rows: Any) -> Any:
+        if not self._layout.order:
+            return rows
+        return rows.sort_by([(name, "ascending") for name in self._layout.order])
 
     def _column(self, file: SmallFile, name: str) -> Any:
         place = self._place.join(file.path)

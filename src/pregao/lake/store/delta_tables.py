@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
@@ -127,6 +127,8 @@ def commit_changes(
         commit_properties=CommitProperties(
             app_transactions=names, custom_metadata=dict(remarks or {}) or None
         ),
+        # To look for old commits after each new one takes longer than the commit: `vacuum` does it.
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
     )
 
 

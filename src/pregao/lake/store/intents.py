@@ -54,6 +54,7 @@ SPEC = TableSpec(
     partition_by=(),
     description="What units of ingest are about to make visible or have made visible.",
     statistics=("unit_id",),
+    passing=True,
 )
 _OWNERS = ("capture_id", "unit_id")
 _RETIRED = "retired"

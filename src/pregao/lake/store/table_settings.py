@@ -22,6 +22,9 @@ def settings_of(spec: TableSpec) -> dict[str, str]:
         # Marks have no time and stay, but for retired ones, which have the oldest time there is.
         _RETENTION: "interval 3650 days",
     }
+    if spec.passing:
+        # A log tells for a week which files were replaced, unless it is told otherwise.
+        settings["delta.deletedFileRetentionDuration"] = "interval 1 hours"
     if spec.statistics:
         settings[_STATISTICS] = ",".join(spec.statistics)
     return settings

@@ -20,6 +20,8 @@ class TableSpec:
     description: str = ""
     statistics: tuple[str, ...] = ()
     """The columns by whose bounds files are chosen; if none is named, the 32 leading ones."""
+    passing: bool = False
+    """Are its files replaced all the time, and those before of no use to anybody?"""
 
 
 @dataclass(frozen=True, slots=True)

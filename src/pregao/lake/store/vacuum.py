@@ -47,6 +47,9 @@ def vacuum(
     if not dry_run:
         for entry in orphans:
             entry.location.delete()
+        for name in tables:
+            # Commits that a checkpoint sums up are kept for 30 days.
+            load_existing(lake.table_location(name)).cleanup_metadata()
     return orphans
 
 

@@ -1,0 +1,204 @@
+"""Years of it: what an ingest costs after a thousand, and what it takes to find one instrument."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench import days, traffic
+from bench.measure import Row, best
+from pregao.capture import PcapWriter, UdpFramer
+from pregao.lake.ingest import compact, ingest, table_specs, write_rows
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
+from pregao.lake.store import Lake, NewFile, Unit, number_of, stored_schema, visible_files
+from pregao.umdf.packets import PacketHeader, encode_packet
+
+SECTION = "years"
+_DAY = 86_400 * 10**9
+_INGESTS = (10, 100, 1_000)
+_TEMPLATES = (50, 51, 53, 55, 56, 3, 22, 10)
+_TURNS = 20
+_TABLE = "umdf_order_mbo_50"
+_FIRST = date(2026, 1, 1)
+_INSTRUMENTS, _DAYS, _FILES, _ROWS = 10_000, 30, 9, 120_000
+
+
+def run() -> Iterator[Row]:
+    with tempfile.TemporaryDirectory(dir=days.folder()) as name:
+        folder = Path(name)
+        yield from ingests(folder)
+        yield from lookups(folder)
+        yield from planning(folder)
+
+
+class Captures:
+    """Tiny captures of a channel, one for each day: what is measured is all but the decoding."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pool = traffic.message_pool(5)
+        self._rng = random.Random(7)
+
+    def of(self, number: int) -> str:
+        """The capture of a day."""
+        framer = UdpFramer("10.0.0.1", 40000, "233.252.14.1", 30001)
+        path = self._folder / f"day-{number}.pcap"
+        begin = traffic.START + number * _DAY
+        with PcapWriter(path) as writer:
+            for place in range(1, 21):
+                message = self._rng.choice(self._pool[_TEMPLATES[place % len(_TEMPLATES)]])
+                sent = begin + place * 1000
+                payload = encode_packet(PacketHeader(84, 1, place, sent), [message])
+                writer.write(sent, framer.frame(payload))
+        return str(path)
+
+
+def taken_in(capture: str, lake: Path) -> float:
+    """How long it takes to take a capture in."""
+    start = time.perf_counter()
+    ingest([capture], str(lake))
+    return time.perf_counter() - start
+
+
+def ingests(folder: Path) -> Iterator[Row]:
+    """A lake that gets a capture of a new day a thousand times."""
+    captures = Captures(folder)
+    lake = folder / "lake"
+    seconds: list[float] = []
+    young = folder / "young"
+    for number in range(max(_INGESTS)):
+        seconds.append(taken_in(captures.of(number), lake))
+        count = number + 1
+        if count == min(_INGESTS):
+            shutil.copytree(lake, young)
+        if count in _INGESTS:
+            typical = statistics.median(seconds[max(1, count - _TURNS) :])
+            yield Row(SECTION, f"ingest of a tiny capture, the {count:,}th", typical, "s")
+    # In turns, so that whatever else the machine does slows both down alike.
+    early, late = [], []
+    for number in range(max(_INGESTS), max(_INGESTS) + _TURNS):
+        capture = captures.of(number)
+        early.append(taken_in(capture, young))
+        late.append(taken_in(capture, lake))
+    ratio = statistics.median(late) / statistics.median(early)
+    yield Row(SECTION, "  the 1,000th / the 10th, taken in turns", ratio, "ratio", "≤ 1.2")
+    mean = statistics.mean(late) / statistics.mean(early)
+    yield Row(SECTION, "  the same, mean of twenty, checkpoints included", mean, "ratio")
+    size = sum(path.stat().st_size for path in (lake / "_known").glob("*.parquet"))
+    yield Row(SECTION, "  what is remembered of 1,000 ingests", size / 1e3, "kB")
+
+
+def orders(day: int, seed: int) -> Any:
+    """Orders of all instruments, as a task of an ingest would have them: sorted by instrument."""
+    rng = np.random.default_rng(seed)
+    rows = _ROWS // _FILES
+    security = np.sort(rng.integers(1, _INSTRUMENTS + 1, rows)) + 100_000_000_000
+    number = seed * rows + np.arange(rows)
+    sent = day * _DAY + number * 1_000_000
+    values = {
+        "channel": np.full(rows, 84),
+        "sequence_version": np.ones(rows),
+        "sequence_number": number,
+        "index_in_packet": np.zeros(rows),
+        "event": number * 10_000,
+        "sending_time_ns": sent,
+        "capture_time_ns": sent + rng.integers(0, 50_000, rows),
+        "security_id": security,
+        "md_entry_size": rng.integers(1, 100, rows) * 100,
+        "secondary_order_id": rng.integers(1, 1 << 40, rows),
+        "rpt_seq": number,
+    }
+    schema = stored_schema(spec_of(_TABLE).schema)
+    columns = [
+        pa.array(values[field.name].astype(np.int64)).cast(field.type)
+        if field.name in values
+        else pa.nulls(rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def spec_of(name: str) -> Any:
+    return next(spec for spec in table_specs() if spec.name == name)
+
+
+def lookups(folder: Path) -> Iterator[Row]:
+    """One instrument among ten thousand, over thirty days."""
+    lake = Lake(folder / "instruments")
+    lake.ensure_tables(table_specs())
+    for day in range(_DAYS):
+        number = number_of(_FIRST + timedelta(days=day))
+        written = [
+            write_rows(lake.location, _TABLE, orders(number, seed), number)
+            for seed in range(_FILES)
+        ]
+        lake.commit(Unit(f"day-{day}", (), lake.new_files(written)))
+    wanted = 100_000_004_321
+    sql = f"SELECT count(*), sum(md_entry_size) FROM {_TABLE} WHERE security_id = {wanted}"
+    told = f"one of {_INSTRUMENTS:,} instruments over {_DAYS} days"
+    before = DuckdbEngine(lake).ask(sql).rows().to_pylist()
+    there, read = admitted_files(lake, wanted)
+    yield Row(
+        SECTION, f"{told}: files read, as ingested", 100 * read / there, "%", "", f"of {there}"
+    )
+    seconds = best(lambda: DuckdbEngine(lake).ask(sql).rows(), seconds=3)
+    yield Row(SECTION, "  seconds", seconds, "s")
+    start = time.perf_counter()
+    compact(lake, [_TABLE], 64 << 10)
+    took = time.perf_counter() - start
+    there, read = admitted_files(lake, wanted)
+    share = 100 * read / there
+    yield Row(SECTION, f"{told}: files read, compacted", share, "%", "≤ 5", f"of {there}")
+    seconds = best(lambda: DuckdbEngine(lake).ask(sql).rows(), seconds=3)
+    yield Row(SECTION, "  seconds", seconds, "s")
+    rows = _DAYS * (_ROWS // _FILES) * _FILES
+    yield Row(SECTION, "  compaction", rows / took / 1e6, "M rows/s")
+    assert DuckdbEngine(lake).ask(sql).rows().to_pylist() == before
+
+
+def admitted_files(lake: Lake, security: int) -> tuple[int, int]:
+    """How many files there are, and how many may have rows of an instrument."""
+    actions = visible_files(lake.delta(_TABLE))
+    low, high = (actions[f"{end}.security_id"].to_numpy() for end in ("min", "max"))
+    return actions.num_rows, int(((low <= security) & (high >= security)).sum())
+
+
+def planning(folder: Path) -> Iterator[Row]:
+    """How long it takes until a query could begin, by the number of the table's files."""
+    for files in (1, 100, 2_000):
+        lake = Lake(folder / f"files-{files}")
+        lake.ensure_tables(table_specs())
+        lake.commit(Unit("files", (), tuple(linked(lake, files))))
+        load = best(partial(lake.delta, _TABLE), seconds=0.5)
+        yield Row(SECTION, f"table of {files:,} files: its log loaded", load * 1e3, "ms")
+        condition = f"date = '{_FIRST.isoformat()}' AND security_id = 100000004321"
+        sql = f"SELECT count(*) FROM {_TABLE}"
+        for what, query in (("one day", f"{sql} WHERE {condition}"), ("all of it", sql)):
+            took = best(partial(DuckdbEngine(lake).ask, query), seconds=1)
+            yield Row(SECTION, f"  a query for {what} planned", took * 1e3, "ms")
+
+
+def linked(lake: Lake, files: int) -> Iterator[NewFile]:
+    """Files of many days: one that was written, under many names."""
+    first = number_of(_FIRST)
+    written = write_rows(lake.location, _TABLE, orders(first, 0).slice(0, 1_000), first)
+    (made,) = lake.new_files([written])
+    place = Path(lake.table_location(_TABLE).uri)
+    yield made
+    for number in range(1, files):
+        day = (_FIRST + timedelta(days=number // 8)).isoformat()
+        path = f"date={day}/part-{number}.parquet"
+        (place / path).parent.mkdir(exist_ok=True)
+        (place / path).hardlink_to(place / made.path)
+        yield NewFile(made.table, path, made.size, made.rows, (("date", day),), made.stats)

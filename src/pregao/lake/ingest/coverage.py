@@ -1,0 +1,78 @@
+"""Runs of sequence numbers that are there, by day, channel and sequence version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+Place = tuple[int, int, int]
+"""A day, a channel and a sequence version."""
+Runs = list[tuple[int, int]]
+
+
+def joined_runs(*several: Runs) -> Runs:
+    """The union of runs."""
+    result: Runs = []
+    for first, last in sorted(run for runs in several for run in runs):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
+
+
+class Coverage:
+    """What is there of all days; years of it are one array, which is quick to read and to send."""
+
+    __slots__ = ("_rows",)
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        self._rows: Numbers = np.fromiter(numbers, np.int64).reshape(-1, 5)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Coverage) and self.numbers() == other.numbers()
+
+    __hash__ = None  # type: ignore[assignment] # it changes
+
+    def numbers(self) -> list[int]:
+        """Day, channel, version, first and last number of every run, one behind the other."""
+        order = np.lexsort(self._rows.T[::-1])
+        found: list[int] = self._rows[order].ravel().tolist()
+        return found
+
+    def of(self, place: Place) -> Runs:
+        """The runs of a day, channel and version."""
+        return [(first, last) for first, last in self._rows[self._own(place), 3:].tolist()]
+
+    def add(self, place: Place, runs: Runs) -> None:
+        """Take note of runs; those that meet others become one."""
+        own = self._own(place)
+        joined = joined_runs(self.of(place), runs)
+        added = np.array([(*place, *run) for run in joined], np.int64).reshape(-1, 5)
+        self._rows = np.concatenate([self._rows[~own], added])
+
+    def has(
+        self, channel: int, days: Numbers, versions: npt.NDArray[Any], numbers: Numbers
+    ) -> npt.NDArray[np.bool_]:
+        """Which packets of a channel are there, by their days, versions and numbers."""
+        result = np.zeros(len(numbers), np.bool_)
+        rows = self._rows[self._rows[:, 1] == channel]
+        rows = rows[np.isin(rows[:, 0], np.unique(days))] if len(rows) else rows
+        for day, version in {(day, version) for day, _, version, _, _ in rows.tolist()}:
+            runs = rows[(rows[:, 0] == day) & (rows[:, 2] == version), 3:]
+            ordered = runs[np.argsort(runs[:, 0])]
+            same = (versions == version) & (days == day)
+            place = np.searchsorted(ordered[:, 0], numbers, side="right") - 1
+            inside = (place >= 0) & (numbers <= ordered[np.maximum(place, 0), 1])
+            result |= same & inside
+        return result
+
+    def _own(self, place: Place) -> npt.NDArray[np.bool_]:
+        return np.asarray((self._rows[:, :3] == np.array(place, np.int64)).all(axis=1))
