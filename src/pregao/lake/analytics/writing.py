@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.errors import PregaoError
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.ingest import write_rows
 from pregao.lake.spark import sentence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import tempfile
 from collections.abc import Iterator
@@ -47,18 +48,14 @@ class DuckdbEngine:
         names = self._named(sql)
         connection = duckdb.connect(":memory:")
         with self._spoken():
-            # A folder of its own, made when need be: DuckDB lets a query read what is in it.
-            spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
-            connection.execute(f"SET temp_directory = {_text(str(spill))}")
-            for setting in _SETTINGS:
-                connection.execute(f"SET {setting}")
+            set_up(connection)
             for macro in _MACROS:
                 connection.execute(f"CREATE TEMP MACRO {macro}")
             files: list[str] = []
             for name in names:
-                files += _open(connection, self._lake, name)
+                files += open_table(connection, self._lake, name)
             if not self._unsafe:
-                connection.execute(f"SET allowed_paths = [{', '.join(map(_text, files))}]")
+                connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
                 connection.execute("SET enable_external_access = false")
                 connection.execute("SET lock_configuration = true")
             _require_select(connection, explained(sql))
@@ -150,25 +147,46 @@ def _require_select(connection: Any, sql: str) -> None:
         raise not_a_query("more than one" if other is None else other.name)
 
 
-def _open(connection: Any, lake: Lake, name: str) -> list[str]:
-    """Make a view of a table; gives the files that DuckDB itself reads for it."""
+def set_up(connection: Any) -> Path:
+    """Make the settings that all our work in DuckDB has; gives the folder that it may write to."""
+    # A folder of its own, made when need be: DuckDB lets a query read what is in it.
+    spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
+    connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
+    for setting in _SETTINGS:
+        connection.execute(f"SET {setting}")
+    return spill
+
+
+def open_table(
+    connection: Any,
+    lake: Lake,
+    name: str,
+    *,
+    view: str | None = None,
+    date: datetime.date | None = None,
+) -> list[str]:
+    """Make a view of a table, or of one day of it; gives the files that DuckDB reads for it."""
     table = lake.delta(name)
     declared = arrow_schema(table).remove_metadata()
     place = lake.table_location(name)
     actions = visible_files(table)
-    quoted = _name(name)
+    if date is not None:
+        actions = actions.filter(pc.equal(actions[f"partition.{DATE}"], date))
+    quoted = quoted_name(view or name)
     empty = connection.from_arrow(declared.empty_table())
     kinds = dict(zip(empty.columns, map(str, empty.types), strict=True))
     if not actions.num_rows:
-        nulls = ", ".join(f"CAST(NULL AS {kind}) AS {_name(col)}" for col, kind in kinds.items())
+        nulls = ", ".join(
+            f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items()
+        )
         connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {nulls} WHERE false")
         return []
     if not place.is_local:
         # DuckDB's own client of S3 is an extension that would have to be downloaded.
-        connection.register(name, dataset(place, declared, actions))
+        connection.register(view or name, dataset(place, declared, actions))
         return []
     files = [place.join(path).uri for path in sorted(actions["path"].to_pylist())]
-    source = f"read_parquet([{', '.join(map(_text, files))}], union_by_name = true, "
+    source = f"read_parquet([{', '.join(map(quoted_text, files))}], union_by_name = true, "
     if DATE in table.metadata().partition_columns:
         source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
     else:
@@ -182,7 +200,7 @@ def _open(connection: Any, lake: Lake, name: str) -> list[str]:
 
 def _column(name: str, kind: str, there: dict[str, str]) -> str:
     """A column of a view: as it is stored, in its declared type, null where no file has it."""
-    quoted = _name(name)
+    quoted = quoted_name(name)
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"
     return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"
@@ -206,11 +224,13 @@ def dataset(place: Location, declared: Any, actions: Any) -> Any:
     return ds.FileSystemDataset(fragments, declared, format_, place.filesystem)
 
 
-def _text(value: str) -> str:
+def quoted_text(value: str) -> str:
+    """A text as a query writes it."""
     escaped = value.replace("'", "''")
     return f"'{escaped}'"
 
 
-def _name(value: str) -> str:
+def quoted_name(value: str) -> str:
+    """A name as a query writes it."""
     escaped = value.replace('"', '""')
     return f'"{escaped}"'
