@@ -23,7 +23,7 @@ from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted
 from pregao.lake.analytics.trades import TRADES
-from pregao.lake.analytics.writing import is_made_of, replace_day
+from pregao.lake.analytics.writing import is_made_of, replace_day, told_what_failed
 from pregao.lake.store import Lake
 
 if TYPE_CHECKING:
@@ -141,7 +141,9 @@ def _make(
     if progress is not None:
         progress(table.name, day.date)
     try:
-        rows = replace_day(lake, table, table.build(day, wanted), day.date, made_of)
+        with told_what_failed(table, day.date):
+            frame = table.build(day, wanted)
+        rows = replace_day(lake, table, frame, day.date, made_of)
     finally:
         day.tables.release()
     day.tables.forget(table.name)

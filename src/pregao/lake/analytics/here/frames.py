@@ -1,6 +1,6 @@
 """Frames: rows that a text of SQL describes, with the methods of Spark's DataFrames."""
 
-# ruff: noqa: S608 - texts of SQL are what this is about; they are made of names and values of ours
+# ruff: noqa: S608 - all texts of SQL are made of names and values of our own
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pregao.lake.sql.duckdb_engine import quoted_name
 if TYPE_CHECKING:
     from pregao.lake.analytics.here.session import HereSession
 
+# Columns on the way, which no table has.
 _STRUCT = "pregao struct"
-"""The column that has the members of a struct until they are columns; nobody else has a blank."""
 _GROUP = "pregao group"
 _JOINS = {"inner": "JOIN", "left": "LEFT JOIN", "left_semi": "SEMI JOIN"}
 
@@ -36,20 +36,18 @@ class Frame:
     def select(self, *wanted: Any) -> Frame:
         """These columns, in this order."""
         chosen: list[Column] = []
-        inline: list[str] = []
         for one in _flat(wanted):
             if isinstance(one, Inline):
                 chosen.append(Column(f"unnest({one.sql})", _STRUCT))
-                inline.append(_STRUCT)
-            elif one == "*" if isinstance(one, str) else False:
-                chosen += map(column, self.columns)
-            elif isinstance(one, str) and one.endswith(".*"):
-                whole = one.removesuffix(".*")
-                chosen += [column(f"{whole}.{member}") for member in self._members(whole)]
+            elif isinstance(one, str):
+                chosen += self._named(one)
             else:
-                chosen.append(column(one))
+                chosen.append(one)
         found = self._made(chosen)
-        return found._without_struct() if inline else found
+        if _STRUCT not in found.columns:
+            return found
+        at = found.columns.index(_STRUCT)
+        return found.select(found.columns[:at], f"{_STRUCT}.*", found.columns[at + 1 :])
 
     def withColumn(self, name: str, value: Column) -> Frame:  # noqa: N802 - Spark's name
         """The same rows with a column more, or another one under its name."""
@@ -174,14 +172,15 @@ class Frame:
         texts = (f"{one.sql} AS {quoted_name(one.name or '')}" for one in chosen)
         return self._with(f"SELECT {', '.join(texts)} FROM {self._rows()}", names)
 
-    def _members(self, name: str) -> list[str]:
-        """The members of a column of structs."""
-        return self._session.members(f"SELECT {column(name).sql} FROM {self._rows()}")
-
-    def _without_struct(self) -> Frame:
-        """The same rows with the members of a struct as columns, in its place."""
-        at = self.columns.index(_STRUCT)
-        return self.select(self.columns[:at], f"{_STRUCT}.*", self.columns[at + 1 :])
+    def _named(self, name: str) -> list[Column]:
+        """The columns that a name means: ``*`` all, ``first.*`` the members of a struct."""
+        if name == "*":
+            return [column(each) for each in self.columns]
+        whole, star, rest = name.partition(".*")
+        if not star or rest:
+            return [column(name)]
+        members = self._session.members(f"SELECT {column(whole).sql} FROM {self._rows()}")
+        return [column(f"{whole}.{member}") for member in members]
 
 
 class Groups:

@@ -22,7 +22,7 @@ from pregao.lake.store import Lake
 _BATCH = 65_536
 _ARROW = "pregao_arrow"
 _MEMORY_SHARE = 2
-"""What part of the machine's memory DuckDB takes at most: the rest is for files and Arrow."""
+"""DuckDB takes a half of the machine's memory at most; the rest is for Arrow and the system."""
 _MACROS = (
     # As Spark computes it, so that both give the same bits.
     """value_between(sorted, spot) AS CASE
@@ -37,25 +37,26 @@ _MACROS = (
 class HereSession:
     """Makes frames of the tables of a lake; a context, which takes its files along at the end."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, memory: int | None = None) -> None:
+        """Begin; DuckDB takes so many bytes of memory at most, and then goes to the disk."""
         self._lake = lake
         self._stored: list[str] = []
         self._names = 0
         self._connection = duckdb.connect(":memory:")
         self._spill = set_up(self._connection)
-        megabytes = machine_memory() // _MEMORY_SHARE >> 20
+        memory = memory or machine_memory() // _MEMORY_SHARE
         settings = [
-            f"memory_limit = '{megabytes}MiB'",
+            f"memory_limit = '{memory >> 20}MiB'",
             "preserve_insertion_order = false",
             "parquet_metadata_cache = true",
         ]
         if lake.location.is_local:
             settings.append(f"allowed_directories = [{quoted_text(lake.location.uri)}]")
-        settings += ["enable_external_access = false"]
+        settings += ["enable_external_access = false", "lock_configuration = true"]
+        for setting in settings:
+            self._connection.execute(f"SET {setting}")
         for macro in _MACROS:
             self._connection.execute(f"CREATE TEMP MACRO {macro}")
-        for setting in [*settings, "lock_configuration = true"]:
-            self._connection.execute(f"SET {setting}")
 
     def __enter__(self) -> HereSession:
         return self
