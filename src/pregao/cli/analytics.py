@@ -66,6 +66,7 @@ def analytics(
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
     from pregao.lake.analytics.tables import Wanted
+    from pregao.lake.spark import parse_conf
     from pregao.lake.store import Lake
 
     # Mistakes show before Spark is started.
@@ -75,6 +76,7 @@ def analytics(
         Wanted() if interval is None else Wanted(known_intervals(option_values.parts(interval)))
     )
     dates = None if date is None else option_values.days(date)
+    parse_conf(conf)
     place = Lake(lake)
     place.require()
     session = open_session(master, conf, [], quiet=quiet)

@@ -155,7 +155,7 @@ def count_if(condition: Named) -> Column:
 
 
 def sum(name: Named) -> Column:
-    """The sum of what is not null; null if nothing is."""
+    """The sum of what is not null; null if nothing is. Of whole numbers it has 128 bits."""
     return _call("sum", name)
 
 
@@ -195,7 +195,8 @@ def percentile(name: Named, shares: Sequence[float]) -> Column:
 
     DuckDB's own interpolates with another rounding.
     """
-    values = f"list({column(name).sql} ORDER BY {column(name).sql})"
+    value = column(name).sql
+    values = f"list({value} ORDER BY {value}) FILTER (WHERE {value} IS NOT NULL)"
     found = (f"percentile_of({values}, CAST({share} AS DOUBLE))" for share in shares)
     return Column(f"list_value({', '.join(found)})")
 
