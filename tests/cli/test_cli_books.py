@@ -21,6 +21,7 @@ from pregao.cli import audit, book, books, export
 from pregao.cli import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.errors import UsageError
+from pregao.lake.analytics import ANALYTICS
 from pregao.lake.ingest import ingest
 
 app = typer.Typer()
@@ -210,9 +211,10 @@ def test_an_ingest_names_and_times_its_stages(tmp_path):
     assert "Nothing new" in result.output
     assert re.search(r"^messages: done in \d+\.\d s$", result.output, re.MULTILINE)
     assert re.search(r"^books: done in \d+\.\d s$", result.output, re.MULTILINE)
-    assert "left out: analytics, which need Spark" in result.output
+    assert re.search(r"^analytics: done in \d+\.\d s$", result.output, re.MULTILINE)
     data = json.loads(report.read_text())
-    assert list(data["stages"]) == ["messages", "books"]
+    assert list(data["stages"]) == ["messages", "books", "analytics"]
+    assert {one["table"] for one in data["analytics"]} == set(ANALYTICS)
     assert data["books"][0]["built"]
     alone = run(*asked, "--only", "books")
     assert "up to date" in alone.output
@@ -231,6 +233,7 @@ def test_a_small_ingest_without_java_works_in_the_process(tmp_path, monkeypatch)
     assert result.exit_code == 0
     assert "there is no Java: working in this process" in result.output
     assert "books: done" in result.output
+    assert "analytics: done" in result.output
     monkeypatch.setattr(ingest_command, "MOST_WITHOUT_JAVA", 100)
     with pytest.raises(UsageError, match=r"needs Java\. Or give --master here"):
         run("ingest", *captures, "--lake", tmp_path / "other")

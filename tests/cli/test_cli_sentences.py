@@ -31,7 +31,7 @@ def day() -> Path:
 def sound_lake() -> Path:
     """A lake with messages and books; tests copy it if they break it."""
     place = day().parent / "lake"
-    ingest_command([str(day())], str(place), master="here", quiet=True)
+    ingest_command([str(day())], str(place), master="here", books=True, quiet=True)
     return place
 
 
@@ -60,7 +60,7 @@ ABSURD = [
     ("ingest DAY --lake NEW --master here --stream 1.1.1.1:99999999=incremental", "ADDRESS:PORT"),
     ("ingest DAY --lake NEW --master here --report NOWHERE/x.json", "--report"),
     ("ingest DAY --lake NEW --master here --only nothing", "--only takes"),
-    ("ingest DAY --lake NEW --master here --only analytics", "need Spark"),
+    ("ingest DAY --lake NEW --master here --only analytics", "is not a lake"),
     ("ingest DAY --lake NEW --only books --books", "one of the two"),
     ("ingest DAY --lake NEW --master [red]here[/red]", "[red]here[/red] is no master"),
     ("ingest DAY --lake NEW --conf x", "--conf takes"),
@@ -90,7 +90,8 @@ ABSURD = [
     ("export ticks --lake LAKE -o NOWHERE/x.csv", "no folder"),
     ("export ticks --lake LAKE -o x.[csv]", "must end in"),
     ("export book --lake LAKE --symbol PETR4 --at 99999999999999999999999 -o x.csv", "2262"),
-    ("analytics --lake LAKE --master here", "Spark"),
+    ("analytics --lake LAKE --master here --date 9999-12-31", "has nothing of 9999-12-31"),
+    ("analytics --lake NOWHERE --master here", "is not a lake"),
     ("analytics --lake LAKE --interval 99999999999999h", "--interval"),
     ("analytics --lake LAKE --date 9999-99-99", "--date takes a day"),
     ("analytics --lake LAKE --table [x]", "[x]"),
@@ -264,6 +265,7 @@ FULL = {
     "ingest": ["ingest", "DAY", "--lake", "NEW", "--master", "here", "-q"],
     "stream": ["stream", "--from", "DAY", "--lake", "NEW", "--once", "--master", "here", "-q"],
     "books": ["books", "--lake", "LAKE", "--master", "here", "--depth", "3", "-q"],
+    "analytics": ["analytics", "--lake", "LAKE", "--master", "here", "-q"],
     "export": ["export", "ticks", "--lake", "LAKE", "-o", "NEW.parquet"],
     "query": ["query", "SELECT * FROM packets", "--lake", "LAKE", "-o", "NEW.csv"],
     "decode": ["decode", "DAY", "-o", "NEW.jsonl"],

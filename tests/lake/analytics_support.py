@@ -1,6 +1,7 @@
 """A simulated day with its analytics, made once per run, and its messages in order."""
 
 import json
+import shutil
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -77,3 +78,19 @@ def messages(lake, *templates):
 
 def truth_lines(truth, name):
     return [json.loads(line) for line in (truth / name).read_text().splitlines()]
+
+
+def assert_same_here(lake, tables=None):
+    """Made again in this process, without Spark, the tables have the rows that Spark made."""
+    copy = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
+    shutil.copytree(lake.location.path, copy.location.path)
+    made = analyse(None, copy, tables=tables, again=True)
+    for one in made:
+        assert one.rows is not None
+        assert in_some_order(copy, one.table) == in_some_order(lake, one.table), one.table
+    return {one.table: one.rows for one in made}
+
+
+def in_some_order(lake, table):
+    """The rows of a table, exact to the last digit, in an order that is theirs."""
+    return sorted(map(repr, rows(lake, table)))

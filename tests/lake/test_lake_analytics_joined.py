@@ -6,7 +6,14 @@ import pytest
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.books.build import BookOptions, build_books
 from pregao.lake.store import TableSpec, Unit
-from tests.lake.analytics_support import few_partitions, lake_of, messages, place, rows
+from tests.lake.analytics_support import (
+    assert_same_here,
+    few_partitions,
+    lake_of,
+    messages,
+    place,
+    rows,
+)
 from tests.lake.lake_support import ingest_row, write_file
 
 DEPTH = 3
@@ -186,6 +193,12 @@ def with_books(spark):
 @pytest.fixture(params=["joined", "with_books"])
 def ticked(request):
     return request.getfixturevalue(request.param)
+
+
+def test_this_process_joins_the_same_rows_as_spark(ticked):
+    lake, *_ = ticked
+    tables = [name for name in ("trades", "latency", "orders") if name in lake.table_names()]
+    assert all(assert_same_here(lake, tables).values())
 
 
 def test_trades_know_the_best_prices_before_their_event(ticked):

@@ -8,6 +8,7 @@ from pregao.lake.analytics.session_stats import session_stats
 from pregao.lake.analytics.trades import made_trades
 from tests.lake.analytics_support import (
     analysed,
+    assert_same_here,
     few_partitions,
     messages,
     rows,
@@ -42,6 +43,11 @@ def test_the_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
     expected = set(final_books(truth))
     assert expected
     assert there == expected
+
+
+def test_this_process_makes_the_same_rows_as_spark_of_days_with_snapshots(lake_and_truth):
+    lake, _ = lake_and_truth
+    assert assert_same_here(lake, TABLES)["orders"] > 100
 
 
 def test_what_an_order_showed_was_traded_reduced_cancelled_missed_or_is_there(lake_and_truth):

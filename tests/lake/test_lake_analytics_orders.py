@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.analytics.order_chains import chains
 from pregao.lake.analytics.order_positions import taken_orders
-from tests.lake.analytics_support import analysed, messages, rows, truth_lines
+from tests.lake.analytics_support import analysed, assert_same_here, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
 OLD = {
@@ -26,6 +27,14 @@ def lake_and_truth(request, spark):
     if request.param == "old":
         return analysed(spark, OLD_TABLES, **OLD)
     return analysed(spark, **SETTINGS)
+
+
+def test_this_process_makes_the_same_rows_as_spark_at_old_and_new_versions(lake_and_truth):
+    lake, _ = lake_and_truth
+    every = "bars" in lake.table_names()
+    made = assert_same_here(lake, None if every else OLD_TABLES)
+    assert all(made.values())
+    assert made.keys() == (ANALYTICS.keys() if every else {*OLD_TABLES, "clock_offsets"})
 
 
 def final_books(truth):

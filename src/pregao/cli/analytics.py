@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli import options
-from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import Made
@@ -20,8 +19,10 @@ EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao analytics --lake lake",
+        "pregao analytics --lake lake --master here",
         "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
         "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
+        "Without Java, the work is done by this process, as --master here does.",
     )
 )
 
@@ -51,10 +52,7 @@ def analytics(
     again: Annotated[
         bool, typer.Option("--again", help="Make days anew whose data has not changed.")
     ] = False,
-    master: Annotated[
-        str | None,
-        typer.Option(help="Spark's master: local[*] by default, spark://HOST:PORT, yarn, k8s://…"),
-    ] = None,
+    master: options.Master = None,
     conf: options.Conf = None,
     quiet: options.Quiet = False,
 ) -> None:
@@ -64,10 +62,11 @@ def analytics(
     more was ingested since, and then replaces the one before as a whole.
     """
     from pregao.cli import option_values
+    from pregao.cli.ingest import open_session
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
     from pregao.lake.analytics.tables import Wanted
-    from pregao.lake.spark import parse_conf, spark_session
+    from pregao.lake.spark import parse_conf
     from pregao.lake.store import Lake
 
     # Mistakes show before Spark is started.
@@ -77,17 +76,12 @@ def analytics(
         Wanted() if interval is None else Wanted(known_intervals(option_values.parts(interval)))
     )
     dates = None if date is None else option_values.days(date)
-    settings = parse_conf(conf)
+    parse_conf(conf)
     place = Lake(lake)
     place.require()
-    if master == "here":
-        raise UsageError(
-            "Analytics are made with Spark, which needs Java; leave out --master here to run it "
-            "on this machine (local[*])."
-        )
-    spark = spark_session(master, settings)
+    session = open_session(master, conf, [], quiet=quiet)
     made = analyse(
-        spark,
+        session.spark,
         place,
         dates=dates,
         tables=names,

@@ -77,8 +77,7 @@ def ingest(
         list[str] | None,
         typer.Option(
             metavar="STAGES",
-            help="Only these stages: messages, books, analytics. All by default; analytics need "
-            "Spark.",
+            help="Only these stages: messages, books, analytics. All by default.",
         ),
     ] = None,
     books: Annotated[
@@ -98,7 +97,7 @@ def ingest(
     from pregao.lake.ingest import Options
     from pregao.lake.source import parse_size
 
-    stages = wanted_stages(only, books, master)
+    stages = wanted_stages(only, books)
     channels = option_values.numbers(channel, "--channel", 255)
     settings = Options(
         target_bytes=parse_size(range_size, "--range-size") or 1,
@@ -114,9 +113,6 @@ def ingest(
     told: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     for stage in stages:
-        if stage is Stage.ANALYTICS and session.spark is None:
-            _say(f"left out: analytics, which need Spark (pregao analytics --lake {lake})", quiet)
-            continue
         began = perf_counter()
         told |= _run(stage, session, captures, lake, settings, quiet)
         seconds[stage] = round(perf_counter() - began, 3)
@@ -126,7 +122,7 @@ def ingest(
             typer.echo(f"{stage}: done in {seconds[stage]:.1f} s")
 
 
-def wanted_stages(only: list[str] | None, books: bool, master: str | None) -> list[Stage]:
+def wanted_stages(only: list[str] | None, books: bool) -> list[Stage]:
     """The stages that are asked for, in their order."""
     from pregao.cli import option_values
 
@@ -138,15 +134,16 @@ def wanted_stages(only: list[str] | None, books: bool, master: str | None) -> li
         raise UsageError("--books is --only messages,books: give one of the two.")
     if books:
         return [Stage.MESSAGES, Stage.BOOKS]
-    if master == HERE and Stage.ANALYTICS in names:
-        raise UsageError("Analytics need Spark: leave out --master here, or analytics from --only.")
     return [stage for stage in Stage if not names or stage in names]
 
 
 def open_session(
     master: str | None, conf: list[str] | None, captures: list[str], *, quiet: bool = False
 ) -> Session:
-    """Start Spark; or stay in this process, if that is asked for or there is no other way."""
+    """Start Spark; or stay in this process, if that is asked for or there is no other way.
+
+    Without Java more than a gigabyte of captures is left for the user to decide about.
+    """
     from pregao.lake.spark import parse_conf
 
     wishes = parse_conf(conf)
@@ -159,7 +156,7 @@ def open_session(
         try:
             find_java()
         except UsageError as error:
-            size = sum(entry.size for entry in find_captures(captures))
+            size = sum(entry.size for entry in find_captures(captures)) if captures else 0
             if size > MOST_WITHOUT_JAVA:
                 raise UsageError(
                     f"{error} Or give --master here, which needs no Java and does the work in "

@@ -5,14 +5,15 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from pregao._version import __version__
 from pregao.errors import UsageError
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
+from pregao.lake.analytics.engine import in_process
+from pregao.lake.analytics.here import HereSession
 from pregao.lake.analytics.intervals import known_intervals
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
@@ -22,8 +23,11 @@ from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted
 from pregao.lake.analytics.trades import TRADES
-from pregao.lake.analytics.writing import is_made_of, replace_day
+from pregao.lake.analytics.writing import is_made_of, replace_day, told_what_failed
 from pregao.lake.store import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ANALYTICS = {
     table.name: table
@@ -57,7 +61,7 @@ Progress = Callable[[str, datetime.date], None]
 
 
 def analyse(
-    spark: SparkSession,
+    spark: SparkSession | None,
     lake: Lake,
     *,
     dates: Iterable[datetime.date] | None = None,
@@ -68,6 +72,7 @@ def analyse(
 ) -> list[Made]:
     """Make the analytics tables of a lake for some days, or for all that have data.
 
+    With a Spark session they are made there, with None in this process; the rows are the same.
     Tables that the named ones are made of are brought up to date first. A day whose data has not
     changed since it was made is left alone, unless it is to be made ``again``; otherwise its rows
     are replaced as a whole.
@@ -78,7 +83,22 @@ def analyse(
     lake.require()
     lake.roll_forward()
     lake.ensure_tables([table.spec for table in chosen])
-    opened = Tables(spark, lake)
+    if spark is not None:
+        return _make_all(Tables(spark, lake), dates, chosen, wanted, again, progress)
+    with in_process(), HereSession(lake) as here:
+        return _make_all(Tables(here, lake), dates, chosen, wanted, again, progress)
+
+
+def _make_all(
+    opened: Tables,
+    dates: Iterable[datetime.date] | None,
+    chosen: Iterable[AnalyticsTable],
+    wanted: Wanted,
+    again: bool,
+    progress: Progress | None,
+) -> list[Made]:
+    """Make these tables of each day."""
+    lake = opened.lake
     there = opened.dates()
     result = []
     for date in there if dates is None else sorted(set(dates)):
@@ -121,7 +141,9 @@ def _make(
     if progress is not None:
         progress(table.name, day.date)
     try:
-        rows = replace_day(lake, table, table.build(day, wanted), day.date, made_of)
+        with told_what_failed(table, day.date):
+            frame = table.build(day, wanted)
+        rows = replace_day(lake, table, frame, day.date, made_of)
     finally:
         day.tables.release()
     day.tables.forget(table.name)

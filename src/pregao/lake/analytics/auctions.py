@@ -11,9 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.reading import INSTRUMENT, Day, bit
 from pregao.lake.analytics.status import STATUS, lines
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, spark_type

@@ -10,9 +10,8 @@ from __future__ import annotations
 import datetime
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.intervals import interval_ns, known_intervals
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import (

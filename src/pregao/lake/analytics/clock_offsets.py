@@ -12,10 +12,9 @@ millisecond.
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.clock import MILLISECOND
+from pregao.lake.analytics.engine import DataFrame, F, Window
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 
@@ -47,24 +46,29 @@ def clock_offsets(day: Day) -> DataFrame:
     """The offset of each flow of the day."""
     difference = F.col("capture_time_ns") - F.col("sending_time_ns")
     packets = day.table(PACKETS).select(*FLOW, difference.alias("difference")).dropna()
-    usual = packets.groupBy(*FLOW).agg(
-        F.percentile_approx("difference", [0.1, 0.5], 10_000).alias("usual")
+    # Many packets have the same difference: what follows is about few rows.
+    counted = packets.groupBy(*FLOW, "difference").agg(F.count("difference").alias("count"))
+    flow = Window.partitionBy(*FLOW)
+    ranked = counted.select(
+        "*",
+        F.sum("count").over(flow.orderBy("difference")).alias("so_far"),
+        F.sum("count").over(flow).alias("total"),
     )
-    low, median = F.get("usual", F.lit(0)), F.get("usual", F.lit(1))
-    bounded = usual.select(
-        *FLOW,
-        median.alias("median_ns"),
-        (median - 10 * (median - low) - MILLISECOND).alias("bound"),
+    low, median = (
+        F.min(F.when(F.col("so_far") * parts >= F.col("total"), F.col("difference")))
+        for parts in (10, 2)
     )
-    sound = F.col("difference") >= F.col("bound")
+    usual = ranked.groupBy(*FLOW).agg(low.alias("low"), median.alias("median_ns"))
+    usually = F.col("median_ns")
+    sound = F.col("difference") >= usually - 10 * (usually - F.col("low")) - MILLISECOND
     found = (
-        packets.join(F.broadcast(bounded), list(FLOW))
+        counted.join(F.broadcast(usual), list(FLOW))
         .groupBy(*FLOW, "median_ns")
         .agg(
-            F.count("difference").alias("packets"),
+            F.sum("count").alias("packets"),
             F.min(F.when(sound, F.col("difference"))).alias("offset_ns"),
             F.min("difference").alias("smallest_ns"),
-            F.count_if(~sound).alias("left_out"),
+            F.sum(F.when(~sound, F.col("count")).otherwise(0)).alias("left_out"),
         )
     )
     names = day.tables.frame(INGESTS).select("capture_id", "name").dropDuplicates(["capture_id"])

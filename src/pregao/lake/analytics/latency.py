@@ -12,14 +12,11 @@ as it is (``network_raw_ns``), and less the offset of the clocks that ``clock_of
 
 from __future__ import annotations
 
-from functools import reduce
-
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.clock import MINUTE
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
+from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
 from pregao.lake.analytics.reading import (
     Day,
     bit,
@@ -83,7 +80,7 @@ _FROM_ENTRYPOINT = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 def latency(day: Day, offsets: DataFrame) -> DataFrame:
     """The day's events with their times; ``offsets`` are those of the captures' clocks."""
     there = [one for one in incremental_templates() if day.has(message_table(one))]
-    rows = reduce(DataFrame.unionByName, [_times(day, template) for template in there or [ORDER]])
+    rows = all_of(_times(day, template) for template in there or [ORDER])
     events = rows.groupBy("channel", "event").agg(
         F.min_by("security_id", "place").alias("security_id"),
         F.count(F.lit(1)).cast("int").alias("messages"),
@@ -159,10 +156,10 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
     reports = [name for name in _ENTRYPOINT if day.has(name)]
     if not reports:
         return events.select("*", *[F.lit(None).cast("bigint").alias(n) for n in _FROM_ENTRYPOINT])
-    answers = reduce(DataFrame.unionByName, [_answers(day, name) for name in reports])
+    answers = all_of(_answers(day, name) for name in reports)
     requests = [name for name in _REQUESTS if day.has(name)]
     if requests:
-        sent = reduce(DataFrame.unionByName, [_sent(day, name) for name in requests])
+        sent = all_of(_sent(day, name) for name in requests)
         first = sent.groupBy("session_id", "cl_ord_id").agg(F.min("t1_ns").alias("t1_ns"))
         answers = answers.join(first, ["session_id", "cl_ord_id"], "left")
     else:
@@ -171,7 +168,7 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
     known = answers.groupBy("secondary_order_id", "t5_ns").agg(
         F.min_by(F.struct(*_FROM_ENTRYPOINT), "t6_ns").alias("request")
     )
-    orders = reduce(DataFrame.unionByName, [_orders(day, n) for n in (ORDER, DELETE_ORDER)])
+    orders = all_of(_orders(day, n) for n in (ORDER, DELETE_ORDER))
     caused = (
         orders.join(known, ["secondary_order_id", "t5_ns"])
         .groupBy("channel", "event")

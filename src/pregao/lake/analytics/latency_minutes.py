@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.clock import MINUTE
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.reading import INSTRUMENT
 from pregao.lake.analytics.tables import column, spark_type
 

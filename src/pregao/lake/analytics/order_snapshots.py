@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from pregao.book.rows import IMPLIED
 from pregao.feed.columns import Numbers
@@ -28,6 +27,7 @@ from pregao.feed.sequence import (
     loaded_snapshots,
 )
 from pregao.feed.snapshots import Absences, Snapshots
+from pregao.lake.analytics.engine import DataFrame
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import PRICE, column, spark_type
 from pregao.lake.books.catalogue import Catalogue
@@ -70,9 +70,9 @@ _NOTHING_TO_WRITE = BuildSettings("", depth=1, interval_ns=0)
 def snapshot_orders(day: Day) -> DataFrame:
     """What snapshots that count tell of the day's orders, and where messages were lost."""
     tasks = _tasks(day)
-    spark = day.spark
     if not tasks:
-        return spark.createDataFrame([], _NAMED)
+        nothing: DataFrame = day.spark.createDataFrame([], _NAMED)
+        return nothing
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
@@ -80,7 +80,8 @@ def snapshot_orders(day: Day) -> DataFrame:
                 task = pickle.loads(blob)  # noqa: S301 - sent by our own driver
                 yield from found_by(task).to_batches()
 
-    sent = spark.createDataFrame([(pickle.dumps(task),) for task in tasks], "task binary")
+    blobs = [(pickle.dumps(task),) for task in tasks]
+    sent: DataFrame = day.spark.createDataFrame(blobs, "task binary")
     return sent.repartition(len(tasks)).mapInArrow(work, _NAMED)
 
 

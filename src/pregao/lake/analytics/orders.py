@@ -11,9 +11,8 @@ snapshot with which their book begins or is healed.
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
 from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.lake.analytics.tables import PRICE, column
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION

@@ -1,4 +1,4 @@
-"""The tables of a lake as Spark sees them, a day at a time."""
+"""The tables of a lake as the engine sees them, a day at a time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import datetime
 import hashlib
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F
+from pregao.lake.analytics.here import HereSession
 from pregao.lake.ingest import bundled_message_tables, message_table_name
 from pregao.lake.spark import table_frame
 from pregao.lake.store import DATE, Lake
@@ -25,6 +25,9 @@ from pregao.umdf.templates import (
     SEQUENCE_RESET,
     SNAPSHOT_HEADER,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 INSTRUMENTS = "instruments"
 INSTRUMENT = ("channel", "security_id")
@@ -67,11 +70,11 @@ def is_recovery() -> Column:
 class Tables:
     """The tables of a lake, each opened once; what is ingested meanwhile is not seen."""
 
-    def __init__(self, spark: SparkSession, lake: Lake) -> None:
-        self.spark = spark
+    def __init__(self, spark: SparkSession | HereSession, lake: Lake) -> None:
+        self.spark: Any = spark
         self.lake = lake
         self._names = frozenset(lake.table_names())
-        self._frames: dict[str, DataFrame] = {}
+        self._frames: dict[tuple[str, datetime.date | None], DataFrame] = {}
         self._files: dict[str, dict[datetime.date, list[str]]] = {}
         self._kept: list[DataFrame] = []
 
@@ -84,6 +87,8 @@ class Tables:
         """Let go of what was kept."""
         while self._kept:
             self._kept.pop().unpersist()
+        if isinstance(self.spark, HereSession):
+            self.spark.release()
 
     def day(self, date: datetime.date) -> Day:
         """One day of all tables."""
@@ -100,14 +105,20 @@ class Tables:
     def forget(self, name: str) -> None:
         """Open a table anew when it is named next: it was changed."""
         self._names = frozenset(self.lake.table_names())
-        self._frames.pop(name, None)
+        self._frames = {key: frame for key, frame in self._frames.items() if key[0] != name}
         self._files.pop(name, None)
 
-    def frame(self, name: str) -> DataFrame:
-        """All rows of a table."""
-        if name not in self._frames:
-            self._frames[name] = table_frame(self.lake, name, self.spark)
-        return self._frames[name]
+    def frame(self, name: str, date: datetime.date | None = None) -> DataFrame:
+        """All rows of a table, or those of a day."""
+        if isinstance(self.spark, HereSession):
+            # The files of other days are not even looked at.
+            if (name, date) not in self._frames:
+                self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
+            return self._frames[name, date]
+        if (name, None) not in self._frames:
+            self._frames[name, None] = table_frame(self.lake, name, self.spark)
+        whole = self._frames[name, None]
+        return whole if date is None else whole.where(F.col(DATE) == F.lit(date))
 
     def files(self, name: str) -> dict[datetime.date, list[str]]:
         """The files of a table by day; none if there is no such table."""
@@ -157,8 +168,8 @@ class Day:
         self.date = date
 
     @property
-    def spark(self) -> SparkSession:
-        """The session in which the tables are open."""
+    def spark(self) -> Any:
+        """The session in which the tables are open: Spark's, or this process's."""
         return self.tables.spark
 
     def has(self, name: str) -> bool:
@@ -167,8 +178,7 @@ class Day:
 
     def table(self, name: str) -> DataFrame:
         """A table's rows of this day."""
-        frame = self.tables.frame(name)
-        return frame.where(F.col(DATE) == F.lit(self.date))
+        return self.tables.frame(name, self.date)
 
     def messages(self, template: int) -> DataFrame:
         """A template's messages of the incremental stream, with their place."""

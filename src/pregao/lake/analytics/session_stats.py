@@ -13,10 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.lake.analytics.bars import sums, with_average
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
 from pregao.lake.analytics.sessions import with_sessions
 from pregao.lake.analytics.tables import (

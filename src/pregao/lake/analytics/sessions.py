@@ -6,9 +6,7 @@ says TRADING_SESSION_CHANGE.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
-
+from pregao.lake.analytics.engine import DataFrame, F, Window
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.templates import SECURITY_GROUP_PHASE, SECURITY_STATUS

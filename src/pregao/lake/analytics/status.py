@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform, spark_type
 from pregao.lake.analytics.timeline import Member, Told, timeline

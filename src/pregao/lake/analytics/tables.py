@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.reading import Day
 from pregao.lake.ingest import DATE_FIELD, bounded_spec
 from pregao.lake.store import TableSpec

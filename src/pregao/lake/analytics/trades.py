@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
+from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.quotes import QUOTE, TICKS, with_quotes
 from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day, bit, place
 from pregao.lake.analytics.tables import PRICE, AnalyticsTable, Wanted, column, conform, missing

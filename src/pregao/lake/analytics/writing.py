@@ -1,17 +1,17 @@
-"""A day of a table, written by Spark's tasks and put in place of what was there as one change."""
+"""A day of a table, written by the engine and put in place of what was there as one change."""
 
 from __future__ import annotations
 
 import datetime
 import pickle
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
 
 from pregao.errors import PregaoError
+from pregao.lake.analytics.engine import DataFrame, F
 from pregao.lake.analytics.tables import AnalyticsTable
 from pregao.lake.ingest import write_rows
 from pregao.lake.spark import sentence
@@ -37,9 +37,19 @@ def replace_day(
     ``made_of`` tells what they were made of, see `is_made_of`. Rows become visible, and those
     before them invisible, in one transaction of the table.
     """
-    files = _written(lake.location, table, frame, date)
+    with told_what_failed(table, date):
+        files = _written(lake.location, table, frame, date)
     replace_partition(lake.table_location(table.name), date, files, {_mark(date): made_of})
     return sum(file.rows for file in files)
+
+
+@contextmanager
+def told_what_failed(table: AnalyticsTable, date: datetime.date) -> Iterator[None]:
+    """Turn whatever Java, Spark, DuckDB or a task raises into its gist, and what it was about."""
+    try:
+        yield
+    except Exception as error:
+        raise PregaoError(f"{table.name} of {date} could not be made: {sentence(error)}") from error
 
 
 def is_made_of(lake: Lake, table: AnalyticsTable, date: datetime.date, made_of: int) -> bool:
@@ -67,11 +77,7 @@ def _written(
 
     spread = frame.repartition(*[F.expr(alike) for alike in table.spread_by])
     ordered = spread.sortWithinPartitions(*table.sort_by)
-    try:
-        found = ordered.mapInArrow(write, _WRITTEN).collect()
-    except Exception as error:
-        # Whatever Java, Spark or a task raises: the user gets its gist.
-        raise PregaoError(f"{name} of {date} could not be made: {sentence(error)}") from error
+    found = ordered.mapInArrow(write, _WRITTEN).collect()
     return [pickle.loads(row["file"]) for row in found]  # noqa: S301 - from our own tasks
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import json
 import re
@@ -192,13 +193,19 @@ class _Table:
         return cls(name, lake.table_location(name), declared, dated, visible_files(table))
 
 
-def _session() -> Any:
-    connection = duckdb.connect(":memory:")
+def set_up(connection: Any) -> Path:
+    """Make the settings that all our work in DuckDB has; gives the folder that it may write to."""
     # A folder of its own, made when need be: DuckDB lets a query read what is in it.
     spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
     connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
+    return spill
+
+
+def _session() -> Any:
+    connection = duckdb.connect(":memory:")
+    set_up(connection)
     for macro in MACROS:
         connection.execute(f"CREATE TEMP MACRO {macro}")
     return connection
@@ -248,6 +255,22 @@ def _nodes(plans: list[Any]) -> Iterator[dict[str, Any]]:
     for node in plans:
         yield node
         yield from _nodes(node.get("children") or [])
+
+
+def open_table(
+    connection: Any,
+    lake: Lake,
+    name: str,
+    *,
+    view: str | None = None,
+    date: datetime.date | None = None,
+) -> list[str]:
+    """Make a view of a table, or of one day of it; gives the files that DuckDB reads for it."""
+    table = _Table.of(lake, name)
+    actions = table.actions
+    if date is not None and actions.num_rows:
+        actions = actions.filter(pc.equal(actions[f"partition.{DATE}"], date))
+    return _open(connection, replace(table, name=view or name, actions=actions))
 
 
 def _open(connection: Any, table: _Table) -> list[str]:

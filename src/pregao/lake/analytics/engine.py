@@ -1,0 +1,55 @@
+"""The engine that makes the tables: Spark, or DuckDB in this process.
+
+A table is stated once, with the functions and methods of PySpark. What these are is decided when
+they are called: PySpark's own, or those of `pregao.lake.analytics.here` within `in_process`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Column", "DataFrame", "F", "Window", "all_of", "in_process"]
+
+_HERE = "pregao.lake.analytics.here"
+_in_process: ContextVar[bool] = ContextVar("in_process", default=False)
+
+
+class _Chosen:
+    """Names of a module or class of PySpark, or of ours that has its place."""
+
+    def __init__(self, spark: str, here: str) -> None:
+        self._homes = spark, here
+
+    def __getattr__(self, name: str) -> Any:
+        home, _, owner = self._homes[_in_process.get()].partition(":")
+        module = importlib.import_module(home)
+        return getattr(getattr(module, owner) if owner else module, name)
+
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Window
+    from pyspark.sql import functions as F  # noqa: N812 - the name that everybody knows
+else:
+    Column = DataFrame = Any
+    F = _Chosen("pyspark.sql.functions", f"{_HERE}.functions")
+    Window = _Chosen("pyspark.sql:Window", f"{_HERE}.columns:Window")
+
+
+@contextmanager
+def in_process() -> Iterator[None]:
+    """Let columns and windows be those of this process, not of Spark."""
+    before = _in_process.set(True)
+    try:
+        yield
+    finally:
+        _in_process.reset(before)
+
+
+def all_of(frames: Iterable[DataFrame]) -> DataFrame:
+    """The rows of all frames, which have the same columns."""
+    return reduce(lambda some, more: some.unionByName(more), frames)

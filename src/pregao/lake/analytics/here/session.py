@@ -1,0 +1,145 @@
+"""The session in this process: DuckDB over the files of one lake, with bounded memory."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from pregao.errors import PregaoError
+from pregao.lake.analytics.here.frames import Frame
+from pregao.lake.analytics.here.types import columns_of
+from pregao.lake.spark.session import machine_memory
+from pregao.lake.sql.duckdb_engine import open_table, quoted_name, quoted_text, set_up
+from pregao.lake.store import Lake
+
+_BATCH = 65_536
+_ARROW = "pregao_arrow"
+_MEMORY_SHARE = 2
+"""DuckDB takes a half of the machine's memory at most; the rest is for Arrow and the system."""
+_MACROS = (
+    # As Spark computes it, so that both give the same bits.
+    """value_between(sorted, spot) AS CASE
+        WHEN sorted[CAST(floor(spot) AS BIGINT) + 1] = sorted[CAST(ceil(spot) AS BIGINT) + 1]
+        THEN CAST(sorted[CAST(floor(spot) AS BIGINT) + 1] AS DOUBLE)
+        ELSE (ceil(spot) - spot) * sorted[CAST(floor(spot) AS BIGINT) + 1]
+            + (spot - floor(spot)) * sorted[CAST(ceil(spot) AS BIGINT) + 1] END""",
+    "percentile_of(sorted, share) AS value_between(sorted, (len(sorted) - 1) * share)",
+)
+
+
+class HereSession:
+    """Makes frames of the tables of a lake; a context, which takes its files along at the end."""
+
+    def __init__(self, lake: Lake, memory: int | None = None) -> None:
+        """Begin; DuckDB takes so many bytes of memory at most, and then goes to the disk."""
+        self._lake = lake
+        self._stored: list[str] = []
+        self._names = 0
+        self._connection = duckdb.connect(":memory:")
+        self._spill = set_up(self._connection)
+        memory = memory or machine_memory() // _MEMORY_SHARE
+        settings = [
+            f"memory_limit = '{memory >> 20}MiB'",
+            "preserve_insertion_order = false",
+            "parquet_metadata_cache = true",
+        ]
+        if lake.location.is_local:
+            settings.append(f"allowed_directories = [{quoted_text(lake.location.uri)}]")
+        settings += ["enable_external_access = false", "lock_configuration = true"]
+        for setting in settings:
+            self._connection.execute(f"SET {setting}")
+        for macro in _MACROS:
+            self._connection.execute(f"CREATE TEMP MACRO {macro}")
+
+    def __enter__(self) -> HereSession:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let go of everything."""
+        self._connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def table(self, name: str, date: datetime.date | None = None) -> Frame:
+        """A table as it is now, or one day of it."""
+        view = self._new_name(name)
+        with self._spoken():
+            open_table(self._connection, self._lake, name, view=view, date=date)
+            sql = f"SELECT * FROM {quoted_name(view)}"  # noqa: S608 - a name of ours
+            return Frame(self, sql, self._connection.sql(sql).columns)
+
+    def createDataFrame(self, rows: list[tuple[Any, ...]], schema: str) -> Frame:  # noqa: N802
+        """Rows that are given."""
+        names = list(columns_of(schema))
+        tables = [pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows])]
+        return self.from_arrow(tables if rows else [], schema)
+
+    def from_arrow(self, tables: list[Any], schema: str) -> Frame:
+        """The rows of Arrow tables, in the columns and types of a schema."""
+        kinds = columns_of(schema)
+        full = [table for table in tables if table.num_rows]
+        value = quoted_name if full else lambda _name: "NULL"
+        chosen = ", ".join(
+            f"CAST({value(name)} AS {kind}) AS {quoted_name(name)}" for name, kind in kinds.items()
+        )
+        if not full:
+            return Frame(self, f"SELECT {chosen} WHERE false", kinds)
+        with self._spoken():
+            self._connection.register(_ARROW, pa.concat_tables(full))
+            try:
+                return self.stored(Frame(self, f"SELECT {chosen} FROM {_ARROW}", kinds))  # noqa: S608
+            finally:
+                self._connection.unregister(_ARROW)
+
+    def stored(self, frame: Frame) -> Frame:
+        """The rows of a frame, worked out once, until `release`."""
+        name = quoted_name(self._new_name("kept"))
+        with self._spoken():
+            self._connection.execute(f"CREATE TEMP TABLE {name} AS {frame.sql()}")
+        self._stored.append(name)
+        return Frame(self, f"SELECT * FROM {name}", frame.columns)  # noqa: S608 - a name of ours
+
+    def release(self) -> None:
+        """Forget the rows that were stored."""
+        while self._stored:
+            self._connection.execute(f"DROP TABLE {self._stored.pop()}")
+
+    def batches(self, sql: str) -> Iterator[Any]:
+        """The rows of a query, batch by batch."""
+        with self._spoken():
+            yield from self._connection.sql(sql).to_arrow_reader(_BATCH)
+
+    def members(self, sql: str) -> list[str]:
+        """The members of the structs that are a query's only column."""
+        with self._spoken():
+            kind = self._connection.sql(sql).types[0]
+        return [name for name, _ in kind.children]
+
+    def _new_name(self, beginning: str) -> str:
+        self._names += 1
+        return f"{beginning} {self._names}"
+
+    @contextmanager
+    def _spoken(self) -> Iterator[None]:
+        """Turn what DuckDB raises into one sentence."""
+        try:
+            yield
+        except duckdb.InterruptException:
+            raise KeyboardInterrupt from None
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise PregaoError(_sentence(error)) from error
+
+
+def _sentence(error: BaseException) -> str:
+    """The first line of what DuckDB says, without the name of its class."""
+    first = str(error).strip().partition("\n")[0]
+    return re.sub(r"^[A-Z][A-Za-z/ ]* (?:Error|Exception): ", "", first)[:500]
