@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from bench.measure import Row, best
@@ -33,7 +34,7 @@ def run() -> Iterator[Row]:
         capture = out / f"{CHANNEL:03d}_Incremental_A.pcap"
         sent = [(each.time_ns, bytes(each.payload)) for each in datagrams(read_packets(capture))]
     for feeds, target in (("A", "≥ 25"), ("AB", "")):
-        seconds = best(lambda feeds=feeds: follow(sent, feeds))
+        seconds = best(partial(follow, sent, feeds))
         what = "one feed" if feeds == "A" else "both feeds"
         rate = len(sent) / seconds / 1000
         yield Row(
