@@ -268,6 +268,26 @@ def test_a_slow_consumer_is_told_what_it_missed_and_gets_fresh_books(day):
     assert heard[-1].book.bids == next(each.book.bids for each in fresh if each.symbol == "PETR4")
 
 
+def test_fresh_books_always_have_room_and_what_was_missed_is_never_forgotten(day):
+    folder, summary = day
+    config, targets = followed_at()
+    tiny = Subscription(most_waiting=1)
+    with running(config) as handler:
+        handler.ask(tiny.begin)
+        replayer(folder, targets, speed=40.0).run()
+        settled(handler, packets_of(summary))
+        first = tiny.missed
+        handler.ask(tiny.refresh)
+        replayer(folder, targets, speed=40.0).run()  # of the past: nothing new to tell
+        settled(handler, 2 * packets_of(summary))
+        if tiny.behind:
+            handler.ask(tiny.refresh)
+        missed, *fresh = tiny.take()
+    assert isinstance(missed, Missed)
+    assert missed.count == tiny.missed >= first
+    assert len(fresh) >= 5
+
+
 def test_metrics_health_and_readiness_are_served(day):
     folder, summary = day
     config, targets = followed_at()
