@@ -13,6 +13,8 @@ from functools import cache
 
 import pytest
 
+from pregao.feed.channel import Channel
+from pregao.umdf.packets import PACKET_HEADER_SIZE
 from tests.feed.channel_days import (
     Checked,
     Faults,
@@ -168,3 +170,28 @@ def test_a_site_that_dies_is_left_for_the_other_and_no_trusted_book_is_wrong_on_
     assert checked.compared > 500
     check_the_end(checked)
     assert told_of(checked.channel) == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_packets_with_wrong_bytes_never_stop_the_channel(seed):
+    """What they say may be wrong, and nobody can know; but it is taken or refused, no more."""
+    day, _ = market(seed)
+    draw = random.Random(seed)
+    channel = Channel(settings_of())
+    channel.start(day.start_ns)
+    wrong = 0
+    for time, stream, payload in day.sent:
+        changed = bytearray(payload)
+        if draw.random() < 0.5:
+            wrong += 1
+            for _ in range(draw.randint(1, 6)):
+                at = draw.randrange(PACKET_HEADER_SIZE if draw.random() < 0.9 else 0, len(changed))
+                changed[at] = draw.choice((0, 255, draw.randrange(256), changed[at] ^ 1))
+        channel.receive(stream, "A", bytes(changed), time)
+        channel.tick(time)
+        for security_id in channel.security_ids:
+            assert channel.book(security_id).reason
+        channel.take_events()
+    assert wrong > 300
+    assert channel.counters.unread > 0
+    assert channel.counters.bad_packets > 0

@@ -29,7 +29,7 @@ from pregao.feed.channel_teller import Teller
 from pregao.feed.definitions import Instrument
 from pregao.feed.follower import Follower
 from pregao.feed.healing import Room
-from pregao.feed.liveness import Liveness
+from pregao.feed.liveness import Sites
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.raw_packets import RawPacket, is_reset, next_number
 from pregao.feed.recovery_streams import RecoveryStreams
@@ -56,10 +56,7 @@ class Channel:
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
         self._decoder = PacketDecoder() if decoder is None else decoder
         self._teller = Teller(settings, self.counters)
-        self._sites = settings.sites
-        self._lives = [Liveness(site, settings.heartbeat_ns, 0) for site in self._sites]
-        self._site_of = {feed: at for at, site in enumerate(self._sites) for feed in site}
-        self._active = 0
+        self._sites = Sites(settings.sites, settings.heartbeat_ns)
         self._actions: list[Action] = []
         self._recovery = RecoveryStreams(self._actions)
         self._synchronized = False
@@ -77,7 +74,7 @@ class Channel:
             settings.number,
             most_held=settings.most_held,
             most_wait_ns=settings.reorder_ns,
-            feeds=self._sites[self._active],
+            feeds=self._sites.feeds,
             reorder=settings.reorder_packets,
         )
         self._room = Room(settings.most_queued, settings.most_queued_in_all)
@@ -95,9 +92,9 @@ class Channel:
     @property
     def state(self) -> ChannelState:
         """How the channel is."""
-        if self._live.down:
+        if self._sites.life.down:
             return ChannelState.DOWN
-        if self._follower.position is None and not self._live.heard:
+        if self._follower.position is None and not self._sites.life.heard:
             return ChannelState.STARTING
         if self._synchronized and not self._recovery:
             return ChannelState.LIVE
@@ -113,7 +110,7 @@ class Channel:
     @property
     def site(self) -> tuple[str, ...]:
         """The feeds of the site that is followed."""
-        return self._sites[self._active]
+        return self._sites.feeds
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
@@ -140,15 +137,14 @@ class Channel:
         content = follower.books.get(security_id)
         state = follower.state(security_id)
         reason = "nothing has come of it" if content is None else content.reason
-        if self._live.down and state in _CLAIMS:
+        if self._sites.life.down and state in _CLAIMS:
             state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
         content = PriorityBook() if content is None else content
         return ChannelBook(security_id, state, follower.position, reason, content)
 
     def is_alive(self, feed: str) -> bool:
         """Has a feed brought something within the last heartbeats?"""
-        at = self._site_of.get(feed)
-        return at is not None and self._lives[at].is_alive(feed, self._now_ns)
+        return self._sites.is_alive(feed, self._now_ns)
 
     def take_events(self) -> list[told.Event]:
         """What happened since it was asked last, in order."""
@@ -165,8 +161,9 @@ class Channel:
     def start(self, now_ns: int) -> None:
         """Begin: asks for the streams that are needed."""
         self._now_ns = self._progress_ns = now_ns
-        self._lives = [Liveness(site, self.settings.heartbeat_ns, now_ns) for site in self._sites]
-        self._actions += [Join(Stream.INCREMENTAL, feed) for site in self._sites for feed in site]
+        settings = self.settings
+        self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
+        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.counters.feeds]
         self._settle()
 
     def tick(self, now_ns: int) -> None:
@@ -181,37 +178,33 @@ class Channel:
     def deadline(self) -> int | None:
         """When `tick` is needed next; None while nothing is waited for."""
         waits = (
-            self._arbiter.deadline_ns, self._live.deadline_ns, self._teller.news_deadline_ns
+            self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._teller.news_deadline_ns
         )  # fmt: skip
         return min((each for each in waits if each is not None), default=None)
 
-    @property
-    def _live(self) -> Liveness:
-        return self._lives[self._active]
-
     def _notice_silence(self) -> None:
-        if self._live.check(self._now_ns):
+        life = self._sites.life
+        if life.check(self._now_ns):
             self.counters.downs += 1
             self._here()
             self._teller.end_event()
-            self._teller.tell(told.ChannelDown, self._live.silent_ns(self._now_ns))
-        if self._live.down or (self._recovery.idle and self._active):
+            self._teller.tell(told.ChannelDown, life.silent_ns(self._now_ns))
+        if life.down or (self._recovery.idle and self._sites.followed):
             self._fail_over()
 
     def _fail_over(self) -> None:
         """Go over to another site that is alive."""
-        for at, life in enumerate(self._lives):
-            if at != self._active and life.any_alive(self._now_ns):
-                self.counters.failovers += 1
-                self._begin_anew(at)
-                self._teller.tell(told.FailedOver, self.site)
-                return
+        another = self._sites.another(self._now_ns)
+        if another is not None:
+            self.counters.failovers += 1
+            self._begin_anew(another)
+            self._teller.tell(told.FailedOver, self.site)
 
     def _begin_anew(self, site: int) -> None:
         """Follow a site, or the same one again, of which nothing is known."""
         self._recovery.leave()
-        self._active = site
-        self._live.down = self._synchronized = False
+        self._sites.followed = site
+        self._sites.life.down = self._synchronized = False
         self._progress_ns, self._behind = self._now_ns, 0
         self._here()
         self._teller.begin_anew()
@@ -240,7 +233,7 @@ class Channel:
         except DecodeError:
             counters.bad_packets += 1
             return
-        if header.channel != self.settings.number or feed not in self._site_of:
+        if header.channel != self.settings.number or feed not in self._sites:
             counters.bad_packets += 1
             return
         if stream is Stream.INCREMENTAL:
@@ -254,9 +247,9 @@ class Channel:
     def _incremental(
         self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
     ) -> None:
-        at, now_ns = self._site_of[feed], self._now_ns
+        sites, now_ns = self._sites, self._now_ns
         place = Place(header.sequence_version, header.sequence_number)
-        expected = self._arbiter.expected if at == self._active else None
+        expected = self._arbiter.expected if sites.is_followed(feed) else None
         if expected is not None and header.sequenced and _is_past(place, expected):
             raw = RawPacket(header, payload, received_ns)  # a duplicate is not looked into
         else:
@@ -265,8 +258,8 @@ class Channel:
                 self.counters.bad_packets += 1
                 return
         self._notice_silence()
-        self._lives[at].hear(feed, now_ns)
-        if at != self._active:
+        sites.hear(feed, now_ns)
+        if not sites.is_followed(feed):
             self.counters.unasked += 1
             return
         of_feed = self.counters.feeds[feed]
@@ -348,8 +341,8 @@ class Channel:
         """The line goes on, and all that was missed is known."""
         self._progress_ns = self._now_ns
         self._behind = 0
-        if self._live.down:
-            self._live.down = False
+        if self._sites.life.down:
+            self._sites.life.down = False
             self._teller.tell(told.ChannelUp)
 
     def _is_behind(self) -> None:
@@ -361,7 +354,7 @@ class Channel:
             and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
         ):
             self.counters.resyncs += 1
-            self._begin_anew(self._active)
+            self._begin_anew(self._sites.followed)
 
     def _here(self) -> None:
         """What is told now is of where the line is, and of no packet."""
@@ -403,7 +396,7 @@ class Channel:
         definitions = not teller.state.definitions.complete
         if self._synchronized and not (snapshots or definitions or self._recovery):
             return  # nearly always
-        main = self._sites[self._active][0]
+        main = self._sites.feeds[0]
         self._recovery.want(Stream.DEFINITION, main, wanted=definitions)
         if self._recovery.want(Stream.SNAPSHOT, main, wanted=snapshots):
             self._follower.leave_snapshots()

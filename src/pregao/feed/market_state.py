@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, Final
 
 from pregao.feed.definitions import Definitions, Instrument, group_key
@@ -114,7 +115,7 @@ class MarketState:
         """Where the state of an instrument was last told."""
         self._session: dict[int, Place] = {}
         """Where the trading session of an instrument began."""
-        self._last_trade: dict[int, tuple[Any, int]] = {}
+        self._last_trade: dict[int, tuple[date, int]] = {}
         """Day and number of the last trade of an instrument; one that is not above corrects."""
 
     @property
@@ -154,7 +155,7 @@ class MarketState:
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
     ) -> tuple[bool, Iterable[StateChange]]:
         """A trade is told: does it correct one, and what follows for the last price?"""
-        number = (values["tradeDate"], values["tradeID"])
+        number = _trade_number(values)
         last = self._last_trade.get(security_id)
         if last is not None and number <= last:
             return True, ()
@@ -231,7 +232,7 @@ class MarketState:
             return
         key = (_NAMES[templates.CLOSING_PRICE], "DAILY")
         daily = self.statistics[security_id].get(key)
-        if daily is not None and daily.values["tradeDate"] < values["tradeDate"]:
+        if daily is not None and _day(daily.values) < _day(values):
             yield from self._remove(security_id, key)
 
     def _set(
@@ -244,7 +245,7 @@ class MarketState:
     ) -> Iterator[StateChange]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
             # Who joins late learns from a snapshot how far trades have been counted.
-            number = (values["tradeDate"], values["tradeID"])
+            number = _trade_number(values)
             self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
         statistic = Statistic(*key, values, template_id, place)
         self.statistics.setdefault(security_id, {})[key] = statistic
@@ -309,6 +310,17 @@ _OF_THE_SESSION = frozenset(
     # It goes with the theoretical price that it is of.
     | {_NAMES[templates.AUCTION_IMBALANCE]}
 )
+
+
+def _day(values: Mapping[str, Any]) -> date:
+    """The trade date; one that a message lacks is before all others."""
+    found = values["tradeDate"]
+    return found if isinstance(found, date) else date.min
+
+
+def _trade_number(values: Mapping[str, Any]) -> tuple[date, int]:
+    """What trades of an instrument are counted by."""
+    return _day(values), values["tradeID"] or 0
 
 
 def _is_newer(place: Place, told: Place | None) -> bool:
