@@ -85,6 +85,12 @@ def books_of(handler):
     }
 
 
+def trusted_of(handler):
+    """The numbers of the books that are said to be the exchange's."""
+    channel = handler.channels[NUMBER].channel
+    return {number for number in channel.security_ids if channel.book(number).trusted}
+
+
 def true_books(folder):
     """The books of the engine at the end of the day, in the same form."""
     found = {}

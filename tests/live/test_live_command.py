@@ -97,7 +97,10 @@ def test_mistakes_are_sentences(pregao, tmp_path):
         (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
         (["--config", path, "--spool", tmp_path], "give --lake too"),
         (["--config", path, "--lake", "l", "--record", "r"], "--lake records by itself"),
-        (["--config", path, "--lake", "s3://b/l"], "say with --spool where captures go"),
+        (
+            ["--config", path, "--headless", "--lake", "s3://b/l"],
+            "say with --spool where captures go",
+        ),
         (["--config", path, "--for", "soon", "--headless"], "--for takes a span"),
         (["--config", path], "The view needs a terminal: give --headless"),
         (["--config", path, "--headless", "--roll-size", "x"], "--roll-size"),

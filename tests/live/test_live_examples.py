@@ -44,10 +44,12 @@ class Example:
 
 
 class Sending:
-    """A replay that is begun again until it is stopped: an example needs its time to start."""
+    """A slow replay, begun again until it is stopped: an example needs its time to start."""
 
     def __init__(self, folder, targets):
-        self._replayers = [replayer(folder, targets, current_times=True) for _ in range(40)]
+        self._replayers = [
+            replayer(folder, targets, speed=3.0, current_times=True) for _ in range(40)
+        ]
         self._stopped = False
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

@@ -24,7 +24,7 @@ class Running:
         path = os.pathsep.join([str(root), *sys.path])
         command = [sys.executable, "-m", "pregao", "live", "--config", str(config), "--headless"]
         self.process = subprocess.Popen(
-            [*command, "--lake", str(lake), "--symbol", "none"],
+            [*command, "--lake", str(lake), "--symbol", "PETR4"],
             env=os.environ | {"PYTHONPATH": path},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

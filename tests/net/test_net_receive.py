@@ -220,7 +220,7 @@ def test_a_small_buffer_is_told_with_what_raises_it(caplog):
     assert "4,194,304 bytes instead of 33,554,432" in told
     assert "sysctl -w net.core.rmem_max=33554432" in told
     with caplog.at_level(logging.WARNING):
-        receive_socket(free_group(), interface=LO, buffer_bytes=1 << 20).close()
+        receive_socket(free_group(), interface=LO, buffer_bytes=1 << 16).close()
     assert caplog.messages == []
 
 

@@ -92,10 +92,15 @@ def live(
     seconds = None if duration is None else parse_span(duration, "--for") / SECOND
     channels = option_values.numbers(channel, "--channel", 255)
     symbols = option_values.parts(symbol) or None
+    named = None if config is None else read_config(config).only(channels)
+    if not headless and not sys.stdout.isatty():
+        raise UsageError(
+            "The view needs a terminal: give --headless to write lines of JSON instead."
+        )
     with ExitStack() as opened:
         shown: Demo | None = None
-        if config is not None:
-            followed = read_config(config).only(channels)
+        if named is not None:
+            followed = named
         else:
             shown = _demo(opened)
             followed = shown.config.only(channels)
@@ -177,6 +182,7 @@ def write_lines(
 
     subscription = Subscription(symbols, depth=depth)
     handler.ask(subscription.begin)
+    unnamed = set(symbols or ())
     out = StandardOutput()
     told = 0.0
     while True:
@@ -185,7 +191,12 @@ def write_lines(
         )
         due = over or time.monotonic() - told >= _STATUS_S
         # Asked first, so that all that the last status tells of was written before it.
-        status = status_line(handler.ask(report)) if due else None
+        made = handler.ask(report) if due else None
+        status = None if made is None else status_line(made)
+        if made is not None and made.ready and unnamed:
+            for name in sorted(unnamed - handler.ask(_names)):
+                _say(f"there is no instrument {name} on the channels that are followed")
+            unnamed.clear()
         items = subscription.take()
         lines = [line_of(item) for item in items]
         if status is not None:
@@ -201,13 +212,19 @@ def write_lines(
             time.sleep(_PAUSE_S)
 
 
+def _names(handler: FeedHandler) -> set[str]:
+    """What instruments are called, by symbol and by number."""
+    return {
+        name
+        for followed in handler.channels.values()
+        for instrument in followed.channel.instruments.values()
+        for name in (instrument.symbol, str(instrument.security_id))
+    }
+
+
 def _show(handler: FeedHandler, config: LiveConfig, demo: Demo | None, end: float | None) -> None:
     from pregao.cli.live_view import watch
     from pregao.cli.terminal import console
 
-    out = console()
-    if not out.is_terminal:
-        raise UsageError(
-            "The view needs a terminal: give --headless to write lines of JSON instead."
-        )
-    watch(handler, out, config.name if demo is None else "demonstration", end)
+    name = config.name if demo is None else "demonstration"
+    watch(handler, console(), name, end)

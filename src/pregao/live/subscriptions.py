@@ -57,6 +57,12 @@ class Subscription:
         self._waiting: list[Item] = []
         self._behind = 0
         """Events dropped that the consumer was not told of yet; nothing waits meanwhile."""
+        self._fresh = 0
+        """How many of those that wait are fresh books, for which there is always room."""
+
+    def wants(self, symbol: str | None, security_id: int) -> bool:
+        """Is the consumer to hear of an instrument? It may be named by its number too."""
+        return self.symbols is None or symbol in self.symbols or str(security_id) in self.symbols
 
     # In the handler's thread
 
@@ -69,7 +75,7 @@ class Subscription:
             symbol = None
             if security_id is not None:
                 symbol = _symbol(channel, security_id, event)
-                if self.symbols is not None and symbol not in self.symbols:
+                if not self.wants(symbol, security_id):
                     continue
             if self._kinds is not None and not isinstance(event, self._kinds):
                 continue
@@ -82,13 +88,16 @@ class Subscription:
 
     def _keep(self, found: list[Item]) -> None:
         with self._lock:
-            if not self._behind and len(self._waiting) + len(found) <= self._most:
+            room = self._most + self._fresh - len(self._waiting)
+            if not self._behind and len(found) <= room:
                 self._waiting += found
             else:
-                dropped = sum(isinstance(each, LiveEvent) for each in (*self._waiting, *found))
+                for each in (*self._waiting, *found):
+                    self._behind += each.count if isinstance(each, Missed) else 0
+                    self._behind += isinstance(each, LiveEvent)
+                    self.missed += isinstance(each, LiveEvent)
                 self._waiting.clear()
-                self._behind += dropped
-                self.missed += dropped
+                self._fresh = 0
         if self._notify is not None:
             self._notify()
 
@@ -102,13 +111,14 @@ class Subscription:
         fresh: list[Item] = []
         for number, followed in handler.channels.items():
             for instrument in followed.channel.instruments.values():
-                if self.symbols is None or instrument.symbol in self.symbols:
+                if self.wants(instrument.symbol, instrument.security_id):
                     book = copy_of(followed.channel, instrument.security_id, self._depth)
                     fresh.append(FreshBook(number, instrument.symbol, instrument.security_id, book))
         with self._lock:
             told: list[Item] = [Missed(self._behind)] if self._behind else []
             self._behind = 0
             self._waiting = told + fresh
+            self._fresh = len(self._waiting)
         if self._notify is not None:
             self._notify()
 
@@ -123,6 +133,7 @@ class Subscription:
         """What happened since it was taken last."""
         with self._lock:
             found, self._waiting = self._waiting, []
+            self._fresh = 0
         return found
 
 
