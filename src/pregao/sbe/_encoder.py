@@ -164,15 +164,18 @@ def _write_integer(source: Source, field: Reading, variable: str) -> None:
 def _write_decimal(source: Source, field: Reading, variable: str) -> None:
     low, high = bounds(field)
     assert field.null is not None
-    _none_is(source, variable, field.null)
-    source.open(f"elif type({variable}) is {source.name(Decimal)}:")
-    unit = source.name(Decimal(10) ** field.scale)
-    source.add(f"given = {variable}")
-    source.add(f"scaled = {source.name(EXACT.multiply)}(given, {unit})")
-    source.add(f"{variable} = int(scaled)")
-    test = f"{variable} != scaled or not {low} <= {variable} <= {high}"
+    test = f"not {low} <= {variable} <= {high}"
     if low <= field.null <= high:
         test += f" or {variable} == {field.null!r}"
+    _none_is(source, variable, field.null)
+    source.open(f"elif type({variable}) is {source.name(Decimal)}:")
+    source.add(f"given = {variable}")
+    unit = source.name(Decimal(10) ** field.scale)
+    source.add(f"scaled = {source.name(EXACT.multiply)}(given, {unit})")
+    source.add(f"{variable} = int(scaled)")
+    _otherwise_ask(source, field, variable, f"if {variable} != scaled or {test}:", "given")
+    source.close(f"elif type({variable}) is int:")
+    source.add(f"given = {variable}", f"{variable} *= {10**field.scale}")
     _otherwise_ask(source, field, variable, f"if {test}:", "given")
     source.close()
     _otherwise_ask(source, field, variable, "else:")
