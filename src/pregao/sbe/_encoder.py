@@ -15,7 +15,7 @@ from typing import Any
 
 from pregao.errors import EncodeError
 from pregao.sbe._layout import layout_format
-from pregao.sbe._parts import DataEncoder, GroupEncoder
+from pregao.sbe._parts import DataEncoder, GroupEncoder, GroupHeader
 from pregao.sbe._refusals import EntryRefusals, MessageRefusals, blanks_of
 from pregao.sbe._source import Asked, Remembered, Source, unpacking
 from pregao.sbe._to_wire import EXACT, RefusedError, bounds, encoder
@@ -41,11 +41,11 @@ def group_encoder(group: Group, byte_order: str) -> GroupEncoder:
 
 def group_header(group: Group, byte_order: str) -> Callable[[int], bytes]:
     """The writer of a group's header for so many entries; it raises EncodeError."""
-    header = group_encoder(group, byte_order).header
+    header = GroupHeader(group, byte_order)
 
     def write(entries: int) -> bytes:
         try:
-            return header(entries)
+            return header.encode(entries)
         except RefusedError as refused:
             raise EncodeError(f"{group.name}: {refused.reason}") from None
 
