@@ -95,6 +95,36 @@ def test_the_window_survives_a_restart_of_the_gateway(tmp_path):
     restarted.store.close()
 
 
+@pytest.mark.parametrize("kind", [None, *TYPES])
+def test_a_gateway_that_was_killed_begins_the_windows_when_it_is_started_again(tmp_path, kind):
+    store = SessionFile(tmp_path / "sessions")
+    desk = Desk(store=store)
+    desk.established(cancelOnDisconnectType=kind, codTimeoutWindow=500)
+    store.close()  # nobody told the session that its connection is gone
+    again = Desk(store=SessionFile(tmp_path / "sessions"))
+    again.now = desk.now + 10_000 * MS
+    again.sessions.recover(again.now)
+    cancels = kind in (TYPES[1], TYPES[3])
+    assert again.sessions.next_due_ns == (again.now + 500 * MS if cancels else None)
+    again.sessions.recover(again.now + MS)  # once
+    line = again.connect()
+    line.say(line.peer.establish(now=again.now))
+    assert line.names() == ["EstablishAck"]
+    assert again.sessions.advance(again.now + 10_000 * MS) == []
+    again.store.close()
+
+
+def test_a_client_that_had_left_before_the_gateway_was_killed_is_not_there_to_be_lost(tmp_path):
+    store = SessionFile(tmp_path / "sessions")
+    line = Desk(store=store).established(cancelOnDisconnectType=TYPES[1])
+    line.say(line.peer.terminate())
+    store.close()
+    again = Desk(store=SessionFile(tmp_path / "sessions"))
+    again.sessions.recover(again.now)
+    assert again.sessions.next_due_ns is None
+    again.store.close()
+
+
 def test_003_4_7_reports_of_cancelled_orders_wait_for_the_client():
     desk = Desk()
     desk.established(cancelOnDisconnectType=TYPES[3]).lose()

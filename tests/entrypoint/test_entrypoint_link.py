@@ -124,6 +124,7 @@ def run(link):
     """Many broken connections, then a sound one."""
     for _ in range(120):
         link.step(breaking=True)
+    link.failures = link.forgetting = False
     for _ in range(6):
         link.step(breaking=False)
     link.client.send("SimpleNewOrder", ORDER, link.now)

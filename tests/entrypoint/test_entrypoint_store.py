@@ -20,6 +20,7 @@ from pregao.entrypoint.session_state import (
     Settled,
     Skipped,
     Taken,
+    Unbound,
     WeekReset,
 )
 from pregao.errors import UsageError
@@ -34,6 +35,7 @@ RECORDS = st.one_of(
     st.builds(Settled, st.integers(1, 2**32)),
     st.builds(Skipped, st.integers(1, 2**32)),
     st.builds(CancelDue, st.none() | st.integers(0, 2**63)),
+    st.just(Unbound()),
     st.just(DayReset()),
     st.just(WeekReset()),
 )

@@ -18,6 +18,7 @@ from pregao.entrypoint.session_state import (
     Sent,
     SessionState,
     Taken,
+    Unbound,
 )
 from pregao.entrypoint.store import SessionStore
 from pregao.entrypoint.throttle import Throttle
@@ -93,6 +94,7 @@ class GatewaySession:
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
         """The connection that had established it ended."""
+        self._store.record(self.session_id, Unbound())
         state = self.state
         due = cod.due_ns(state.cancel_on_disconnect, state.window_ms, now_ns, graceful=graceful)
         if due is not None:
@@ -148,6 +150,15 @@ class GatewaySessions:
             each for each in self._leaving if self._sessions[each].state.cancel_due_ns is None
         }
         return [event for event in found if event is not None]
+
+    def recover(self, now_ns: int) -> None:
+        """After a start: clients that were connected when the process ended have lost that.
+
+        Their windows begin now, so that a failure of the gateway leaves no orders behind.
+        """
+        for session in self._sessions.values():
+            if session.connection is None and session.state.connected:
+                session.left(now_ns, graceful=False)
 
     def accept(self, accepting: bool = True) -> None:
         """Take sessions from now on, as a backup does when its primary failed; or take none."""

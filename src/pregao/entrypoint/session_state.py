@@ -29,6 +29,11 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
+class Unbound:
+    """The connection that had established the session ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Expecting:
     """The peer's next business message should have this number, whatever came before."""
 
@@ -84,6 +89,7 @@ class WeekReset:
 Record = (
     Negotiated
     | Bound
+    | Unbound
     | Expecting
     | Taken
     | Sent
@@ -113,6 +119,8 @@ class SessionState:
     """Up to which own message it is known whether the peer has it."""
     sent: dict[int, bytes] = field(default_factory=dict)
     """The business messages of this trading session by number, as they were sent."""
+    connected: bool = False
+    """A connection has it established, as far as is known."""
     cancel_on_disconnect: str = NEVER
     window_ms: int = 0
     cancel_due_ns: int | None = None
@@ -139,6 +147,9 @@ class SessionState:
                 self.cancel_on_disconnect = cancel_on_disconnect
                 self.window_ms = window_ms
                 self.cancel_due_ns = None
+                self.connected = True
+            case Unbound():
+                self.connected = False
             case Expecting(number):
                 self.next_incoming = number
             case Settled(number):
@@ -152,6 +163,7 @@ class SessionState:
                 self.sent.clear()
                 self.next_incoming = self.next_outgoing = 1
                 self.last_incoming = self.settled = 0
+                self.connected = False
                 self.cancel_due_ns = None
             case WeekReset():
                 self.apply(DayReset())
@@ -165,6 +177,8 @@ class SessionState:
         if not records and self.session_ver_id:
             records = [Negotiated(self.session_ver_id, self.version, 0), DayReset()]
         records.append(Bound(self.cancel_on_disconnect, self.window_ms))
+        if not self.connected:
+            records.append(Unbound())
         records += [Sent(number, data) for number, data in self.sent.items()]
         records += [Skipped(self.next_outgoing), Settled(self.settled)]
         records += [Taken(self.last_incoming), Expecting(self.next_incoming)]

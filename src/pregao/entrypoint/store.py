@@ -30,6 +30,7 @@ from pregao.entrypoint.session_state import (
     Settled,
     Skipped,
     Taken,
+    Unbound,
     WeekReset,
 )
 from pregao.errors import UsageError
@@ -50,6 +51,7 @@ _KINDS: Final[tuple[tuple[type, str, Callable[[Any], tuple[int, ...]]], ...]] = 
     (WeekReset, "<", lambda _: ()),
     (Taken, "<Q", lambda r: (r.number,)),
     (Settled, "<Q", lambda r: (r.number,)),
+    (Unbound, "<", lambda _: ()),
 )
 _NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
 

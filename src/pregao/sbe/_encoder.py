@@ -15,7 +15,7 @@ from typing import Any
 
 from pregao.errors import EncodeError
 from pregao.sbe._layout import layout_format
-from pregao.sbe._parts import DataEncoder, GroupEncoder
+from pregao.sbe._parts import DataEncoder, GroupEncoder, GroupHeader
 from pregao.sbe._refusals import EntryRefusals, MessageRefusals, blanks_of
 from pregao.sbe._source import Asked, Remembered, Source, unpacking
 from pregao.sbe._to_wire import EXACT, RefusedError, bounds, encoder
@@ -41,11 +41,11 @@ def group_encoder(group: Group, byte_order: str) -> GroupEncoder:
 
 def group_header(group: Group, byte_order: str) -> Callable[[int], bytes]:
     """The writer of a group's header for so many entries; it raises EncodeError."""
-    header = group_encoder(group, byte_order).header
+    header = GroupHeader(group, byte_order)
 
     def write(entries: int) -> bytes:
         try:
-            return header(entries)
+            return header.encode(entries)
         except RefusedError as refused:
             raise EncodeError(f"{group.name}: {refused.reason}") from None
 
@@ -164,15 +164,18 @@ def _write_integer(source: Source, field: Reading, variable: str) -> None:
 def _write_decimal(source: Source, field: Reading, variable: str) -> None:
     low, high = bounds(field)
     assert field.null is not None
-    _none_is(source, variable, field.null)
-    source.open(f"elif type({variable}) is {source.name(Decimal)}:")
-    unit = source.name(Decimal(10) ** field.scale)
-    source.add(f"given = {variable}")
-    source.add(f"scaled = {source.name(EXACT.multiply)}(given, {unit})")
-    source.add(f"{variable} = int(scaled)")
-    test = f"{variable} != scaled or not {low} <= {variable} <= {high}"
+    test = f"not {low} <= {variable} <= {high}"
     if low <= field.null <= high:
         test += f" or {variable} == {field.null!r}"
+    _none_is(source, variable, field.null)
+    source.open(f"elif type({variable}) is {source.name(Decimal)}:")
+    source.add(f"given = {variable}")
+    unit = source.name(Decimal(10) ** field.scale)
+    source.add(f"scaled = {source.name(EXACT.multiply)}(given, {unit})")
+    source.add(f"{variable} = int(scaled)")
+    _otherwise_ask(source, field, variable, f"if {variable} != scaled or {test}:", "given")
+    source.close(f"elif type({variable}) is int:")
+    source.add(f"given = {variable}", f"{variable} *= {10**field.scale}")
     _otherwise_ask(source, field, variable, f"if {test}:", "given")
     source.close()
     _otherwise_ask(source, field, variable, "else:")

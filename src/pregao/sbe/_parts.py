@@ -12,19 +12,16 @@ from pregao.sbe.model import Data, Group
 from pregao.sbe.values import python_encoding
 
 
-class GroupEncoder:
-    """Writes a group: its dimensions, then its entries."""
+class GroupHeader:
+    """Writes the dimensions of a group."""
 
-    def __init__(
-        self, group: Group, byte_order: str, entry: Callable[[Mapping[str, Any]], bytes]
-    ) -> None:
+    def __init__(self, group: Group, byte_order: str) -> None:
         self._group = group
-        self._entry = entry
         self._block_length = length_struct(group.dimension.block_length, byte_order)
         self._count = length_struct(group.dimension.num_in_group, byte_order)
 
-    def header(self, entries: int) -> bytes:
-        """The dimensions' bytes for so many entries."""
+    def encode(self, entries: int) -> bytes:
+        """The bytes for so many entries."""
         dimension, name = self._group.dimension, self._group.name
         limit = dimension.num_in_group.maximum
         if entries > limit:
@@ -39,12 +36,23 @@ class GroupEncoder:
         self._count.pack_into(header, dimension.num_in_group.offset, entries)
         return bytes(header)
 
+
+class GroupEncoder:
+    """Writes a group: its dimensions, then its entries."""
+
+    def __init__(
+        self, group: Group, byte_order: str, entry: Callable[[Mapping[str, Any]], bytes]
+    ) -> None:
+        self._name = group.name
+        self._header = GroupHeader(group, byte_order)
+        self._entry = entry
+
     def encode(self, entries: Sequence[Mapping[str, Any]]) -> bytes:
         """The dimensions' and entries' bytes."""
-        name, write = self._group.name, self._entry
+        name, write = self._name, self._entry
         if isinstance(entries, (str, bytes, Mapping)) or not isinstance(entries, Sequence):
             raise RefusedError(f"{entries!r} is not a list of entries", (name,))
-        parts = [self.header(len(entries))]
+        parts = [self._header.encode(len(entries))]
         for number, entry in enumerate(entries):
             if not isinstance(entry, Mapping):
                 raise RefusedError(f"{entry!r} is not named values", (f"{name}[{number}]",))

@@ -158,13 +158,16 @@ class PacketDecoder:
     def __init__(self, registry: Registry | None = None) -> None:
         self.registry = Registry.bundled() if registry is None else registry
         self._codecs: dict[tuple[int, int], SchemaCodec] = {}
+        self._of_schema: dict[int, SchemaCodec] = {}
+        """By the schema's identity: many versions on the wire are read by one."""
 
     def codec(self, schema_id: int, version: int) -> SchemaCodec:
         """The codec for a message's schema id and version."""
         codec = self._codecs.get((schema_id, version))
         if codec is None:
             check_schema_id(self.registry, schema_id)
-            codec = SchemaCodec(self.registry.find(schema_id, version))
+            schema = self.registry.find(schema_id, version)
+            codec = self._of_schema.setdefault(id(schema), SchemaCodec(schema))
             if len(self._codecs) < 1024:  # both numbers come from the wire
                 self._codecs[schema_id, version] = codec
         return codec
