@@ -138,7 +138,8 @@ class PlainDecoder:
     # What fields make of it.
 
     def parts(self, parts, bits):
-        return {part.name: self.part(part, bits) for part in parts}
+        values = {part.name: self.part(part, bits) for part in parts}
+        return {name: value for name, value in values.items() if value is not None}
 
     def part(self, part, bits):
         if isinstance(part, Field):

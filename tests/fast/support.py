@@ -239,7 +239,16 @@ def mutated(rng, message):
 
 def shown(parts, row):
     """What the message codec gives, from a row of Arrow columns."""
-    return {part.name: _shown(part, row) for part in parts}
+    return present({part.name: _shown(part, row) for part in parts})
+
+
+def present(value):
+    """Named values without those that are absent, also of groups and entries."""
+    if isinstance(value, dict):
+        return {name: present(part) for name, part in value.items() if part is not None}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(present, value))
+    return value
 
 
 def _shown(part, row):

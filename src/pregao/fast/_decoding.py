@@ -1,9 +1,9 @@
 """Decoders as plain functions: their source is written from a template, then compiled.
 
 In the source ``b`` is the message, ``p`` the position, ``m`` the presence map as a number whose
-highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder; ``x`` is the
-value at hand and ``v1``, ``v2``, … are those of the fields. Every template, group and entry of a
-sequence is a function of its own.
+highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder, ``r`` what is
+decoded, ``x`` the value at hand. Every template, group and entry of a sequence is a function of its
+own.
 """
 
 from __future__ import annotations
@@ -68,7 +68,6 @@ class _Writer:
                 "E": DecodeError,
             }
         )
-        self.variables = 0
 
     def function(self, template: Template) -> Decode:
         name = self.segment(template.parts, template.map_bits, message=True)
@@ -86,24 +85,19 @@ class _Writer:
                 write("if m > 127:", f"    m = (m & 127) {shifted}")
                 write("else:", f"    m, p = map_rest(b, p, m, {map_bits})")
             bit = map_bits - 1 - message
-            names = [self.new() for _ in parts]
+            write("r = {}")
             index = 0
             while index < len(parts):
                 run = max(1, len(run_of(parts[index:], len(parts)).parts))
-                bit = self.run(parts[index : index + run], names[index : index + run], bit)
+                bit = self.run(parts[index : index + run], bit)
                 index += run
-            pairs = ", ".join(f"{part.name!r}: {v}" for part, v in zip(parts, names, strict=True))
-            write(f"return {{{pairs}}}, p")
+            write("return r, p")
         return function
 
-    def new(self) -> str:
-        self.variables += 1
-        return f"v{self.variables}"
-
-    def run(self, parts: Many[Part], names: list[str], bit: int) -> int:
+    def run(self, parts: Many[Part], bit: int) -> int:
         """Parts that may all be absent: mostly they are. If not, each half is looked at."""
         if len(parts) < 2:
-            return self.part(parts[0], names[0], bit)
+            return self.part(parts[0], bit)
         run = run_of(parts, len(parts))
         tests = []
         if run.pattern:
@@ -115,50 +109,41 @@ class _Writer:
             nulls = bytes([0x80]) * run.nulls
             tests.append("b[p] == 128" if run.nulls == 1 else f"b.startswith({nulls!r}, p)")
         with self.source.under(f"if {' and '.join(tests)}:"):
-            self.source.write(f"{' = '.join(names)} = None")
-            if run.nulls:
-                self.source.write(f"p += {run.nulls}")
+            self.source.write(f"p += {run.nulls}")
         half = len(parts) // 2
         with self.source.under("else:"):
-            bit = self.run(parts[:half], names[:half], bit)
-            return self.run(parts[half:], names[half:], bit)
+            bit = self.run(parts[:half], bit)
+            return self.run(parts[half:], bit)
 
-    def part(self, part: Part, name: str, bit: int) -> int:
+    def part(self, part: Part, bit: int) -> int:
         """Write what gives one part its value; the next bit of the presence map."""
-        write = self.source.write
+        write, target = self.source.write, f"r[{part.name!r}]"
         if isinstance(part, Field):
             self.field(part.kind, part.optional, part.operation, bit)
-            if part.kind is Kind.UNICODE and part.operation.operator not in _KNOWN_TEXTS:
-                absent = " if x is not None else None" if part.optional else ""
-                write(f"{name} = text(x){absent}")
-            else:
-                write(f"{name} = x")
+            with self.source.under("if x is not None:" if part.optional else ""):
+                raw = part.kind is Kind.UNICODE and part.operation.operator not in _KNOWN_TEXTS
+                write(f"{target} = text(x)" if raw else f"{target} = x")
         elif isinstance(part, DecimalField):
-            self.decimal(part, name, bit)
+            self.decimal(part, target, bit)
         elif isinstance(part, Group):
             inner = self.segment(part.parts, part.map_bits)
-            if part.optional:
-                write(f"if m & {1 << bit}:", f"    {name}, p = {inner}(b, p, d, c)")
-                write("else:", f"    {name} = None")
-            else:
-                write(f"{name}, p = {inner}(b, p, d, c)")
+            with self.source.under(f"if m & {1 << bit}:" if part.optional else ""):
+                write(f"{target}, p = {inner}(b, p, d, c)")
         elif isinstance(part, Sequence):
-            self.sequence(part, name, bit)
+            self.sequence(part, target, bit)
         elif isinstance(part, Reference):
-            write(f"{name}, p = c.nested(b, p)")
+            write(f"{target}, p = c.nested(b, p)")
         return bit - part.bits
 
-    def sequence(self, part: Sequence, name: str, bit: int) -> None:
+    def sequence(self, part: Sequence, target: str, bit: int) -> None:
         write = self.source.write
         inner = self.segment(part.parts, part.map_bits)
         self.field(Kind.UINT32, part.optional, part.length.operation, bit)
-        if part.optional:
-            write("if x is None:", f"    {name} = None")
-        with self.source.under("else:" if part.optional else ""):
+        with self.source.under("if x is not None:" if part.optional else ""):
             reason = f"{part.name}: more entries than there are bytes"
             write("if x > len(b) - p:", f"    raise E({reason!r}, p)")
-            write(f"{name} = []", "for _ in range(x):")
-            write(f"    x, p = {inner}(b, p, d, c)", f"    {name}.append(x)")
+            write(f"q = {target} = []", "for _ in range(x):")
+            write(f"    x, p = {inner}(b, p, d, c)", "    q.append(x)")
 
     # One field: each writes lines that leave its value, or None, in x.
 
@@ -262,67 +247,62 @@ class _Writer:
         empty = " if x is not None else None" if optional else ""
         self.source.write(f"d[{slot}] = ({known}, x){empty}")
 
-    def decimal(self, part: DecimalField, name: str, bit: int) -> None:
+    def decimal(self, part: DecimalField, target: str, bit: int) -> None:
         write = self.source.write
-        operator = part.exponent.operator
-        if part.joint and operator is not Operator.DELTA:
-            self.joint_decimal(part, name, bit)
+        if part.joint and part.exponent.operator is not Operator.DELTA:
+            self.joint_decimal(part, target, bit)
             return
         self.field(Kind.INT32, part.optional, part.exponent, bit)
-        write("e = x")
         bit -= part.exponent.bits(part.optional)
-        if part.optional:
-            write("if e is None:", f"    {name} = None")
-            if part.mantissa_bits:
-                write("    m >>= 1")  # the mantissa's bit is not there either
-        with self.source.under("else:" if part.optional else ""):
+        with self.source.under("if x is not None:" if part.optional else ""):
+            write("e = x")
             self.check_exponent()
             self.field(Kind.INT64, False, part.mantissa, bit)
-            write(f"{name} = decimal(x, e)")
+            write(f"{target} = decimal(x, e)")
+        if part.optional and part.mantissa_bits:
+            write("else:", "    m >>= 1")  # the mantissa's bit is not there either
 
     def check_exponent(self) -> None:
         self.source.write(f"if e > {MAX_EXPONENT} or e < -{MAX_EXPONENT}:")
         self.source.write("    raise exponent_error()")
 
-    def joint_decimal(self, part: DecimalField, name: str, bit: int) -> None:
+    def joint_decimal(self, part: DecimalField, target: str, bit: int) -> None:
         """One operator for exponent and mantissa: constant, default or copy."""
-        write = self.source.write
+        write, mask = self.source.write, 1 << bit if bit >= 0 else 0
         exponent, mantissa = part.exponent, part.mantissa
-        whole = "None"
+        whole = ""
         if exponent.initial is not None and mantissa.initial is not None:
             value = _wire.decimal_of(int(mantissa.initial), int(exponent.initial))
             whole = self.source.constant(value)
         if exponent.operator is Operator.CONSTANT:
-            absent = f" if m & {1 << bit} else None" if part.optional else ""
-            write(f"{name} = {whole}{absent}")
+            with self.source.under(f"if m & {mask}:" if part.optional else ""):
+                write(f"{target} = {whole}")
             return
         copy = exponent.operator is Operator.COPY
-        with self.source.under(f"if m & {1 << bit}:"):
+        with self.source.under(f"if m & {mask}:"):
             self.read(Kind.INT32, part.optional)
-            write("e = x")
             if copy:
                 self.keep(Kind.INT32, part.optional, exponent.slot)
-            if part.optional:
-                write("if e is None:", f"    {name} = None")
-            with self.source.under("else:" if part.optional else ""):
+            with self.source.under("if x is not None:" if part.optional else ""):
+                write("e = x")
                 self.check_exponent()
                 self.read(Kind.INT64, False)
                 if copy:
                     self.keep(Kind.INT64, False, mantissa.slot)
-                write(f"{name} = decimal(x, e)")
+                write(f"{target} = decimal(x, e)")
+        if not copy:
+            if whole:
+                write("else:", f"    {target} = {whole}")
+            return
         with self.source.under("else:"):
-            if not copy:
-                write(f"{name} = {whole}")
-                return
             self.previous(Kind.INT32, part.optional, exponent)
-            write("e = x")
-            with self.source.under("if e is not None:"):
+            with self.source.under("if x is not None:" if part.optional else ""):
+                write("e = x")
                 self.recall(Kind.INT64, mantissa.slot, "x")
                 start = 0 if mantissa.initial is None else mantissa.initial
                 write("if x is U:", f"    x = {start!r}")
                 self.keep(Kind.INT64, False, mantissa.slot)
-                write(f"{name} = decimal(x, e)")
-            write("else:", f"    {name} = None")
+                write(f"{target} = decimal(x, e)")
 
     # Reading: each writes lines that leave what is in the stream in x; None is a null.
 

@@ -2,7 +2,7 @@
 
 In the source ``o`` is what is written to, ``w`` what follows the presence map, ``m`` the presence
 map as a number whose highest bit is the first one, ``d`` the previous values by slot, ``c`` the
-encoder, ``g`` gets a value by its name; ``x`` is the value at hand. A field is left out of the
+encoder, ``v`` the values by name; ``x`` is the value at hand. A field is left out of the
 stream wherever its operator allows it.
 """
 
@@ -113,20 +113,21 @@ class _Writer:
         known = self.source.constant(frozenset(part.name for part in parts))
         with self.source.function("o, v, d, c") as function:
             write(f"if not v.keys() <= {known}:", f"    raise unknown_name(v, {known})")
-            write("g = v.get", "m = 0")
+            write("m = 0")
             write("w = o" if message or not map_bits else "w = bytearray()", "a = w.append")
             if self.shifting:
                 write("k = 0")
             bit = map_bits - 1 - message
+            names = [f"x{number}" for number in range(len(parts))]
+            if parts:
+                wanted = self.source.constant(tuple(part.name for part in parts))
+                write(f"{', '.join(names)}, = map(v.get, {wanted})")
             index = 0
             while index < len(parts):
-                run = run_of(parts[index:], _MOST_IN_RUN)
-                if len(run.parts) > 1 and not self.shifting:
-                    bit = self.run(run, bit)
-                else:
-                    write(f"x = g({parts[index].name!r})")
-                    bit = self.part(parts[index], bit)
-                index += max(1, len(run.parts) if not self.shifting else 1)
+                run = run_of(parts[index:], 1 if self.shifting else _MOST_IN_RUN)
+                last = index + max(1, len(run.parts))
+                bit = self.run(run, parts[index:last], names[index:last], bit)
+                index = last
             if message:
                 write("return m")
             elif map_bits:
@@ -138,20 +139,18 @@ class _Writer:
         """A line that sets a bit of the presence map."""
         return f"m |= {1 << bit} << k" if self.shifting else f"m |= {1 << bit}"
 
-    def run(self, run: Run, bit: int) -> int:
+    def run(self, run: Run, parts: Many[Part], names: list[str], bit: int) -> int:
         """Parts that may all be absent: mostly they are."""
-        write = self.source.write
-        values = [f"x{number}" for number in range(len(run.parts))]
-        for part, value in zip(run.parts, values, strict=True):
-            write(f"{value} = g({part.name!r})")
-        with self.source.under(f"if {' is '.join(values)} is None:"):
-            pattern = int(run.pattern or "0", 2) << (bit - len(run.pattern) + 1)
-            if pattern:
+        write, several = self.source.write, len(parts) > 1
+        if several:
+            with self.source.under(f"if {' is '.join(names)} is None:"):
+                pattern = int(run.pattern or "0", 2) << (bit - len(run.pattern) + 1)
                 write(f"m |= {pattern}")
-            write(f"w += {bytes([0x80]) * run.nulls!r}" if run.nulls else "pass")
-        with self.source.under("else:"):
-            for part, value in zip(run.parts, values, strict=True):
-                write(f"x = {value}")
+                if run.nulls:
+                    write(f"w += {bytes([0x80]) * run.nulls!r}")
+        with self.source.under("else:" if several else ""):
+            for part, name in zip(parts, names, strict=True):
+                write(f"x = {name}")
                 bit = self.part(part, bit)
         return bit
 

@@ -1,8 +1,8 @@
 """The message codec: one FAST message at a time, bytes to named values and back.
 
 Values are numbers, texts, bytes and decimals that keep their exponent; groups are dictionaries,
-sequences lists of them. What is absent is None. A message of a template that the stream names is
-a `Nested`.
+sequences lists of them. What is absent is not in the dictionary; an encoder takes None for it too.
+A message of a template that the stream names is a `Nested`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Decoded:
     end: int
 
     def __getitem__(self, name: str) -> Any:
-        """A value by the field's name."""
-        return self.values[name]
+        """A value by the field's name; None if it is absent."""
+        return self.values.get(name)
 
 
 class Nested(NamedTuple):
