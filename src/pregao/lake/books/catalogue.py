@@ -212,7 +212,7 @@ _BUILD = re.compile(r"books (\d{4}-\d\d-\d\d) (\d+) \d+")
 def build_counts(lake: Lake) -> Counter[tuple[date, int]]:
     """How many builds there were of each channel's day."""
     found: Counter[tuple[date, int]] = Counter()
-    for row in read_small(lake, INTENTS, ["capture_id"]):
-        if row["capture_id"] is not None and (matched := _BUILD.fullmatch(row["capture_id"])):
+    for name in lake.known_captures():
+        if matched := _BUILD.fullmatch(name):
             found[date.fromisoformat(matched.group(1)), int(matched.group(2))] += 1
     return found
