@@ -66,7 +66,7 @@ def rest_of(
     report["captures"] = [
         _rest_of_capture(told, partly)
         for told in report.get("captures", ())
-        if told["capture_id"] not in gone
+        if told.get("capture_id") not in gone
     ]
     if "capture_count" in report:
         report["capture_count"] -= len(gone)
@@ -91,10 +91,11 @@ def rest_of(
 
 def _rest_of_capture(told: Mapping[str, Any], partly: Mapping[str, int]) -> dict[str, Any]:
     # Younger reports leave the identity to the rows.
-    if told["capture_id"] not in partly or told.get("content_hash", REST).startswith(REST):
+    identity = told.get("content_hash", REST)
+    if told.get("capture_id") not in partly or identity.startswith(REST):
         return dict(told)
     known = {k: v for k, v in told.items() if k not in ("plain_fingerprint", "range_hash")}
-    return known | {"content_hash": REST + told["content_hash"]}
+    return known | {"content_hash": REST + identity}
 
 
 def _subtract(report: dict[str, Any], counts: Counts) -> None:

@@ -16,7 +16,7 @@ from pregao.lake.store import Location
 RANGE = "range:"
 """What the identity of a range of a growing file begins with."""
 
-REST = "rest of "
+REST = "rest:"
 """What the identity of a capture begins with of which a part was dropped: it is no capture's."""
 _AGAIN = " again "
 
