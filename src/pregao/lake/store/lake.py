@@ -102,8 +102,9 @@ class Lake:
 
         To load every table would take longer than the rest of a small ingest.
         """
-        register = load(self.location.join(intents.NAME))
-        if register is None or register.transaction_version(_state_of(specs)) is None:
+        if not self.exists() or open_target(self.location.join(intents.NAME)).lacking(
+            [_state_of(specs)]
+        ):
             return False
         there = {entry.name for entry in self.location.entries() if entry.is_folder}
         return there.issuperset(spec.name for spec in specs)
@@ -182,10 +183,6 @@ class Lake:
         opened, self._opened = self._opened, {}
         return commits.commit(self.location, unit, clock=self._clock, watch=watch, opened=opened)
 
-    def retire(self) -> None:
-        """Let the tables' logs forget complete units, when there are many: see `commits`."""
-        commits.retire(self.location)
-
     def pending(self) -> list[str]:
         """The units that are intended but not complete."""
         return commits.pending_units(self.location)
@@ -193,6 +190,10 @@ class Lake:
     def roll_forward(self) -> list[str]:
         """Finish what a process that died has left; gives the ids of the units finished."""
         return commits.roll_forward(self.location)
+
+    def prepare(self) -> None:
+        """Finish what a process that died has left, and retire units when there are many."""
+        commits.prepare(self.location)
 
 
 def _state_of(specs: Sequence[TableSpec]) -> str:
