@@ -10,7 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pregao.lake.ingest import compact
-from pregao.lake.store import Lake, Unit, compaction, visible_files
+from pregao.lake.ingest.compaction import layout_of
+from pregao.lake.store import Lake, Unit, compact_table, compaction, visible_files
 from pregao.lake.store.clustering import (
     Counts,
     Limits,
@@ -163,3 +164,21 @@ def test_a_file_that_comes_later_is_put_among_the_others(crowded):
     assert done.files < 9  # files of other instruments are left alone
     assert rows_of(crowded) == before
     assert admitting(crowded, 7)[0] == 1
+
+
+def test_files_that_are_too_large_are_cut_and_one_instrument_alone_is_not(tmp_path):
+    lake = Lake(tmp_path)
+    lake.ensure_tables([ORDERS, TRADES])
+    many = [order(security, 10 * security) for security in range(1, 400)]
+    one = [order(999, number) for number in range(400)]
+    files = (write_file(tmp_path, ORDERS, many), write_file(tmp_path, ORDERS, one))
+    lake.commit(Unit("u", (), files))
+    before = rows_of(lake)
+    size = min(file.size for file in files) // 5
+    layout = layout_of(ORDERS.schema.names)
+    (done,) = compact_table(lake, "orders", layout, size)
+    assert done.files == 1
+    assert done.into > 4
+    assert rows_of(lake) == before
+    assert admitting(lake, 200) == (1, done.into + 1)
+    assert admitting(lake, 999) == (1, done.into + 1)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -14,9 +15,9 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.store import Lake, TableSpec, Unit, bounds_of, write_table
+from pregao.lake.store import Lake, TableSpec, Unit, bounds_of, stored_schema, write_table
 from pregao.lake.store.file_statistics import INDEXED_COLUMNS, stats_json
-from tests.lake.lake_support import column
+from tests.lake.lake_support import ORDERS, column, order
 
 NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1)
 PRICES = st.none() | st.decimals(
@@ -187,3 +188,24 @@ def test_bounds_of_decimals_are_theirs(chunks):
     found = bounds_of(column)
     assert found.nulls == sum(len(chunk) for chunk in chunks) - len(values)
     assert (found.low, found.high) == ((min(values), max(values)) if values else (None, None))
+
+
+def test_rows_are_found_by_columns_whose_bounds_the_log_does_not_keep(tmp_path):
+    """The table library takes a column without bounds for empty, unless the table says better."""
+    lake = Lake(tmp_path)
+    lake.ensure_table(replace(ORDERS, statistics=("security_id", "sequence_number")))
+    schema = stored_schema(ORDERS.schema)
+    rows = pa.Table.from_pylist(
+        [{name: order(7, 1)[name] for name in schema.names}],
+        pa.schema([field for field in ORDERS.schema if field.name != "date"]),
+    ).cast(schema)
+    place = lake.location
+    written = write_table(place.filesystem, place.path, "orders", rows, 20_594)
+    (file,) = lake.new_files([written])
+    assert set(json.loads(file.stats)["minValues"]) == {"security_id", "sequence_number"}
+    lake.commit(Unit("u", (), (file,)))
+    for _ in range(2):
+        dataset = lake.delta("orders").to_pyarrow_dataset()
+        assert dataset.to_table(filter=pc.field("side") == "BID").num_rows == 1
+        assert dataset.to_table(filter=pc.field("security_id") == 8).num_rows == 0
+        lake.delta("orders").create_checkpoint()

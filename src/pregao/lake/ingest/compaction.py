@@ -30,7 +30,10 @@ def compact(
     Of tables with instruments, each file of a day has instruments of its own, as far as one fits.
     """
     if target_bytes < LEAST_BYTES:
-        raise UsageError(f"Files of {target_bytes:,} bytes are too small; {LEAST_BYTES:,} will do.")
+        raise UsageError(
+            f"Files of {target_bytes:,} bytes are too small; "
+            f"make them {LEAST_BYTES // 1024}k or larger."
+        )
     lake.roll_forward()
     if own := [name for name in tables or () if name in OWN_LAYOUT]:
         raise UsageError(f"{own[0]} has a layout of its own, which `pregao books` gives it.")

@@ -64,9 +64,8 @@ def ingest(
         making: Making | None = None
         if lake.exists():
             progress.step("finishing what an earlier run left")
-            lake.roll_forward()
-            lake.retire()
             lake.ensure_tables(table_specs())
+            lake.prepare()
             settle_latest(lake)
         else:
             making = Making(lake, pool)

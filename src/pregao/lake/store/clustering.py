@@ -67,7 +67,8 @@ def groups_by_size(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[
 
 
 def groups_by_value(files: Iterable[SmallFile], limits: Limits) -> Iterator[list[SmallFile]]:
-    """The files of each day that are to be cut anew: those that overlap, and small neighbours."""
+    """The files of each day that are to be cut anew: those that overlap, small neighbours, and
+    one that is more than twice as large as it should be."""
     by_day: dict[date, list[SmallFile]] = {}
     unknown = []
     for file in files:
@@ -83,7 +84,9 @@ def groups_by_value(files: Iterable[SmallFile], limits: Limits) -> Iterator[list
                 if len(group) > 1:
                     yield group
                 group = []
-            if not large:
+            if large and part[0].size > 2 * limits.size and part[0].low != part[0].high:
+                yield part
+            elif not large:
                 group = [*group, *part]
         if len(group) > 1:
             yield group

@@ -168,7 +168,20 @@ def retire(lake: Location, least: int = RETIRE_FROM) -> None:
 
 def roll_forward(lake: Location) -> list[str]:
     """Finish all units that are intended and not complete; gives their ids."""
-    units = intents.read(lake, pending) if (pending := pending_units(lake)) else []
+    return _finish_all(lake, pending_units(lake))
+
+
+def prepare(lake: Location) -> None:
+    """The same, and retire complete units when there are many of them."""
+    register = intents.open_register(lake)
+    if register is not None:
+        _finish_all(lake, unfinished(lake, register.units))
+        if len(register.units) >= RETIRE_FROM:
+            retire(lake)
+
+
+def _finish_all(lake: Location, pending: list[str]) -> list[str]:
+    units = intents.read(lake, pending) if pending else []
     for unit in units:
         finish(lake, unit)
     return [unit.unit_id for unit in units]

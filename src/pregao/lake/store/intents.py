@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from pregao.clock import Clock, system_clock
 from pregao.errors import UsageError
+from pregao.lake.store.appending import open_target
 from pregao.lake.store.delta_tables import (
     LakeTable,
     add_action,
@@ -210,7 +211,11 @@ def open_register(lake: Location) -> Register | None:
 
 def is_retired(lake: Location, unit_id: str) -> bool:
     """Is a unit that was declared retired by now? Then it was complete before that."""
-    return unit_id not in Register(lake, load_existing(lake.join(NAME))).units
+    target = open_target(lake.join(NAME))
+    if target.table is not None:
+        return unit_id not in Register(lake, target.table).units
+    # The log forgets the unit in the commit that retires it.
+    return bool(target.lacking([unit_key(unit_id)]))
 
 
 @dataclass(frozen=True, slots=True)

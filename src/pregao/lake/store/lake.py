@@ -46,7 +46,7 @@ class Lake:
             # The table library would read it as one character and look elsewhere.
             raise UsageError(f"{self.location}: give the lake a path without % and digits.")
         self._clock = clock
-        self._ensured: dict[str, Any] = {}
+        self._ensured: dict[str, TableSpec] = {}
         self._opened: dict[str, Target] = {}
 
     def exists(self) -> bool:
@@ -81,7 +81,7 @@ class Lake:
         wanted = list(specs)
         if LEDGER not in {*self._ensured, *(spec.name for spec in wanted)}:
             wanted.append(LEDGER_SPEC)
-        due = [spec for spec in wanted if self._ensured.get(spec.name) != spec.schema]
+        due = [spec for spec in wanted if self._ensured.get(spec.name) != spec]
         if not due:
             return
         if not self._are_ensured(due):
@@ -95,15 +95,16 @@ class Lake:
                     done.result()
             told = {_state_of(due): 1}
             change_table(place, lambda table: commit_changes(table, [], told))
-        self._ensured |= {spec.name: spec.schema for spec in due}
+        self._ensured |= {spec.name: spec for spec in due}
 
     def _are_ensured(self, specs: Sequence[TableSpec]) -> bool:
         """Was it noted that these tables are there, with these columns and settings?
 
         To load every table would take longer than the rest of a small ingest.
         """
-        register = load(self.location.join(intents.NAME))
-        if register is None or register.transaction_version(_state_of(specs)) is None:
+        if not self.exists() or open_target(self.location.join(intents.NAME)).lacking(
+            [_state_of(specs)]
+        ):
             return False
         there = {entry.name for entry in self.location.entries() if entry.is_folder}
         return there.issuperset(spec.name for spec in specs)
@@ -152,12 +153,22 @@ class Lake:
         """Files that were written, as a unit takes them."""
         files = list(written)
         names = sorted({file.table for file in files})
-        places = [self.location.join(name) for name in names]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            tables = dict(zip(names, pool.map(open_target, places), strict=True))
+            tables = dict(zip(names, pool.map(self._target, names), strict=True))
         self._opened |= tables  # they are likely to be committed to next
         schemas = {name: _bounded_schema(table) for name, table in tables.items()}
         return tuple(new_file(file, schemas[file.table]) for file in files)
+
+    def _target(self, name: str) -> Target:
+        """A table that files are to be appended to; with its columns, whatever was noted of it."""
+        place = self.location.join(name)
+        found = open_target(place)
+        spec = self._ensured.get(name)
+        if spec is not None and not set(spec.schema.names) <= set(found.schema.names):
+            # Somebody has put an older table in its place.
+            bring_up_to_date(place, spec)
+            found = open_target(place)
+        return found
 
     def known_captures(self) -> dict[str, str]:
         """The captures that were taken in, complete or on their way: content id → unit id.
@@ -182,10 +193,6 @@ class Lake:
         opened, self._opened = self._opened, {}
         return commits.commit(self.location, unit, clock=self._clock, watch=watch, opened=opened)
 
-    def retire(self) -> None:
-        """Let the tables' logs forget complete units, when there are many: see `commits`."""
-        commits.retire(self.location)
-
     def pending(self) -> list[str]:
         """The units that are intended but not complete."""
         return commits.pending_units(self.location)
@@ -193,6 +200,10 @@ class Lake:
     def roll_forward(self) -> list[str]:
         """Finish what a process that died has left; gives the ids of the units finished."""
         return commits.roll_forward(self.location)
+
+    def prepare(self) -> None:
+        """Finish what a process that died has left, and retire units when there are many."""
+        commits.prepare(self.location)
 
 
 def _state_of(specs: Sequence[TableSpec]) -> str:

@@ -12,6 +12,7 @@ Only logs of the plainest kind are read; of all others, and elsewhere, `read_log
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -94,10 +95,10 @@ class LocalLog:
         if told.get("parts") or told.get("v2Checkpoint"):
             raise _NotPlainError
         version = int(told["version"])
-        with pq.ParquetFile(self._folder / f"{version:020d}.checkpoint.parquet") as file:
-            rows = file.read(columns=list(_CHECKPOINT_COLUMNS), use_threads=False)
-        for name in _CHECKPOINT_COLUMNS:
-            for value in rows[name].drop_null().to_pylist():
+        place = self._folder / f"{version:020d}.checkpoint.parquet"
+        state = place.stat()
+        for name, values in _checkpoint(place, state.st_mtime_ns, state.st_size):
+            for value in values:
                 self._take({name: value})
         self.version = version
 
@@ -124,6 +125,14 @@ class LocalLog:
     def is_due(self) -> bool:
         """Is this the version after which a checkpoint is made?"""
         return self.version % int(self.settings.get(_INTERVAL, "100")) == 0
+
+
+@functools.lru_cache(maxsize=256)
+def _checkpoint(place: Path, *_state: int) -> list[tuple[str, list[Any]]]:
+    """What a checkpoint says besides of files; read once, for as long as it is the same file."""
+    with pq.ParquetFile(place) as file:
+        rows = file.read(columns=list(_CHECKPOINT_COLUMNS), use_threads=False)
+    return [(name, rows[name].drop_null().to_pylist()) for name in _CHECKPOINT_COLUMNS]
 
 
 def _lines(files: Sequence[NewFile], marks: Sequence[str]) -> Iterator[dict[str, Any]]:

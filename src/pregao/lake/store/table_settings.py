@@ -24,7 +24,7 @@ def settings_of(spec: TableSpec) -> dict[str, str]:
     }
     if spec.passing:
         # A log tells for a week which files were replaced, unless it is told otherwise.
-        settings["delta.deletedFileRetentionDuration"] = "interval 1 hours"
+        settings["delta.deletedFileRetentionDuration"] = "interval 0 hours"
     if spec.statistics:
         settings[_STATISTICS] = ",".join(spec.statistics)
     return settings

@@ -73,8 +73,7 @@ class StreamIngest:
         """Finish what an earlier run left, and have all tables."""
         if self.lake.exists():
             self._progress.step("finishing what an earlier run left")
-            self.lake.roll_forward()
-            self.lake.retire()
+            self.lake.prepare()
         self.lake.ensure_tables(table_specs())
         settle_latest(self.lake)
 
