@@ -75,9 +75,9 @@ class DuckdbEngine:
             yield
         except PregaoError:
             raise
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
         except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
             raise UsageError(f"The query failed: {self._sentence(error)}") from error
 
     def _sentence(self, error: BaseException) -> str:
@@ -145,6 +145,11 @@ def _require_select(connection: Any, sql: str) -> None:
     if kinds != [duckdb.StatementType.SELECT]:
         other = next((kind for kind in kinds if kind != duckdb.StatementType.SELECT), None)
         raise not_a_query("more than one" if other is None else other.name)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Is it what DuckDB raises for an interrupt? It does so in several classes."""
+    return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
 
 
 def set_up(connection: Any) -> Path:
