@@ -5,6 +5,7 @@ from collections import Counter
 from decimal import ROUND_HALF_UP, Decimal
 from itertools import chain
 
+import duckdb
 import pytest
 import typer
 from hypothesis import example, given, settings
@@ -188,7 +189,7 @@ amounts = st.decimals(1 - 10**14, 10**14 - 1, places=4)
 volumes = st.integers(-(10**12), 10**12)
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(amounts, volumes), min_size=1, max_size=200))
 @example([(Decimal("0.0001"), 20_000), (Decimal("-0.0001"), 20_000), (Decimal(1), 3)])
 @example([(Decimal(7), 0), (Decimal(0), 5), (Decimal("99999999999999.9999"), 1)])
@@ -256,6 +257,18 @@ def test_what_fails_is_one_sentence(lake, here):
     ) as told:
         writing.replace_day(lake, table, frame, DATE, 1)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "error", [duckdb.InterruptException("x"), RuntimeError("Query interrupted")]
+)
+def test_an_interrupt_is_one_whatever_class_it_comes_in(here, monkeypatch, error):
+    def interrupted(*_arguments, **_options):
+        raise error
+
+    monkeypatch.setattr("pregao.lake.analytics.here.session.open_table", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        here.table("packets")
 
 
 def test_a_lake_on_s3_gives_the_same_rows(s3_endpoint, tmp_path):

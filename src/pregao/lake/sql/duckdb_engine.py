@@ -97,9 +97,9 @@ class DuckdbEngine:
             yield
         except PregaoError:
             raise
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
         except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
             raise UsageError(f"The query failed: {self._sentence(error)}") from error
 
     def _sentence(self, error: BaseException) -> str:
@@ -191,6 +191,11 @@ class _Table:
         declared = arrow_schema(table).remove_metadata()
         dated = DATE in table.metadata().partition_columns
         return cls(name, lake.table_location(name), declared, dated, visible_files(table))
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Is it what DuckDB raises for an interrupt? It does so in several classes."""
+    return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
 
 
 def set_up(connection: Any) -> Path:

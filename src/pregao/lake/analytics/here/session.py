@@ -16,7 +16,13 @@ from pregao.errors import PregaoError
 from pregao.lake.analytics.here.frames import Frame
 from pregao.lake.analytics.here.types import columns_of
 from pregao.lake.spark.session import machine_memory
-from pregao.lake.sql.duckdb_engine import open_table, quoted_name, quoted_text, set_up
+from pregao.lake.sql.duckdb_engine import (
+    is_interrupt,
+    open_table,
+    quoted_name,
+    quoted_text,
+    set_up,
+)
 from pregao.lake.store import Lake
 
 _BATCH = 65_536
@@ -133,9 +139,9 @@ class HereSession:
         """Turn what DuckDB raises into one sentence."""
         try:
             yield
-        except duckdb.InterruptException:
-            raise KeyboardInterrupt from None
-        except (duckdb.Error, pa.ArrowException) as error:
+        except (duckdb.Error, pa.ArrowException, RuntimeError) as error:
+            if is_interrupt(error):
+                raise KeyboardInterrupt from None
             raise PregaoError(_sentence(error)) from error
 
 
