@@ -109,7 +109,7 @@ ABSURD = [
     ("query --lake LAKE", "There is no query"),
     ("query VALUES(1)", "--lake DIR"),
     ("query --example [x] --lake LAKE", "no example '[x]'"),
-    ("query --example vwap_by_minute --lake LAKE", "`v_trades` cannot be found"),
+    ("query SELECT(1)FROM(v_nothing) --lake LAKE", "`v_nothing` cannot be found"),
     ("query VALUES(1) --example vwap_by_minute --lake LAKE", "not both"),
     ("lake tables v_[x] --lake LAKE", "no table v_[x]"),
     ("lake views --lake NOWHERE", "is not a lake"),

@@ -30,7 +30,7 @@ DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "120"))
 ONE = os.environ.get("PREGAO_CHANNEL_SEED")
 MARKETS = 20
 """So many markets are simulated; each is followed with many mixes of faults."""
-PARTS = 10
+PARTS = 3
 RESETS = ((), (), ("channel@0.4",), ("sequence@0.5",), ("sequence@0.3", "channel@0.6"))
 VERSIONS = (16, 16, 15, 10, 7)
 
