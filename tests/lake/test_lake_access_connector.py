@@ -40,8 +40,8 @@ from pregao.lake.views import catalogue_ddl
 for statement in catalogue_ddl(Lake(place), "registered").split(";\\n"):
     if statement.strip():
         session.sql(statement)
-found = session.sql("SELECT price, sending_time FROM registered.v_orders ORDER BY sequence_number")
-print("registered", *found.first())
+text = "SELECT price, CAST(sending_time AS STRING) FROM registered.v_orders ORDER BY 2"
+print("registered", *session.sql(text).first())
 """
 
 
