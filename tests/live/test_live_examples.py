@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 import threading
 from pathlib import Path
 
@@ -94,6 +95,11 @@ def test_the_recorder_records(day, tmp_path):
         assert running.line() == "recording\n"
         sent = replayer(day, targets, speed=40.0).run()
         assert sent.packets > 500
+        # What it receives with may still be compiled; the packets wait for it.
+        for _ in range(600):
+            if sum(one.stat().st_size for one in (tmp_path / "captures").iterdir()) > 74_000:
+                break
+            time.sleep(0.1)
     finally:
         running.end()
     (path,) = (tmp_path / "captures").iterdir()

@@ -47,7 +47,7 @@ def test_flags_mean_the_same_in_every_version():
 
 
 SOURCES = Path(templates.__file__).parents[1]
-ELSEWHERE = ("umdf/templates.py", "sbe/", "capture/", "schemas/")
+ELSEWHERE = ("umdf/templates.py", "sbe/", "fast/", "capture/", "schemas/")
 """What states them, what knows nothing of them, and what still has to take them from there."""
 IDS = bundled_message_ids("umdf")
 
