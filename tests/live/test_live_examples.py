@@ -3,8 +3,8 @@
 import os
 import subprocess
 import sys
-import time
 import threading
+import time
 from pathlib import Path
 
 import pytest
