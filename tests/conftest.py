@@ -22,8 +22,13 @@ SLOWEST = (
     "test_lake_access_connect",
     "test_lake_documented_queries",
     "test_lake_analytics_session_stats",
-    "test_lake_access_connector",
-    "test_lake_analytics_orders",
+    "test_lake_analytics_joined",
+    "test_lake_views_engines",
+    "test_lake_ingest_faults",
+    "test_lake_drop",
+    "test_lake_books_days",
+    "test_lake_source_answers",
+    "test_lake_cluster_standalone",
 )
 """Files that are begun first, so that no process is left alone with one of them at the end."""
 
