@@ -32,12 +32,61 @@ SLOWEST = (
 )
 """Files that are begun first, so that no process is left alone with one of them at the end."""
 
+SLOW = frozenset(
+    {
+        "test_book_replay",
+        "test_cli_bad_input",
+        "test_cli_books",
+        "test_cli_decode",
+        "test_cli_main",
+        "test_cli_sentences",
+        "test_fast_agreement",
+        "test_fast_properties",
+        "test_feed_channel_days",
+        "test_feed_twins",
+        "test_kernel_cache",
+        "test_lake_access_connector",
+        "test_lake_analytics_here",
+        "test_lake_analytics_joined",
+        "test_lake_books_build",
+        "test_lake_books_days",
+        "test_lake_books_lookup",
+        "test_lake_books_unconfirmed",
+        "test_lake_commits_exactly_once",
+        "test_lake_drop",
+        "test_lake_ingest",
+        "test_lake_ingest_elsewhere",
+        "test_lake_ingest_faults",
+        "test_lake_ingest_identity",
+        "test_lake_ingest_memory",
+        "test_lake_ingest_nothing",
+        "test_lake_ingest_odd_packets",
+        "test_lake_ingest_protocols",
+        "test_lake_s3_store",
+        "test_lake_source_answers",
+        "test_lake_source_rows",
+        "test_lake_store_retiring",
+        "test_lake_streaming_command",
+        "test_lake_streaming_ingest",
+        "test_lake_streaming_kills",
+        "test_live_command",
+        "test_live_follow",
+        "test_live_lake",
+        "test_sbe_agreement",
+        "test_simulation_run",
+        "test_umdf_events",
+    }
+)
+"""Files that take seven seconds or more, without what the fixture of Spark is for."""
+
 
 def pytest_collection_modifyitems(items):
-    """Mark what starts Spark, and begin with what takes longest; the rest keeps its order."""
+    """Mark what starts Spark or is slow, and begin with what takes longest."""
     for item in items:
         if NEED_SPARK.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("spark")
+        if item.path.stem in SLOW:
+            item.add_marker("slow")
     rank = {name: place for place, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
