@@ -5,19 +5,27 @@ Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and g
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import llvmlite
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import types
+from numba.core import caching, types
 from numba.extending import intrinsic
 
-from pregao._kernel_cache import cache_folder, digest_of, kernel_sources, module_names
+from pregao._kernel_cache import (
+    PACKAGE,
+    cache_folder,
+    digest_of,
+    kernel_sources,
+    module_names,
+)
 from pregao._version import __version__
 
 _SOURCES = kernel_sources()
@@ -34,18 +42,44 @@ def njit(function: Callable[..., Any]) -> Any:
     """
     if _CACHE is None or function.__module__ not in _MODULES:
         return numba.njit(function, nogil=True)
-    with _lock:
-        # Only for our kernels: where others keep theirs is not ours to say.
-        others = getattr(numba.config, "CACHE_DIR")  # noqa: B009 - the module computes its names
-        _cache_in(str(_CACHE))
-        try:
-            return numba.njit(function, cache=True, nogil=True)
-        finally:
-            _cache_in(others)
+    with _lock, _own_cache(str(_CACHE)):
+        return numba.njit(function, cache=True, nogil=True)
 
 
-def _cache_in(folder: str) -> None:
-    setattr(numba.config, "CACHE_DIR", folder)  # noqa: B010 - likewise
+_LOCATORS = "CACHE_LOCATOR_CLASSES"
+"""numba's setting for who says where code is kept; older versions do not have it."""
+
+if hasattr(caching, "UserProvidedCacheLocator"):
+
+    class KernelLocator(caching.UserProvidedCacheLocator):
+        """Where the code of a kernel is kept: by its place in the package.
+
+        By numba's own rule it would be by the path of the package, so that every job on a cluster
+        that unpacks an archive to a new path would compile everything anew.
+        """
+
+        @classmethod
+        def get_suitable_cache_subpath(cls, py_file: str) -> str:
+            """The folder inside of the cache."""
+            inside = Path(py_file).parent.relative_to(PACKAGE)
+            return "_".join(("pregao", *inside.parts))
+
+
+@contextlib.contextmanager
+def _own_cache(folder: str) -> Iterator[None]:
+    """Keep code there; only for our kernels: where others keep theirs is not ours to say."""
+    config = numba.config
+    wanted = {"CACHE_DIR": folder}
+    if hasattr(config, _LOCATORS) and hasattr(caching, "UserProvidedCacheLocator"):
+        wanted[_LOCATORS] = f"{__name__}.KernelLocator,UserProvidedCacheLocator"
+    others = {name: getattr(config, name) for name in wanted}
+    for name, value in wanted.items():
+        setattr(config, name, value)
+    try:
+        yield
+    finally:
+        for name, value in others.items():
+            setattr(config, name, value)
 
 
 def _loader(width: int, result: Any) -> Any:

@@ -183,8 +183,15 @@ def test_what_kernels_refer_to_is_in_a_file_of_the_digest():
                     assert not origin.startswith("pregao") or origin in modules, (name, word)
 
 
-def test_a_kernel_follows_a_constant_of_another_file(tmp_path):
-    package = tmp_path / "site" / "pregao"
+ANSWER = (
+    "from pregao._probe_kernels import answer\n"
+    "print(answer(), sum(answer.stats.cache_hits.values()))"
+)
+
+
+def small_package(folder):
+    """As much of the package as a kernel needs, with one that gives a constant of another file."""
+    package = folder / "pregao"
     package.mkdir(parents=True)
     for name in ("__init__.py", "_version.py", "_njit.py", "_kernel_cache.py"):
         shutil.copy(PACKAGE / name, package)
@@ -192,15 +199,28 @@ def test_a_kernel_follows_a_constant_of_another_file(tmp_path):
         "from pregao import numbers\nfrom pregao._njit import njit\n\n\n"
         "@njit\ndef answer():\n    return numbers.ANSWER\n"
     )
-    program = (
-        "from pregao._probe_kernels import answer\n"
-        "print(answer(), sum(answer.stats.cache_hits.values()))"
-    )
+    (package / "numbers.py").write_text("ANSWER = 1\n")
+    return package
+
+
+def test_what_was_compiled_serves_the_same_sources_elsewhere(tmp_path):
+    shown = []
+    for place in ("here", "there"):
+        package = small_package(tmp_path / place)
+        environment = {"PYTHONPATH": str(package.parent), "PREGAO_CACHE_DIR": str(tmp_path)}
+        result = run(environment, ANSWER)
+        assert not result.stderr
+        shown.append(result.stdout.split())
+    assert shown == [["1", "0"], ["1", "1"]]
+
+
+def test_a_kernel_follows_a_constant_of_another_file(tmp_path):
+    package = small_package(tmp_path / "site")
     environment = {"PYTHONPATH": str(package.parent), "PREGAO_CACHE_DIR": str(tmp_path)}
     shown = []
     for constant in (1, 1, 2):
         (package / "numbers.py").write_text(f"ANSWER = {constant}\n")
-        result = run(environment | {"PYTHONDONTWRITEBYTECODE": "1"}, program)
+        result = run(environment | {"PYTHONDONTWRITEBYTECODE": "1"}, ANSWER)
         assert not result.stderr
         shown.append(result.stdout.split())
     assert shown == [["1", "0"], ["1", "1"], ["2", "0"]]
