@@ -88,7 +88,13 @@ def pytest_collection_modifyitems(items):
         if item.path.stem in SLOW:
             item.add_marker("slow")
     rank = {name: place for place, name in enumerate(SLOWEST)}
-    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+    # Commands come first: what they say is looked at, and a Spark that a process has started says
+    # something now and then, wherever its tests are.
+    items.sort(
+        key=lambda item: (
+            item.path.parent.name != "cli", rank.get(item.path.stem, len(rank))
+        )
+    )  # fmt: skip
 
 
 def pytest_unconfigure():
