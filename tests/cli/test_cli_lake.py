@@ -56,7 +56,6 @@ def test_a_dictionary_of_a_lake(pregao, lake):
     page = ran(pregao("lake", "dictionary", "--lake", lake))
     assert "## packets" in page
     assert "`sending_time_ns` | bigint | " in page
-    assert "## trades" not in page  # analytics were not made
 
 
 def test_a_channel_is_dropped_after_a_look(pregao, lake):

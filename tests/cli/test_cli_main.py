@@ -1,5 +1,6 @@
 """The command itself: help, version, errors, the demonstration, and real processes."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -116,10 +117,14 @@ def test_a_process_that_is_interrupted(tmp_path):
     with fifo.open("wb") as feed:  # which waits until the command reads
         feed.write(small_market().write(tmp_path / "day.pcap").read_bytes()[:300])
         feed.flush()
-        running.send_signal(signal.SIGINT)
-        code = running.wait(60)
-    running.communicate()
-    assert code == 130
+        # Again where it is not heard: what compiles a kernel takes no notice of it.
+        for _ in range(6):
+            running.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(10)
+                break
+    running.communicate(timeout=10)
+    assert running.returncode == 130
 
 
 def test_pipes_by_name_are_read_once(tmp_path):
