@@ -48,6 +48,7 @@ VALIDITY_INVALID = Reject(7047, "The order type and the validity do not go toget
 EXPIRE_DATE_INVALID = Reject(2019, "The expiry date is missing or already past")
 DUPLICATE_ORDER = Reject(6, "A standing order of this session has the same ClOrdID")
 UNKNOWN_ORDER = Reject(5, "The order is unknown or no longer standing")
+ACCOUNT_KEPT = Reject(7031, "The account of the order cannot be removed")
 CROSS_NOT_ELIGIBLE = Reject(2311, "Cross orders are not permitted for this instrument")
 CROSS_TOO_SMALL = Reject(2501, "The quantity is below the instrument's minimum for crosses")
 CROSS_NOT_OPEN = Reject(1003, "Cross orders are taken only during continuous trading")
