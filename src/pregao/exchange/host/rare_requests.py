@@ -34,6 +34,7 @@ OTHER: Final = 0
 _CROSS_TYPES: Final = {"ALL_OR_NONE_CROSS": 1, "CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT": 4}
 _PRIORITIES: Final = {"NONE": 0, "BUY_SIDE_IS_PRIORITIZED": 1, "SELL_SIDE_IS_PRIORITIZED": 2}
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
+_LAST_WITH_A_NUMBER: Final = 2
 _LIMIT, _DAY = ord("2"), ord("0")
 
 Apply = Callable[[Command, Asked], None]
@@ -237,7 +238,8 @@ def _strategy(session: GatewaySession, values: dict[str, Any], now_ns: int) -> N
         "SecurityDefinitionResponse",
         {
             "securityReqID": values["securityReqID"],
-            "securityID": None,
+            # Up to version 2 there must be a number.
+            "securityID": 0 if session.state.version <= _LAST_WITH_A_NUMBER else None,
             "securityResponseType": "REJECT_SECURITY_PROPOSAL",
             "securityStrategyType": None,
             "symbol": "",
