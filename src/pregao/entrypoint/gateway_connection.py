@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pregao.entrypoint.admission import (
@@ -82,15 +82,22 @@ class GatewayConnection:
 
     def receive(self, data: bytes, now_ns: int) -> list[Event]:
         """Take in bytes of the client."""
-        events = self._take_events()
+        return list(self.arriving(data, now_ns))
+
+    def arriving(self, data: bytes, now_ns: int) -> Iterator[Event]:
+        """Take in bytes of the client, one message after the other.
+
+        What an owner does about an event is done before the next message is taken, so that all
+        answers go out in the order of the messages.
+        """
+        yield from self._take_events()
         for item in self._reader.receive(data):
             if self.closing:
                 break
             if isinstance(item, BadFrame):
-                events += self._end("INVALID_SOFH", now_ns, item.reason)
+                yield from self._end("INVALID_SOFH", now_ns, item.reason)
             else:
-                events += self._frame(item, now_ns)
-        return events
+                yield from self._frame(item, now_ns)
 
     @property
     def next_due_ns(self) -> int | None:

@@ -116,7 +116,7 @@ class Host:
         """Bytes came from a client."""
         now = self._time(now_ns)
         self.talking.add(connection)
-        for event in connection.receive(data, now):
+        for event in connection.arriving(data, now):
             self._event(event, now)
 
     def lost(self, connection: GatewayConnection, now_ns: int) -> None:

@@ -65,6 +65,7 @@ class Line(asyncio.BufferedProtocol):
         self._view = memoryview(self._buffer)
         self._full = False
         self._timer: asyncio.TimerHandle | None = None
+        self._armed_ns = 0
         self.too_slow = False
         """Was it disconnected because it did not read?"""
 
@@ -81,7 +82,9 @@ class Line(asyncio.BufferedProtocol):
         self._gate.lines[self.connection] = self
         if self._tap is not None:
             self._tap.opened(self)
-        self._arm()
+        due = self.connection.next_due_ns
+        assert due is not None
+        self._arm(due)
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Where the next bytes go."""
@@ -141,6 +144,9 @@ class Line(asyncio.BufferedProtocol):
                 self.too_slow = True
                 transport.abort()
                 return
+        due = connection.next_due_ns
+        if due is not None and due < self._armed_ns:
+            self._arm(due)
         if connection.closing:
             transport.close()
             asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
@@ -153,17 +159,20 @@ class Line(asyncio.BufferedProtocol):
         """Cut the connection, as when a gateway fails."""
         self._transport.abort()
 
-    def _arm(self) -> None:
-        due = self.connection.next_due_ns
-        if due is None:
-            return
-        delay = max(0.0005, (due - self._clock()) / SECOND)
+    def _arm(self, due_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_ns = due_ns
+        delay = max(0.0005, (due_ns - self._clock()) / SECOND)
         self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
     def _wake(self) -> None:
-        due = self.connection.next_due_ns
+        """Something is due, unless it was put off meanwhile."""
         now = self._clock()
+        due = self.connection.next_due_ns
         if due is not None and due <= now:
             self._host.wake(self.connection, now)
             self._gate.touched()
-        self._arm()
+            due = self.connection.next_due_ns
+        if due is not None:
+            self._arm(due)
