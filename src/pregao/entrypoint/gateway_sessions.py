@@ -17,9 +17,7 @@ from pregao.entrypoint.session_state import (
     CancelDue,
     Expecting,
     Negotiated,
-    Sent,
     SessionState,
-    Taken,
     Unbound,
 )
 from pregao.entrypoint.store import SessionStore
@@ -72,16 +70,9 @@ class GatewaySession:
         self.refused_attempts = 0
         self._store = store
         self._rules = rules
-
-    @property
-    def session_id(self) -> int:
-        """Its number."""
-        return self.account.session_id
-
-    @property
-    def state(self) -> SessionState:
+        self.session_id = account.session_id
+        self.state: SessionState = store.state(account.session_id)
         """What it is between connections."""
-        return self._store.state(self.account.session_id)
 
     @property
     def messages(self) -> Messages:
@@ -99,14 +90,14 @@ class GatewaySession:
         data = self.messages.from_exchange(
             name, values, self.session_id, number, now_ns, resend=resend
         )
-        self._store.record(self.session_id, Sent(number, data))
+        self._store.sent(self.session_id, number, data)
         if self.connection is not None:
             self.connection.live(data, now_ns)
         return number
 
     def post(self, data: bytes, now_ns: int) -> None:
         """Send a business message that the owner has packed with the next outgoing number."""
-        self._store.record(self.session_id, Sent(self.state.next_outgoing, data))
+        self._store.sent(self.session_id, self.state.next_outgoing, data)
         if self.connection is not None:
             self.connection.live(data, now_ns)
 
@@ -156,7 +147,7 @@ class GatewaySession:
 
     def took(self, number: int) -> None:
         """A business message of the client was received."""
-        self._store.record(self.session_id, Taken(number))
+        self._store.taken(self.session_id, number)
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
         """The connection that had established it ended."""

@@ -77,6 +77,14 @@ class SessionStore:
         """Let something have happened to a session."""
         self.state(session_id).apply(record)
 
+    def taken(self, session_id: int, number: int) -> None:
+        """A business message of the peer was received, and taken: the record `Taken`."""
+        self.record(session_id, Taken(number))
+
+    def sent(self, session_id: int, number: int, data: bytes) -> None:
+        """A business message was sent, or would have been: the record `Sent`."""
+        self.record(session_id, Sent(number, data))
+
     def reset_day(self) -> None:
         """Begin a trading session: numbers and sent messages go, session versions stay."""
         self._reset(DayReset())

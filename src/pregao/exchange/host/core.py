@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import date
 from typing import Any, Final
 
 from pregao.entrypoint import (
@@ -30,7 +31,6 @@ from pregao.entrypoint import (
     unpack_record,
 )
 from pregao.entrypoint.session_state import Record as SessionRecord
-from pregao.entrypoint.session_state import Sent, Taken
 from pregao.errors import UsageError
 from pregao.exchange.engine import Engine, rejects
 from pregao.exchange.engine.commands import AdvanceTime, Command, MassCancel, RefuseRequest
@@ -58,9 +58,20 @@ class _Sessions(SessionStore):
 
     def record(self, session_id: int, record: SessionRecord) -> None:
         """Let something have happened to a session."""
-        if not isinstance(record, (Taken, Sent)):
-            self._host.note_session(session_id, record)
+        self._host.note_session(session_id, record)
         self.state(session_id).apply(record)
+
+    def taken(self, session_id: int, number: int) -> None:
+        """A request was taken; it is in the journal itself."""
+        state = self._states[session_id]
+        state.next_incoming = number + 1
+        state.last_incoming = number
+
+    def sent(self, session_id: int, number: int, data: bytes) -> None:
+        """A report was sent; it follows from requests."""
+        state = self._states[session_id]
+        state.sent[number] = data
+        state.next_outgoing = number + 1
 
 
 class Host:
@@ -245,6 +256,9 @@ class Host:
                 "The journal is of an exchange with other instruments; give those that it had, or "
                 "begin with another --journal."
             )
+        if not self.starts:
+            # The day on which it all began, not that of the process that reads of it.
+            self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
         self.starts += 1
 
     # What happens.

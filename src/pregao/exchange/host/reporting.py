@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from pregao.entrypoint import GatewaySession
@@ -40,12 +40,12 @@ class Asked:
     def __init__(
         self,
         request: Request | None = None,
-        sides: Sequence[OrderRequest] = (),
+        sides: tuple[OrderRequest, ...] = (),
         cross_id: int | None = None,
         mass_action: Callable[[MassCancelled], None] | None = None,
     ) -> None:
         self.request = request
-        self.sides = list(sides)
+        self.sides = sides
         """Buyer and seller of a cross."""
         self.cross_id = cross_id
         self.mass_action = mass_action
@@ -175,7 +175,10 @@ class Reporting:
         self._post("trade", report.session, place, values, now_ns)
 
     def _rejected(self, report: OrderRejected, asked: Asked, now_ns: int) -> None:
-        request = asked.sides.pop(0) if asked.sides else asked.request
+        request = asked.request
+        if asked.sides:
+            request, *others = asked.sides
+            asked.sides = tuple(others)
         assert request is not None
         place = self._place(report.security_id)
         values = wire.reject_values(report, request, now_ns, asked.cross_id)
