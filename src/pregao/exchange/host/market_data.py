@@ -18,6 +18,7 @@ class MarketData:
         self, settings: ExchangeSettings, engine: Engine, starts: int, now_ns: int
     ) -> None:
         self._engine = engine
+        self._now_ns = now_ns
         self.publisher = Publisher(
             settings.channels,
             engine.instruments,
@@ -57,11 +58,16 @@ class MarketData:
 
     def publish(self, units: list[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish what the engine told."""
-        return self.publisher.publish(units, now_ns)
+        return self.publisher.publish(units, self._time(now_ns))
 
     def advance(self, now_ns: int) -> list[Datagram]:
         """What goes out by itself: the loops, and heartbeats of a silence."""
-        return self.publisher.advance(now_ns)
+        return self.publisher.advance(self._time(now_ns))
+
+    def _time(self, now_ns: int) -> int:
+        """The time of sending, which never goes back."""
+        self._now_ns = max(now_ns, self._now_ns)
+        return self._now_ns
 
     @property
     def next_due_ns(self) -> int:

@@ -5,7 +5,7 @@ They are decoded in full; what there is no function for is answered as the docum
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pregao.entrypoint import GatewaySession, Received
@@ -26,7 +26,7 @@ from pregao.exchange.engine.terms import (
 )
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
 from pregao.exchange.host.reporting import Asked
-from pregao.exchange.host.requests import OrderRequest
+from pregao.exchange.host.requests import OrderRequest, is_plain
 
 UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
@@ -46,6 +46,11 @@ def answer(
     """Do what a request asks for, or refuse it."""
     values = event.message.values
     segment = values["businessHeader"]["marketSegmentID"]
+    odd = _odd_text(values)
+    if odd is not None:
+        text = f"{odd} has characters that cannot be printed"
+        session.reject(event.name, event.message, event.data, OTHER, text, now_ns)
+        return
     if event.name == "OrderMassActionRequest":
         _mass_action(session, values, segment, segments, apply, now_ns)
         return
@@ -63,6 +68,19 @@ def answer(
     else:
         text = f"{event.name} is not served by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
+
+
+def _odd_text(values: Mapping[str, Any]) -> str | None:
+    """The name of a text that nobody could read, if there is one."""
+    for name, value in values.items():
+        if isinstance(value, str):
+            if not is_plain(value):
+                return name
+        elif isinstance(value, list):
+            for entry in value:
+                if (found := _odd_text(entry)) is not None:
+                    return f"{name}.{found}"
+    return None
 
 
 # Crosses (§16.1.5).
@@ -180,7 +198,7 @@ def _mass_action(
     def report(number: int, **changes: Any) -> None:
         echoed = (
             "massActionType", "massActionScope", "clOrdID", "ordTagID", "side", "asset",
-            "securityID", "investorID",
+            "securityID",
         )  # fmt: skip
         told = {name: values[name] for name in echoed}
         told |= {"massActionReportID": number, "transactTime": now_ns, "text": None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pregao.entrypoint import GatewaySession
+from pregao.entrypoint import VERSIONS, GatewaySession
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
     FillBusted,
@@ -94,7 +94,7 @@ class Reporting:
         if session is None:
             return
         state = session.state
-        write = getattr(report_messages(state.version), kind)
+        write = getattr(report_messages(state.version or VERSIONS[-1]), kind)
         session.post(write(owner, state.next_outgoing, now_ns, place.segment, values), now_ns)
 
     def _place(self, security_id: int) -> Place:

@@ -130,6 +130,8 @@ _PARTIES: Final = ("location", "trader", "executing_trader")
 _TEXTS: Final = (*_PARTIES, "desk", "memo")
 _LONGEST: Final = {"memo": 40, "desk": 20}
 _MOST_KEPT: Final = 10_000
+_TOO_LONG: Final = 10**18
+"""A price of more digits is no message that the decoder takes."""
 
 
 @cache
@@ -157,22 +159,17 @@ def _reader(
     pick = itemgetter(*places)
     make: Any = request._make
     length = message.block_length
-    enumerated = {
-        field: _valid(_of(message, ON_THE_WIRE[field]))
-        for field in known
-        if _of(message, ON_THE_WIRE[field]).enum is not None
-    }
+    enumerated = [f for f in known if _of(message, ON_THE_WIRE[f]).enum is not None]
+    priced, stops = "price" in known, "stop_px" in known
     plain = messages(version)
     # Few combinations of these come again and again: each is looked at once.
     usual = itemgetter(*(request._fields.index(f) for f in (*enumerated, *_PARTIES) if f in known))
     sound: set[tuple[Any, ...]] = set()
 
     def fault_of(made: OrderRequest | CancelRequest, frame: Frame) -> str | None:
-        for field, valid in enumerated.items():
-            if getattr(made, field) not in valid:
-                # The full decoder says it in the words of all other messages.
-                return read_business(plain, name, plain.decode(frame)).fault
-        fault = _missing(made) or _text_fault(made)
+        # What the full decoder refuses is refused here too; it also finds the words for values.
+        fault = read_business(plain, name, plain.decode(frame)).fault
+        fault = fault or _missing(made) or _text_fault(made)
         if fault is None and made.memo is None and made.desk is None and len(sound) < _MOST_KEPT:
             sound.add(usual(made))
         return fault
@@ -184,7 +181,14 @@ def _reader(
             raise DecodeError(f"a block of {block} bytes is shorter than {length}")
         made = make(pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
         fault = None
-        if made.memo or made.desk or not made.cl_ord_id or usual(made) not in sound:
+        if (
+            made.memo
+            or made.desk
+            or not made.cl_ord_id
+            or usual(made) not in sound
+            or (priced and not -_TOO_LONG < (made.price or 0) < _TOO_LONG)
+            or (stops and made.stop_px is not None)
+        ):
             fault = fault_of(made, frame)
         return Reading(made.session, made.number, fault, made)
 
@@ -208,15 +212,9 @@ def _of(message: Any, way: str) -> FieldReading:
     return next(iter(readings(message)))
 
 
-def _valid(field: FieldReading) -> frozenset[int | None]:
-    """The numbers on the wire that are values of a field."""
-    assert field.enum is not None
-    numbers: set[int | None] = {_number(member.value) for member in field.enum.members}
-    return frozenset(numbers if field.required else numbers | {None})
-
-
-def _number(value: Any) -> int:
-    return ord(value) if isinstance(value, str) else int(value)
+def is_plain(text: str) -> bool:
+    """Can a text be printed, and written again?"""
+    return text.isascii() and text.isprintable()
 
 
 def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
@@ -226,9 +224,7 @@ def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
         if text is None:
             continue
         name = ON_THE_WIRE[field]
-        if not text.isascii():
-            raise DecodeError(f"{name} is not ASCII")
-        if not text.decode("ascii").isprintable():
+        if not is_plain(text.decode("latin-1")):
             return f"{name} has characters that cannot be printed"
         if len(text) > _LONGEST.get(field, len(text)):
             return f"{name} is longer than {_LONGEST[field]} characters"
