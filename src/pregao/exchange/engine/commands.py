@@ -10,9 +10,7 @@ from datetime import date
 
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.records import record
-from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.terms import (
-    CxlRejResponseTo,
     ExecRestatementReason,
     NewsSource,
     OpenCloseSettlFlag,
@@ -106,21 +104,6 @@ class MassCancel:
     side: Side | None = None
     ord_tag_id: int = 0
     reason: ExecRestatementReason = ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
-    segment: int | None = None
-    """Only orders of instruments of this market segment."""
-
-
-@record
-class RefuseRequest:
-    """Tell a session that the gateway refused a request; it gets the numbers of any refusal."""
-
-    session: int
-    cl_ord_id: int
-    security_id: int
-    response_to: CxlRejResponseTo
-    reject: Reject
-    order_id: int = 0
-    orig_cl_ord_id: int = 0
 
 
 @record
@@ -387,7 +370,6 @@ Command = (
     | ModifyOrder
     | CancelOrder
     | MassCancel
-    | RefuseRequest
     | NewCross
     | SetGroupPhase
     | SetSecurityStatus

@@ -27,7 +27,6 @@ _HANDLERS: dict[type, _Handler] = {
     commands.ModifyOrder: modification.modify_order,
     commands.CancelOrder: entry.cancel_order,
     commands.MassCancel: entry.mass_cancel,
-    commands.RefuseRequest: entry.refuse_request,
     commands.NewCross: entry.new_cross,
     commands.SetGroupPhase: phases.set_group_phase,
     commands.SetSecurityStatus: phases.set_security_status,

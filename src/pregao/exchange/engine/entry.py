@@ -25,7 +25,6 @@ from pregao.exchange.engine.commands import (
     MassCancel,
     NewCross,
     NewOrder,
-    RefuseRequest,
 )
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
@@ -124,20 +123,6 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
 
 def _refuse(market: Market, command: NewOrder, reject: Reject, now_ns: int) -> None:
     market.rejected(command.session, command.cl_ord_id, command.security_id, _NEW, reject, now_ns)
-
-
-def refuse_request(market: Market, command: RefuseRequest, now_ns: int) -> None:
-    """Report a request that did not pass the gateway."""
-    market.rejected(
-        command.session,
-        command.cl_ord_id,
-        command.security_id,
-        command.response_to,
-        command.reject,
-        now_ns,
-        command.order_id,
-        command.orig_cl_ord_id,
-    )
 
 
 def trade_or_queue(
@@ -317,8 +302,6 @@ def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
     if order.time_in_force in (GTC, GTD):
         return False
     listing = market.listings[order.security_id]
-    if command.segment not in (None, listing.instrument.market_segment_id):
-        return False
     if order.time_in_force == MOA and participates(listing, order):
         return False
     return check_cancel_state(listing.status) is None

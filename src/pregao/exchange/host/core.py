@@ -33,8 +33,9 @@ from pregao.entrypoint import (
 from pregao.entrypoint.session_state import Record as SessionRecord
 from pregao.errors import UsageError
 from pregao.exchange.engine import Engine, rejects
-from pregao.exchange.engine.commands import AdvanceTime, Command, MassCancel, RefuseRequest
+from pregao.exchange.engine.commands import AdvanceTime, Command, MassCancel
 from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.refusals import refuse
 from pregao.exchange.engine.terms import CxlRejResponseTo, ExecRestatementReason
 from pregao.exchange.host import intake, rare_requests
 from pregao.exchange.host.control import engine_commands
@@ -278,6 +279,7 @@ class Host:
                     session,
                     self._segments,
                     lambda command, asked: self._apply(command, asked, now_ns),
+                    lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
                     now_ns,
                 )
                 self._heard(session)
@@ -308,10 +310,11 @@ class Host:
         name = event.name
         new = name in ("SimpleNewOrder", "NewOrderSingle")
         reject = intake.refusal(self.engine.market, request, new=new)
-        command: Command
         if reject is not None:
-            command = _refused(request, reject, new=new)
-        elif isinstance(request, CancelRequest):
+            self._refuse(request, reject, new=new, now_ns=now_ns)
+            return
+        command: Command
+        if isinstance(request, CancelRequest):
             command = intake.cancel_order(request)
         elif new:
             firm = self.gateways[self.active][request.session].account.firm
@@ -319,6 +322,34 @@ class Host:
         else:
             command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
         self._apply(command, Asked(request), now_ns)
+
+    def _refuse(
+        self,
+        request: OrderRequest | CancelRequest,
+        reject: rejects.Reject,
+        *,
+        new: bool,
+        now_ns: int,
+    ) -> None:
+        """Report a request that does not reach the market."""
+        if new:
+            response = CxlRejResponseTo.NEW
+        elif isinstance(request, CancelRequest):
+            response = CxlRejResponseTo.CANCEL
+        else:
+            response = CxlRejResponseTo.REPLACE
+        reports = refuse(
+            self.engine.market,
+            request.session,
+            request.cl_ord_id,
+            request.security_id,
+            response,
+            reject,
+            now_ns,
+            request.order_id or 0,
+            request.orig_cl_ord_id or 0,
+        )
+        self._reporting.tell(reports, Asked(request), now_ns)
 
     def _apply(self, command: Command, asked: Asked, now_ns: int) -> None:
         """Let the engine do something, and tell everybody what came of it."""
@@ -420,24 +451,3 @@ class Host:
     def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
         if self._journal is not None and not self._again:
             self._journal.append(kind, now_ns, session_id, body)
-
-
-def _refused(
-    request: OrderRequest | CancelRequest, reject: rejects.Reject, *, new: bool
-) -> RefuseRequest:
-    """The refusal of a request that does not reach the market."""
-    if new:
-        response = CxlRejResponseTo.NEW
-    elif isinstance(request, CancelRequest):
-        response = CxlRejResponseTo.CANCEL
-    else:
-        response = CxlRejResponseTo.REPLACE
-    return RefuseRequest(
-        request.session,
-        request.cl_ord_id,
-        request.security_id,
-        response,
-        reject,
-        request.order_id or 0,
-        request.orig_cl_ord_id or 0,
-    )

@@ -10,7 +10,6 @@ from typing import Final
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder
-from pregao.exchange.engine.entry import find_order
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
@@ -52,13 +51,11 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
             return rejects.ACCOUNT_KEPT
     if new:
         return None
-    order = find_order(
-        market,
-        request.session,
-        request.security_id,
-        request.order_id or 0,
-        request.orig_cl_ord_id or 0,
-    )
+    if request.order_id is not None:
+        order = market.orders.get(request.order_id)
+    else:
+        place = (request.session, request.security_id, request.orig_cl_ord_id or 0)
+        order = market.by_client.get(place)
     if order is not None and order.side != _SIDES[request.side]:
         return rejects.UNKNOWN_ORDER.because("it is on the other side")
     return None

@@ -15,12 +15,11 @@ from pregao.exchange.engine.commands import (
     CrossSide,
     MassCancel,
     NewCross,
-    RefuseRequest,
 )
+from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import MassCancelled
 from pregao.exchange.engine.terms import (
     PRICE_SCALE,
-    CxlRejResponseTo,
     ExecRestatementReason,
     Side,
 )
@@ -38,10 +37,16 @@ _LAST_WITH_A_NUMBER: Final = 2
 _LIMIT, _DAY = ord("2"), ord("0")
 
 Apply = Callable[[Command, Asked], None]
+Refuse = Callable[[OrderRequest, Reject], None]
 
 
 def answer(
-    event: Received, session: GatewaySession, segments: frozenset[int], apply: Apply, now_ns: int
+    event: Received,
+    session: GatewaySession,
+    segments: frozenset[int],
+    apply: Apply,
+    refuse: Refuse,
+    now_ns: int,
 ) -> None:
     """Do what a request asks for, or refuse it."""
     values = event.message.values
@@ -60,7 +65,7 @@ def answer(
     elif event.name == "NewOrderCross":
         fault = _cross_fault(values)
         if fault is None:
-            _cross(session, values, segment, apply)
+            _cross(session, values, segment, apply, refuse)
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
     elif event.name == "SecurityDefinitionRequest":
@@ -95,7 +100,9 @@ def _cross_fault(values: dict[str, Any]) -> str | None:
     return None
 
 
-def _cross(session: GatewaySession, values: dict[str, Any], segment: int, apply: Apply) -> None:
+def _cross(
+    session: GatewaySession, values: dict[str, Any], segment: int, apply: Apply, refuse: Refuse
+) -> None:
     """Enter a cross; what it cannot be yet is refused on both sides."""
     sides = {each["side"]: each for each in values["noSides"]}
     price = values["price"]
@@ -103,7 +110,7 @@ def _cross(session: GatewaySession, values: dict[str, Any], segment: int, apply:
     buyer, seller = (
         _cross_request(session, values, sides[side.name], side, segment, mantissa) for side in Side
     )
-    asked = Asked(sides=(buyer, seller), cross_id=values["crossID"])
+    asked = Asked(sides=(buyer, seller))
     kind = values.get("crossType")
     refused = None
     if kind not in (None, "ALL_OR_NONE_CROSS") or values.get("ordType") not in (None, "LIMIT"):
@@ -118,16 +125,7 @@ def _cross(session: GatewaySession, values: dict[str, Any], segment: int, apply:
         refused = rejects.QUANTITY_OUTSIDE_RANGE
     if refused is not None or mantissa is None:
         for each in (buyer, seller):
-            apply(
-                RefuseRequest(
-                    session.session_id,
-                    each.cl_ord_id,
-                    each.security_id,
-                    CxlRejResponseTo.NEW,
-                    refused or rejects.PRICE_REQUIRED,
-                ),
-                Asked(each, cross_id=values["crossID"]),
-            )
+            refuse(each, refused or rejects.PRICE_REQUIRED)
         return
     firm = session.account.firm
     command = NewCross(
@@ -177,6 +175,7 @@ def _cross_request(
         cross_type=_CROSS_TYPES.get(values.get("crossType") or ""),
         cross_priority=_PRIORITIES.get(values.get("crossPrioritization") or ""),
         crossed=_PURPOSES.get(values["crossedIndicator"] or ""),
+        cross_id=values["crossID"],
     )
 
 
@@ -234,7 +233,6 @@ def _mass_action(
                 None if values["side"] is None else Side[values["side"]],
                 values["ordTagID"] or 0,
                 _REASONS[why],
-                segment,
             ),
             Asked(mass_action=accepted),
         )

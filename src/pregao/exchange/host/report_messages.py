@@ -183,7 +183,7 @@ REJECT_FIELDS: Final = (
 
 
 def reject_values(
-    r: OrderRejected, q: OrderRequest | CancelRequest, received_ns: int, cross_id: int | None
+    r: OrderRejected, q: OrderRequest | CancelRequest, received_ns: int
 ) -> tuple[Any, ...]:
     """A request was refused; what it asked for is told again (§7.6.1.3)."""
     head = (
@@ -193,10 +193,10 @@ def reject_values(
     text = r.text.encode("ascii", "replace")[:250]
     if isinstance(q, CancelRequest):
         nothing = (None,) * 9
-        return (*head, *nothing, cross_id, None, q.desk, q.memo, text, received_ns, *nothing[:5])
+        return (*head, *nothing, None, None, q.desk, q.memo, text, received_ns, *nothing[:5])
     return (
         *head, q.account, q.ord_type, q.time_in_force, q.expire_date, q.quantity, q.price,
-        q.stop_px, q.min_qty, q.max_floor, cross_id, q.crossed, q.desk, q.memo, text,
+        q.stop_px, q.min_qty, q.max_floor, q.cross_id, q.crossed, q.desk, q.memo, text,
         received_ns, q.tag, q.investor_prefix, q.investor_document, q.strategy, q.sub_account,
     )  # fmt: skip
 
@@ -248,8 +248,8 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:
     pick = itemgetter(*present)
     names = [fields[place] for place in present]
     head = ["businessHeader.sessionID", "businessHeader.msgSeqNum", "businessHeader.sendingTime"]
-    segment = "businessHeader.marketSegmentID"
-    if segment in header:  # from version 5 on
+    segment, resend = "businessHeader.marketSegmentID", "businessHeader.possResend"
+    if segment in header:  # from version 5 on, where the flags of the header are 0 by themselves
         pack = known.packer(*head, segment, *names)
 
         def write_with_segment(
@@ -258,11 +258,11 @@ def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:
             return framed(pack(session, number, now_ns, where, *pick(values)))
 
         return write_with_segment
-    pack_without = known.packer(*head, *names)
+    pack_without = known.packer(*head, resend, *names)
 
     def write(
         session: int, number: int, now_ns: int, _where: int, values: tuple[Any, ...]
     ) -> bytes:
-        return framed(pack_without(session, number, now_ns, *pick(values)))
+        return framed(pack_without(session, number, now_ns, 0, *pick(values)))
 
     return write

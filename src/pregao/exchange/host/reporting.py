@@ -35,19 +35,17 @@ Request = OrderRequest | CancelRequest
 class Asked:
     """The request whose outcome is told, or what stands for it: the two sides of a cross."""
 
-    __slots__ = ("cross_id", "mass_action", "request", "sides")
+    __slots__ = ("mass_action", "request", "sides")
 
     def __init__(
         self,
         request: Request | None = None,
         sides: tuple[OrderRequest, ...] = (),
-        cross_id: int | None = None,
         mass_action: Callable[[MassCancelled], None] | None = None,
     ) -> None:
         self.request = request
         self.sides = sides
         """Buyer and seller of a cross."""
-        self.cross_id = cross_id
         self.mass_action = mass_action
         """How a mass action is answered; None if nobody asked for it."""
 
@@ -181,7 +179,7 @@ class Reporting:
             asked.sides = tuple(others)
         assert request is not None
         place = self._place(report.security_id)
-        values = wire.reject_values(report, request, now_ns, asked.cross_id)
+        values = wire.reject_values(report, request, now_ns)
         self._post("reject", report.session, place, values, now_ns)
 
     def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:

@@ -59,6 +59,7 @@ class OrderRequest(NamedTuple):
     cross_type: int | None = None
     cross_priority: int | None = None
     crossed: int | None = None
+    cross_id: int | None = None
 
 
 class CancelRequest(NamedTuple):
