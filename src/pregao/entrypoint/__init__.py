@@ -11,6 +11,7 @@ from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_settings import ClientSettings, Stage
 from pregao.entrypoint.credentials import blanked, credentials
 from pregao.entrypoint.events import (
+    Admitted,
     CancelOrders,
     ConnectionEnded,
     Event,
@@ -25,11 +26,17 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, framed
 from pregao.entrypoint.gateway_connection import GatewayConnection
-from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.gateway_sessions import (
+    GatewaySession,
+    GatewaySessions,
+    Reader,
+    Reading,
+    read_business,
+)
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
-from pregao.entrypoint.store import SessionFile, SessionStore
+from pregao.entrypoint.store import SessionFile, SessionStore, pack_record, unpack_record
 from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 
 __all__ = [
@@ -37,6 +44,7 @@ __all__ = [
     "FROM_EXCHANGE",
     "VERSIONS",
     "Account",
+    "Admitted",
     "BadFrame",
     "CancelOrders",
     "ClientSession",
@@ -53,6 +61,8 @@ __all__ = [
     "MessageRejected",
     "Messages",
     "NotAppliedGap",
+    "Reader",
+    "Reading",
     "Received",
     "RetransmissionRefused",
     "SessionEstablished",
@@ -68,4 +78,7 @@ __all__ = [
     "credentials",
     "framed",
     "messages",
+    "pack_record",
+    "read_business",
+    "unpack_record",
 ]
