@@ -116,7 +116,7 @@ class Payloads:
             null_where(number, number == 0),
             pa.array(index),
             null_where(event, event < 0),
-            pa.array(sending),
+            null_where(sending, sending == 0),
             pa.array(time),
             pa.DictionaryArray.from_arrays(pa.array(role), self.names.feeds),
             difference,
