@@ -81,7 +81,7 @@ def conversation(orders=5, *, version=2, session_id=SESSION, start=START, ids=1)
     for number in range(orders):
         client.send("SimpleNewOrder", ORDER | {"clOrdID": ids + number}, now)
         exchange()
-    now += 2000 * MS
+    now += 1000 * MS
     client.advance(now)
     gateway.advance(now)
     exchange()

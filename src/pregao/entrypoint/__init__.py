@@ -37,6 +37,7 @@ from pregao.entrypoint.gateway_connection import GatewayConnection
 from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
 from pregao.entrypoint.order_tracking import Order, OrderTracker
+from pregao.entrypoint.requests import Entering, Requests
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
 from pregao.entrypoint.store import SessionFile, SessionStore
@@ -54,6 +55,7 @@ __all__ = [
     "ClientSettings",
     "ConnectionEnded",
     "ConnectionFailed",
+    "Entering",
     "Event",
     "Frame",
     "FrameReader",
@@ -70,6 +72,7 @@ __all__ = [
     "OrderTracker",
     "Received",
     "Reconnecting",
+    "Requests",
     "RetransmissionRefused",
     "SessionEstablished",
     "SessionFile",
