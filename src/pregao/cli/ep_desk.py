@@ -9,7 +9,7 @@ from typing import Any
 
 from pregao.cli import ep_language as language
 from pregao.cli.ep_language import NOTHING, Command
-from pregao.clock import MILLISECOND, SECOND, system_clock
+from pregao.clock import MILLISECOND, SECOND, parse_span, system_clock
 from pregao.entrypoint import (
     Client,
     ConnectionEnded,
@@ -60,10 +60,7 @@ class Desk:
             case "status":
                 return list(self.status())
             case "wait":
-                from pregao.clock import parse_span
-
-                span = parse_span(command.words[0], "wait")
-                await asyncio.sleep(language.seconds(span))
+                await asyncio.sleep(language.seconds(parse_span(command.words[0], "wait")))
                 return []
             case "expect":
                 return [await self.expect(command)]
@@ -129,6 +126,8 @@ class Desk:
 
     def _order(self, name: str) -> Order:
         client_id = self._names.get(name)
+        if client_id is None and name.isascii() and name.isdigit():
+            client_id = int(name)  # the client's own number, as status shows it
         order = None if client_id is None else self.client.orders.get(client_id)
         if order is None:
             known = ", ".join(dict.fromkeys(self._called.values())) or "none yet"
@@ -160,7 +159,8 @@ class Desk:
     def _line(self, event: Any) -> str | None:
         match event:
             case Received():
-                return f"< {event.number} {self.report(event)}"
+                again = "again " if event.again else ""
+                return f"< {event.number} {again}{self.report(event)}"
             case SessionEstablished():
                 return f"session {event.session_id} is established; next is {event.next_outgoing}"
             case SessionRefused():
@@ -191,7 +191,8 @@ class Desk:
         stage = client.stage.value
         yield f"session {client.settings.session_id}: {stage}, next number {client.next_number}"
         for order in client.orders:
-            name = self._name_of(order.chain[0] if order.chain else order.cl_ord_id) or "?"
+            first = order.chain[0] if order.chain else order.cl_ord_id
+            name = self._name_of(first) or str(first)
             at = "the market" if order.price is None else order.price
             waiting = f", {len(order.pending)} unanswered" if order.pending else ""
             yield (
@@ -218,18 +219,26 @@ class Desk:
                         self._unmatched.remove(found)
                         return f"< {found.number} {self.report(found)}"
                     event = await anext(self._events)
-                    if isinstance(event, Received):
+                    if isinstance(event, Received) and self._of_this_run(event):
                         self._unmatched.append(event)
         except TimeoutError:
             if nothing:
                 return "nothing came, as expected"
-            there = "; ".join(self.report(each) for each in self._unmatched) or "nothing"
+            there = "; ".join(self.report(each) for each in self._unmatched[:_FEW]) or "nothing"
+            if len(self._unmatched) > _FEW:
+                there += f"; and {len(self._unmatched) - _FEW} more"
             raise ExpectationError(
                 f"{self._meant(command)} did not come within {language.seconds(within):g} s; "
                 f"there is: {there}"
             ) from None
         except StopAsyncIteration:
             raise ExpectationError(f"{self._meant(command)} did not come: it is over") from None
+
+    def _of_this_run(self, event: Received) -> bool:
+        """Is it no report of an earlier run, which the exchange sends again to who forgot it?"""
+        values = event.message.values
+        ids = (values.get("clOrdID"), values.get("origClOrdID"))
+        return not event.again or any(self._name_of(each) for each in ids)
 
     @staticmethod
     def _meant(command: Command) -> str:
@@ -251,6 +260,7 @@ class Desk:
         return all(_same(values[key], text) for key, text in command.fields)
 
 
+_FEW = 5
 _TOLD = (
     "ordStatus", "orderQty", "price", "lastQty", "lastPx", "cumQty", "leavesQty", "ordRejReason",
     "massActionResponse", "refMsgType", "businessRejectReason", "text", "orderID",

@@ -41,10 +41,11 @@ def _summary(found: dict[str, Any]) -> list[str]:
     ]
     if found["first"]:
         lines.append(f"{found['first']} to {found['last']} ({found['seconds']:,.3f} s)")
-    lines.append(
-        f"{found['messages']:,} messages; per second {_rates(per_second['messages'])}; "
-        f"packets per second {_rates(per_second['packets'])}"
-    )
+    if found["udp"]["packets"] or not found["entrypoint"]["connections"]:
+        lines.append(
+            f"{found['messages']:,} messages; per second {_rates(per_second['messages'])}; "
+            f"packets per second {_rates(per_second['packets'])}"
+        )
     if found["channels"]:
         lines.append(f"channels: {', '.join(map(str, found['channels']))}")
     if found["versions"]:

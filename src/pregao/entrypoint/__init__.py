@@ -13,7 +13,6 @@ from pregao.entrypoint.client import (
     NotAppliedError,
     Reconnecting,
     SessionRefusedError,
-    Subscription,
 )
 from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_settings import ClientSettings, Stage
@@ -41,6 +40,7 @@ from pregao.entrypoint.requests import Entering, Requests
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
 from pregao.entrypoint.store import SessionFile, SessionStore
+from pregao.entrypoint.subscription import Subscription
 from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 
 __all__ = [

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Final, Self
 
 from pregao.clock import SECOND, Clock, system_clock
+from pregao.entrypoint.client_link import Link
 from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_settings import ClientSettings, Stage
 from pregao.entrypoint.events import (
     ConnectionFailed,
-    Event,
     NotAppliedGap,
     Received,
     SessionEstablished,
@@ -33,6 +31,7 @@ from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.messages import messages
 from pregao.entrypoint.order_tracking import OrderTracker
 from pregao.entrypoint.store import SessionStore
+from pregao.entrypoint.subscription import ClientEvent, Subscription
 from pregao.errors import PregaoError, UsageError
 
 LEARNT: Final = frozenset({
@@ -44,8 +43,6 @@ PASSING: Final = frozenset({
     "ESTABLISH_NOT_ALLOWED", "ALREADY_ESTABLISHED", "UNSPECIFIED",
 })  # fmt: skip
 """Refusals that may be over in a while, or are not those of another gateway."""
-
-ClientEvent = Event | ConnectionFailed
 
 
 class SessionRefusedError(PregaoError):
@@ -98,7 +95,7 @@ class Client:
         self.settings = replace(settings, keep_reports=True)
         self._session = ClientSession(self.settings, self._store)
         self._wait = reconnecting or Reconnecting()
-        self._link: _Link | None = None
+        self._link: Link | None = None
         self._running: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._established = asyncio.Event()
@@ -353,7 +350,7 @@ class Client:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._wait.connect_s):
-                _, link = await loop.create_connection(lambda: _Link(self, place + 1), host, port)
+                _, link = await loop.create_connection(lambda: Link(self, place + 1), host, port)
         except (OSError, TimeoutError) as error:
             reason = getattr(error, "strerror", None) or str(error) or "no answer in time"
             self._tell([ConnectionFailed(f"{host}:{port}", reason)])
@@ -363,7 +360,7 @@ class Client:
         finally:
             link.abort()
 
-    def opened(self, link: _Link, gateway: int) -> None:
+    def opened(self, link: Link, gateway: int) -> None:
         """A connection is there."""
         self._link = link
         self._writable.set()
@@ -414,132 +411,6 @@ class Client:
     def output(self) -> tuple[bytes, bool]:
         """What is to be sent, and whether the connection is to be closed then."""
         return self._session.take_output(), self._session.closing
-
-
-class _Link(asyncio.Protocol):
-    """One connection."""
-
-    def __init__(self, client: Client, gateway: int) -> None:
-        self._client = client
-        self._gateway = gateway
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._soon = False
-        self._loop = asyncio.get_running_loop()
-        self._handshake: asyncio.TimerHandle | None = None
-        self.ended: asyncio.Future[bool] = self._loop.create_future()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        raw = transport.get_extra_info("socket")
-        if raw is not None:
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._handshake = self._loop.call_later(self._client.handshake_s(), self._too_late)
-        self._client.opened(self, self._gateway)
-
-    def data_received(self, data: bytes) -> None:
-        self._client.heard(data)
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        for timer in (self._timer, self._handshake):
-            if timer is not None:
-                timer.cancel()
-        self._transport = None
-        held = self._client.gone()
-        if not self.ended.done():
-            self.ended.set_result(held)
-
-    def pause_writing(self) -> None:
-        self._client.writable(False)
-
-    def resume_writing(self) -> None:
-        self._client.writable(True)
-
-    def flush_soon(self) -> None:
-        """Send what there is when this turn of the loop is over, in one write."""
-        if not self._soon:
-            self._soon = True
-            self._loop.call_soon(self.flush)
-
-    def flush(self) -> None:
-        """Send what there is, and wait for what is due next."""
-        self._soon = False
-        if self._transport is None:
-            return
-        data, closing = self._client.output()
-        if data:
-            self._transport.write(data)
-        if closing:
-            self._transport.close()
-        elif self._timer is None:
-            due = self._client.due_s()
-            if due is not None:
-                self._timer = self._loop.call_later(due, self._due)
-
-    def _due(self) -> None:
-        self._timer = None
-        if self._transport is not None:
-            self._client.elapsed(reading=self._transport.is_reading())
-
-    def _too_late(self) -> None:
-        if not self._client.established:
-            self.abort()
-
-    def pause_reading(self) -> None:
-        """Read no more for now."""
-        if self._transport is not None and self._transport.is_reading():
-            self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        """Read again."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def abort(self) -> None:
-        """End the connection at once."""
-        if self._transport is not None:
-            self._transport.abort()
-
-
-class Subscription(AsyncIterator[ClientEvent]):
-    """The events of a client, one after the other, until it is closed."""
-
-    def __init__(self, client: Client, most: int) -> None:
-        self._client = client
-        self._most = most
-        self._waiting: deque[ClientEvent] = deque()
-        self._news = asyncio.Event()
-        self._over = False
-
-    @property
-    def full(self) -> bool:
-        """Is the consumer too far behind?"""
-        return len(self._waiting) >= self._most
-
-    def put(self, events: Sequence[ClientEvent]) -> None:
-        """Add events."""
-        self._waiting.extend(events)
-        if events:
-            self._news.set()
-
-    def end(self) -> None:
-        """No more will come."""
-        self._over = True
-        self._news.set()
-        self._client.drop(self)
-
-    async def __anext__(self) -> ClientEvent:
-        while not self._waiting:
-            if self._over:
-                raise StopAsyncIteration
-            self._news.clear()
-            await self._news.wait()
-        was_full = self.full
-        event = self._waiting.popleft()
-        if was_full:
-            self._client.caught_up()
-        return event
 
 
 _ANSWERED_BY: Final = (
