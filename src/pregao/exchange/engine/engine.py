@@ -12,7 +12,17 @@ from typing import Any
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.exchange.engine import commands, entry, modification, notices, phases, surveillance
+from pregao.exchange.engine import (
+    commands,
+    crosses,
+    entry,
+    mass_action,
+    modification,
+    notices,
+    phases,
+    surveillance,
+    withdrawal,
+)
 from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
@@ -25,9 +35,9 @@ _Handler = Callable[[Market, Any, int], None]
 _HANDLERS: dict[type, _Handler] = {
     commands.NewOrder: entry.new_order,
     commands.ModifyOrder: modification.modify_order,
-    commands.CancelOrder: entry.cancel_order,
-    commands.MassCancel: entry.mass_cancel,
-    commands.NewCross: entry.new_cross,
+    commands.CancelOrder: withdrawal.cancel_order,
+    commands.MassCancel: mass_action.mass_cancel,
+    commands.NewCross: crosses.new_cross,
     commands.SetGroupPhase: phases.set_group_phase,
     commands.SetSecurityStatus: phases.set_security_status,
     commands.RejoinGroup: phases.rejoin_group,

@@ -18,7 +18,7 @@ from pregao.exchange.engine.checks import (
     protection_price,
 )
 from pregao.exchange.engine.commands import ModifyOrder
-from pregao.exchange.engine.entry import find_order, refresh_auction, trade_or_queue, withdraw
+from pregao.exchange.engine.entry import trade_or_queue
 from pregao.exchange.engine.events import MarketItem, OrderChanged
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
@@ -28,6 +28,7 @@ from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
+from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
 
 
 @record

@@ -13,7 +13,6 @@ from pregao.exchange.engine.commands import (
     SetQuantityBand,
     SetSettlementPrice,
 )
-from pregao.exchange.engine.entry import refresh_auction
 from pregao.exchange.engine.events import (
     ClosingPrice,
     MarketItem,
@@ -28,6 +27,7 @@ from pregao.exchange.engine.listing import Band, Listing
 from pregao.exchange.engine.market import Market, days
 from pregao.exchange.engine.terms import OpenCloseSettlFlag, PriceLimitType, PriceType
 from pregao.exchange.engine.views import last_trade_price
+from pregao.exchange.engine.withdrawal import refresh_auction
 
 
 def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> None:

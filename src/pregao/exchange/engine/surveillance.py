@@ -24,7 +24,6 @@ from pregao.exchange.engine.commands import (
     ResetChannel,
     ResetStream,
 )
-from pregao.exchange.engine.entry import refresh_auction, withdraw
 from pregao.exchange.engine.events import (
     ChannelReset,
     EmptyBook,
@@ -60,6 +59,7 @@ from pregao.exchange.engine.terms import (
     TradeCondition,
     TrdSubType,
 )
+from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
 
 _BLOCK = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE, TrdSubType.RFQ_TRADE})
 _NEITHER_REGULAR_NOR_BLOCK = frozenset(

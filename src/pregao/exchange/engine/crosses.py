@@ -1,0 +1,134 @@
+"""Cross orders: a deal between two investors of one session, registered as one trade."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.checks import LIMIT, check_price, check_state
+from pregao.exchange.engine.commands import CrossSide, NewCross
+from pregao.exchange.engine.events import MarketItem
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.matching import Execution, execution_event
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.phases import OPEN, call_auction
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.session_statistics import matched
+from pregao.exchange.engine.terms import (
+    AggressorSide,
+    CxlRejResponseTo,
+    Side,
+    TimeInForce,
+    TradeCondition,
+)
+
+_NEW = CxlRejResponseTo.NEW
+
+
+def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
+    """Register a cross: one trade between two orders that never rest in the book."""
+    listing = market.listings.get(command.security_id)
+    reject = _check_cross(market, listing, command)
+    if reject is not None or listing is None:
+        for side in (command.buyer, command.seller):
+            market.rejected(
+                command.session,
+                side.cl_ord_id,
+                command.security_id,
+                _NEW,
+                reject or rejects.UNKNOWN_INSTRUMENT,
+                now_ns,
+            )
+        return
+    buyer = _cross_order(market, command, Side.BUY, command.buyer, now_ns)
+    seller = _cross_order(market, command, Side.SELL, command.seller, now_ns)
+    if not listing.auction_low <= command.price <= listing.auction_high:
+        # Both orders go to the auction that the cross calls.
+        items: list[MarketItem] = [call_auction(market, listing, now_ns)]
+        for order in (buyer, seller):
+            market.orders[order.order_id] = order
+            market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+            items.append(market.put(listing, order, now_ns))
+        publish_theoretical(market, listing, items, now_ns)
+        market.tell(items)
+        return
+    for order in (buyer, seller):
+        order.leaves = order.visible = 0
+        order.cum = command.quantity
+    execution = Execution()
+    execution.filled = command.quantity
+    execution.last_px = command.price
+    execution.trades.append(
+        matched(
+            market,
+            listing,
+            buyer,
+            seller,
+            command.quantity,
+            command.price,
+            listing.statistics.opening is None,
+            now_ns,
+            aggressor=False,
+            condition=int(TradeCondition.CROSSED),
+            cross_id=command.cross_id,
+        )
+    )
+    received = now_ns if command.received_ns is None else command.received_ns
+    execution_event(market, listing, execution, AggressorSide.NO_AGGRESSOR, received, now_ns, [])
+
+
+def _cross_order(
+    market: Market, command: NewCross, side: Side, party: CrossSide, now_ns: int
+) -> Order:
+    """Make and accept one of the two orders of a cross."""
+    market.order_id += 1
+    market.secondary_id += 1
+    order = Order(
+        market.order_id,
+        market.secondary_id,
+        command.session,
+        party.firm,
+        party.cl_ord_id,
+        command.security_id,
+        side,
+        command.price,
+        command.quantity,
+        LIMIT,
+        TimeInForce.DAY,
+        0,
+        0,
+        now_ns,
+    )
+    order.account = party.account
+    market.accepted(order, now_ns, cross_id=command.cross_id)
+    return order
+
+
+def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> Reject | None:
+    """What is wrong with a cross, or None."""
+    if listing is None:
+        return rejects.UNKNOWN_INSTRUMENT
+    if listing.status != OPEN:
+        return check_state(listing.status) or rejects.CROSS_NOT_OPEN
+    if not listing.takes_orders:
+        return rejects.NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)
+    if not listing.takes_crosses:
+        return rejects.CROSS_NOT_ELIGIBLE
+    quantity = command.quantity
+    if not listing.min_qty <= quantity:
+        return rejects.QUANTITY_OUTSIDE_RANGE.because(f"{quantity} is below {listing.min_qty}")
+    if quantity % listing.lot:
+        return rejects.QUANTITY_OFF_LOT.because(f"{quantity} is not a multiple of {listing.lot}")
+    if quantity < (listing.instrument.min_cross_qty or 0):
+        return rejects.CROSS_TOO_SMALL
+    if (reject := check_price(listing, command.price)) is not None:
+        return reject
+    bid, offer = listing.bids.best_price(), listing.offers.best_price()
+    if (bid is not None and bid > command.price) or (offer is not None and offer < command.price):
+        return rejects.CROSS_THROUGH_BOOK
+    if command.buyer.cl_ord_id == command.seller.cl_ord_id or any(
+        (command.session, command.security_id, side.cl_ord_id) in market.by_client
+        for side in (command.buyer, command.seller)
+    ):
+        return rejects.DUPLICATE_ORDER
+    return None
