@@ -19,6 +19,7 @@ from pregao.exchange.engine.terms import (
     PriceBandType,
     PriceLimitType,
     PriceType,
+    SelfTradePreventionInstruction,
     SettlPriceType,
     Side,
     TimeInForce,
@@ -37,7 +38,8 @@ class NewOrder:
 
     ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among
     the session's resting orders of the instrument. ``received_ns`` is when the order entered
-    the exchange's queue, if that is not the time of processing.
+    the exchange's queue, if that is not the time of processing. ``investor_id`` is made of prefix
+    and document by `self_trade.investor_number`; 0 is none.
     """
 
     session: int
@@ -57,6 +59,7 @@ class NewOrder:
     investor_id: int = 0
     ord_tag_id: int = 0
     received_ns: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction = SelfTradePreventionInstruction.NONE
 
 
 @record
@@ -81,6 +84,8 @@ class ModifyOrder:
     min_qty: int | None = None
     account: int | None = None
     received_ns: int | None = None
+    investor_id: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction | None = None
 
 
 @record

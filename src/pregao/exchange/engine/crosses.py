@@ -74,7 +74,7 @@ def new_cross(market: Market, command: NewCross, now_ns: int) -> None:
         )
     )
     received = now_ns if command.received_ns is None else command.received_ns
-    execution_event(market, listing, execution, AggressorSide.NO_AGGRESSOR, received, now_ns, [])
+    execution_event(market, listing, execution, AggressorSide.NO_AGGRESSOR, received, now_ns)
 
 
 def _cross_order(

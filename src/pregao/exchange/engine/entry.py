@@ -22,7 +22,13 @@ from pregao.exchange.engine.matching import Execution, execution_event, match, t
 from pregao.exchange.engine.orders import BUY, Order, key_of
 from pregao.exchange.engine.phases import FINAL_CLOSING_CALL, OPEN, call_auction
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.terms import AggressorSide, CxlRejResponseTo, Side
+from pregao.exchange.engine.self_trade import check_investor, tradable_without
+from pregao.exchange.engine.terms import (
+    AggressorSide,
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    Side,
+)
 
 _NEW = CxlRejResponseTo.NEW
 _AGGRESSOR = {Side.BUY: AggressorSide.BUY, Side.SELL: AggressorSide.SELL}
@@ -46,6 +52,8 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         command.expire_date,
         market.trade_date,
     )
+    if reject is None and command.investor_id:
+        reject = check_investor(command.investor_id)
     client = (command.session, security_id, command.cl_ord_id)
     if reject is None and client in market.by_client:
         reject = rejects.DUPLICATE_ORDER
@@ -82,6 +90,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     )
     order.account = command.account
     order.investor_id = command.investor_id
+    order.prevention = command.self_trade_prevention
     order.ord_tag_id = command.ord_tag_id
     order.expire_date = command.expire_date
     order.protection_price = protection
@@ -117,49 +126,104 @@ def trade_or_queue(
 
     ``updates`` holds what the event already did to the book (an order taken out to be changed).
     """
+    keys = listing.opposite(order.side).keys
+    if not keys or keys[-1] < _limit_key(order):
+        # Nothing to trade with: by far the most frequent case.
+        if order.min_qty:
+            _cancel(market, order, now_ns)
+        else:
+            _rest(market, listing, order, updates, now_ns)
+        market.tell(updates)
+        return
+    execution = Execution(updates)
+    bring(market, listing, order, execution, now_ns)
+    publish(market, listing, order, execution, received_ns, now_ns)
+
+
+def _limit_key(order: Order) -> int:
+    """The worst key of the other side that an order trades with."""
     price = order.price if order.price is not None else order.protection_price
     assert price is not None
-    limit_key = -price if order.side == BUY else price
-    opposite = listing.opposite(order.side)
-    keys = opposite.keys
-    if not keys or keys[-1] < limit_key:
-        # Nothing to trade with: by far the most frequent case.
-        rest(market, listing, order, updates, now_ns, None)
-        market.tell(updates)
-        return
+    return -price if order.side == BUY else price
+
+
+def bring(
+    market: Market, listing: Listing, order: Order, execution: Execution, now_ns: int
+) -> None:
+    """Match an order in an event, and see to what is left of it.
+
+    If it would leave the auction band, the event is ``blocked``, and the order is left as it is.
+    """
+    limit_key = _limit_key(order)
+    updates = execution.updates
     wanted = order.leaves if order.time_in_force == FOK else order.min_qty
-    if wanted and tradable_within(listing, order.side, limit_key, wanted) < wanted:
+    if wanted and _tradable(listing, order, limit_key, wanted) < wanted:
         # Also a minimum that cannot be met ends the order at once.
-        market.forget(order)
-        market.cancelled(order, now_ns)
-        market.tell(updates)
+        _cancel(market, order, now_ns)
         return
-    execution = match(market, listing, order, limit_key, now_ns)
-    updates.extend(execution.updates)
-    frozen = execution.blocked and order.leaves and order.time_in_force not in (IOC, FOK)
-    if not frozen:
-        rest(market, listing, order, updates, now_ns, execution)
-    if execution.filled:
-        execution_event(
-            market, listing, execution, _AGGRESSOR[order.side], received_ns, now_ns, updates
-        )
-        updates = []
-    if frozen:
-        items: list[MarketItem] = [*updates, call_auction(market, listing, now_ns)]
-        rest(market, listing, order, items, now_ns, execution)
-        publish_theoretical(market, listing, items, now_ns)
-        market.tell(items)
-    elif not execution.filled:
-        market.tell(updates)
+    done = order.cum
+    match(market, listing, order, limit_key, execution, now_ns)
+    if execution.ended:
+        execution.ended = False
+        execution.cancelled += order.leaves
+        _cancel(market, order, now_ns, ExecRestatementReason.SELF_TRADING_PREVENTION)
+        return
+    if execution.blocked:
+        if order.leaves and order.time_in_force not in (IOC, FOK):
+            return
+        execution.blocked = False
+    last_px = execution.last_px if order.cum > done else None
+    _rest(market, listing, order, updates, now_ns, last_px)
 
 
-def rest(
+def _tradable(listing: Listing, order: Order, limit_key: int, wanted: int) -> int:
+    """How much of what is wanted at once the order could trade."""
+    if order.investor_id:
+        return tradable_without(listing, order, limit_key, wanted)
+    return tradable_within(listing, order.side, limit_key, wanted)
+
+
+def publish(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    execution: Execution,
+    received_ns: int,
+    now_ns: int,
+) -> None:
+    """Publish the event of an execution; where it was blocked, an auction follows.
+
+    ``order`` is the last one that was brought: the one that calls the auction.
+    """
+    aggressor = _AGGRESSOR[order.side]
+    frozen = execution.blocked
+    last_px = execution.last_px if execution.filled else None
+    if execution.filled or not frozen:
+        execution_event(market, listing, execution, aggressor, received_ns, now_ns)
+        if not frozen:
+            return
+        execution = Execution()
+    items: list[MarketItem] = [*execution.updates, call_auction(market, listing, now_ns)]
+    _rest(market, listing, order, items, now_ns, last_px)
+    publish_theoretical(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def _cancel(
+    market: Market, order: Order, now_ns: int, reason: ExecRestatementReason | None = None
+) -> None:
+    """End an order that is not in the book."""
+    market.forget(order)
+    market.cancelled(order, now_ns, reason)
+
+
+def _rest(
     market: Market,
     listing: Listing,
     order: Order,
     updates: list[MarketItem],
     now_ns: int,
-    execution: Execution | None,
+    last_px: int | None = None,
 ) -> None:
     """See to what is left of an order: queue it, or cancel it if it may not wait.
 
@@ -170,14 +234,13 @@ def rest(
         order.visible = 0
         market.forget(order)
         return
-    if order.time_in_force in (IOC, FOK) or (order.min_qty and execution is None):
-        market.forget(order)
-        market.cancelled(order, now_ns)
+    if order.time_in_force in (IOC, FOK):
+        _cancel(market, order, now_ns)
         return
     if order.price is None:
         order.price = order.protection_price
-        if order.ord_type == MARKET_TO_LIMIT and execution is not None and execution.filled:
-            order.price = execution.last_px
+        if order.ord_type == MARKET_TO_LIMIT and last_px is not None:
+            order.price = last_px
         order.ord_type = LIMIT
     order.show()
     updates.append(market.put(listing, order, now_ns))

@@ -27,6 +27,7 @@ from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
+from pregao.exchange.engine.self_trade import check_investor
 from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
 from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
 
@@ -122,6 +123,8 @@ def _check(
         order.expire_date if command.expire_date is None else command.expire_date,
         market.trade_date,
     )
+    if reject is None and command.investor_id:
+        reject = check_investor(command.investor_id)
     if reject is not None:
         return reject
     auction = (MOA, MOC)
@@ -164,6 +167,10 @@ def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> N
         order.expire_date = command.expire_date
     if command.account is not None:
         order.account = command.account
+    if command.investor_id is not None:
+        order.investor_id = command.investor_id
+    if command.self_trade_prevention is not None:
+        order.prevention = command.self_trade_prevention
 
 
 def _requeue(

@@ -52,6 +52,7 @@ class Order:
         "ord_tag_id",
         "ord_type",
         "order_id",
+        "prevention",
         "previous",
         "price",
         "protection_price",
@@ -102,6 +103,8 @@ class Order:
         self.expire_date: date | None = None
         self.account = 0
         self.investor_id = 0
+        self.prevention = 0
+        """Its instruction for self-trade prevention."""
         self.ord_tag_id = 0
         self.implied = False
         self.key = 0
@@ -268,6 +271,10 @@ class BookSide:
             place += 1
             ahead = ahead.previous
         return place
+
+    def ranks(self) -> list[tuple[int, int]]:
+        """Every order's rank, best first: its key with the sign turned, then its public number."""
+        return [(-order.key, order.secondary_order_id) for order in self]
 
     def best_price(self) -> int | None:
         """The best price on the side, orders without a price left aside."""

@@ -198,6 +198,16 @@ class CxlRejResponseTo(IntEnum):
     REPLACE = 2
 
 
+class SelfTradePreventionInstruction(IntEnum):
+    """Which of two orders of one investor is cancelled instead of trading (tag 35539)."""
+
+    NONE = 0
+    """No instruction: the aggressor is cancelled."""
+    CANCEL_AGGRESSOR_ORDER = 1
+    CANCEL_RESTING_ORDER = 2
+    CANCEL_BOTH_ORDERS = 3
+
+
 class ExecRestatementReason(IntEnum):
     """Why an order was cancelled or restated without its owner asking (tag 378)."""
 
