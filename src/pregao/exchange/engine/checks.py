@@ -25,6 +25,8 @@ from pregao.exchange.engine.rejects import (
     QUANTITY_ABOVE_BAND,
     QUANTITY_OFF_LOT,
     QUANTITY_OUTSIDE_RANGE,
+    STOP_NOT_TAKEN,
+    STOP_REQUIRED,
     TYPE_NOT_IN_AUCTION,
     TYPE_NOT_SUPPORTED,
     VALIDITY_INVALID,
@@ -36,6 +38,11 @@ from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStat
 LIMIT = OrdType.LIMIT
 MARKET = OrdType.MARKET
 MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
+STOP = OrdType.STOP_LOSS
+STOP_LIMIT = OrdType.STOP_LIMIT
+PRICED = frozenset({LIMIT, STOP_LIMIT})
+"""The types with a limit price."""
+STOPS = frozenset({STOP, STOP_LIMIT})
 DAY = TimeInForce.DAY
 GTC = TimeInForce.GOOD_TILL_CANCEL
 GTD = TimeInForce.GOOD_TILL_DATE
@@ -69,6 +76,7 @@ def check_order(
     min_qty: int,
     expire_date: date | None,
     trade_date: date,
+    stop_px: int | None = None,
 ) -> Reject | None:
     """What is wrong with an order, or None."""
     status = listing.status
@@ -87,7 +95,11 @@ def check_order(
         reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
     ) is not None:
         return reject
-    if ord_type == LIMIT:
+    if (stop_px is not None or ord_type in STOPS) and (
+        reject := _check_stop(listing, ord_type, stop_px)
+    ) is not None:
+        return reject
+    if ord_type in PRICED:
         if price is None:
             return PRICE_REQUIRED
         if (reject := check_price(listing, price)) is not None:
@@ -108,6 +120,17 @@ def check_price(listing: Listing, price: int) -> Reject | None:
     if not listing.reject_low <= price <= listing.reject_high:
         return refusal(listing, price)
     return None
+
+
+def _check_stop(listing: Listing, ord_type: OrdType, stop_px: int | None) -> Reject | None:
+    """What is wrong with a stop price, or None; bands hold for limit prices alone."""
+    if ord_type not in STOPS:
+        return STOP_NOT_TAKEN
+    if stop_px is None:
+        return STOP_REQUIRED
+    if stop_px <= 0 and not listing.instrument.allows_any_sign:
+        return PRICE_NOT_POSITIVE
+    return PRICE_OFF_TICK if stop_px % listing.tick else None
 
 
 def _quantity_range(listing: Listing, quantity: int) -> Reject:
@@ -140,7 +163,7 @@ def _check_kind(
         return None if ord_type in (LIMIT, MARKET) else VALIDITY_INVALID
     elif time_in_force in (IOC, FOK) and auction:
         return TYPE_NOT_IN_AUCTION
-    if ord_type == LIMIT:
+    if ord_type in PRICED or (ord_type == STOP and not listing.derivative):
         return None
     if ord_type == MARKET_TO_LIMIT or (ord_type == MARKET and not listing.derivative):
         return TYPE_NOT_IN_AUCTION if auction else None
@@ -169,12 +192,13 @@ def _check_parts(
     return None
 
 
-def protection_price(listing: Listing, side: Side) -> int | None:
+def protection_price(listing: Listing, side: Side, stop_px: int | None = None) -> int | None:
     """The worst price at which a market order may trade, on a price step and within the bands.
 
-    None if there is nothing to measure it from.
+    It is measured from the last price, or from where a stop order is triggered; None if there is
+    nothing to measure it from.
     """
-    reference = listing.reference_price()
+    reference = listing.reference_price() if stop_px is None else stop_px
     if reference is None:
         return None
     tick = listing.tick

@@ -84,6 +84,7 @@ class ModifyOrder:
     min_qty: int | None = None
     account: int | None = None
     received_ns: int | None = None
+    stop_px: int | None = None
     investor_id: int | None = None
     self_trade_prevention: SelfTradePreventionInstruction | None = None
 

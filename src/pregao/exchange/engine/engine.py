@@ -13,6 +13,7 @@ from typing import Any
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
+    aftermath,
     commands,
     crosses,
     entry,
@@ -112,14 +113,16 @@ class Engine:
         outcome = self._untold or Outcome([], [])
         self._untold = None
         market.units, market.reports = outcome
-        due = market.next_due_ns
-        if due is not None and due <= now_ns:
-            phases.run_due(market, now_ns)
+        while (due := market.next_due_ns) is not None and due <= now_ns:
+            phases.run_due(market, due)
+            aftermath.settle(market, due)
         try:
             handler(market, command, now_ns)
         except UsageError:
             self._untold = outcome
             raise
+        if market.triggered:
+            aftermath.settle(market, now_ns)
         return outcome
 
     @property

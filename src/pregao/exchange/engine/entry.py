@@ -11,6 +11,7 @@ from pregao.exchange.engine.checks import (
     MARKET_TO_LIMIT,
     MOA,
     MOC,
+    STOP_LIMIT,
     check_order,
     protection_price,
 )
@@ -51,6 +52,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         command.min_qty,
         command.expire_date,
         market.trade_date,
+        command.stop_px,
     )
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
@@ -58,8 +60,10 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     if reject is None and client in market.by_client:
         reject = rejects.DUPLICATE_ORDER
     protection: int | None = None
-    if reject is None and command.ord_type != LIMIT and command.time_in_force not in (MOA, MOC):
-        protection = protection_price(listing, command.side)
+    if reject is None and (
+        command.ord_type not in (LIMIT, STOP_LIMIT) and command.time_in_force not in (MOA, MOC)
+    ):
+        protection = protection_price(listing, command.side, command.stop_px)
         if protection is None:
             reject = rejects.NO_REFERENCE_PRICE
         elif command.ord_type == MARKET_TO_LIMIT and not tradable_within(
@@ -97,9 +101,12 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     market.orders[order.order_id] = order
     market.by_client[client] = order
     received = now_ns if command.received_ns is None else command.received_ns
-    if order.time_in_force == MOC and listing.status != FINAL_CLOSING_CALL:
+    if command.stop_px is not None or (
+        order.time_in_force == MOC and listing.status != FINAL_CLOSING_CALL
+    ):
+        order.stop_px = command.stop_px
         market.accepted(order, now_ns, working=False)
-        listing.waiting[order.order_id] = order
+        listing.waiting.add(order)
         return
     market.accepted(order, now_ns)
     if listing.status == OPEN:
@@ -130,7 +137,7 @@ def trade_or_queue(
     if not keys or keys[-1] < _limit_key(order):
         # Nothing to trade with: by far the most frequent case.
         if order.min_qty:
-            _cancel(market, order, now_ns)
+            cancel(market, order, now_ns)
         else:
             _rest(market, listing, order, updates, now_ns)
         market.tell(updates)
@@ -159,14 +166,14 @@ def bring(
     wanted = order.leaves if order.time_in_force == FOK else order.min_qty
     if wanted and _tradable(listing, order, limit_key, wanted) < wanted:
         # Also a minimum that cannot be met ends the order at once.
-        _cancel(market, order, now_ns)
+        cancel(market, order, now_ns)
         return
     done = order.cum
     match(market, listing, order, limit_key, execution, now_ns)
     if execution.ended:
         execution.ended = False
         execution.cancelled += order.leaves
-        _cancel(market, order, now_ns, ExecRestatementReason.SELF_TRADING_PREVENTION)
+        cancel(market, order, now_ns, ExecRestatementReason.SELF_TRADING_PREVENTION)
         return
     if execution.blocked:
         if order.leaves and order.time_in_force not in (IOC, FOK):
@@ -209,7 +216,7 @@ def publish(
     market.tell(items)
 
 
-def _cancel(
+def cancel(
     market: Market, order: Order, now_ns: int, reason: ExecRestatementReason | None = None
 ) -> None:
     """End an order that is not in the book."""
@@ -235,7 +242,7 @@ def _rest(
         market.forget(order)
         return
     if order.time_in_force in (IOC, FOK):
-        _cancel(market, order, now_ns)
+        cancel(market, order, now_ns)
         return
     if order.price is None:
         order.price = order.protection_price

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pregao.exchange.engine.events import Statistic, TradeItem
 from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, SecurityType
-from pregao.exchange.engine.orders import BookSide, Order
+from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PriceBandType,
@@ -15,6 +15,7 @@ from pregao.exchange.engine.terms import (
     TradingSession,
     TradingStatus,
 )
+from pregao.exchange.engine.waiting import Waiting
 
 NO_LIMIT = 1 << 62
 """A price that nothing reaches."""
@@ -158,8 +159,7 @@ class Listing:
         self.group = group
         self.bids = BookSide(Side.BUY)
         self.offers = BookSide(Side.SELL)
-        self.waiting: dict[int, Order] = {}
-        """MOC orders that wait for the closing call, by order id."""
+        self.waiting = Waiting()
         self.own_status: TradingStatus | None = None
         """The state that the instrument has apart from its group, or None."""
         self.status = group.phase

@@ -63,6 +63,7 @@ class Market:
         "trade_date",
         "trade_day",
         "trade_memory",
+        "triggered",
         "units",
     )
 
@@ -87,6 +88,8 @@ class Market:
         self.trade_memory = trade_memory
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
+        self.triggered: list[Order] = []
+        """Stop orders that trades have triggered: they come to the book after the event."""
         self.units: list[MarketEvent] = []
         self.reports: list[Report] = []
         self.set_trade_date(trade_date)
@@ -211,6 +214,7 @@ class Market:
                 now_ns,
                 working,
                 cross_id,
+                order.stop_px,
             )
         )
 
@@ -274,6 +278,7 @@ class Market:
                 status,
                 reason,
                 now_ns,
+                order.stop_px,
             )
         )
 

@@ -1,7 +1,8 @@
 """Changing an order: what keeps its place in the queue and what loses it.
 
 A new price, more quantity, a minimum, or more of it to be shown cost the order its place: the
-feed shows a deletion and a new order. Less quantity, another validity or account keep it.
+feed shows a deletion and a new order. Less quantity, another validity or account keep it. An
+order can become a stop order, which leaves the book, and a stop order one that comes to it.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import (
     FOK,
     IOC,
-    LIMIT,
     MOA,
     MOC,
+    PRICED,
+    STOPS,
     check_order,
     protection_price,
 )
@@ -43,6 +45,7 @@ class _Terms:
     max_floor: int
     min_qty: int
     protection: int | None
+    stop_px: int | None
 
 
 def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
@@ -71,13 +74,20 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
         refresh_auction(market, listing, items, now_ns)
         market.tell(items)
         return
-    if order.level is None:
+    if terms.stop_px is not None:
+        _wait(market, listing, order, command, terms, leaves, items, now_ns)
+    elif order.stop_px is not None:
+        listing.waiting.remove(order)
+        received = now_ns if command.received_ns is None else command.received_ns
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
+    elif order.level is None:
         _update(order, command, terms, leaves)
         order.show()
         _report(market, order, command, now_ns, working=False)
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
-        _requeue(market, listing, order, command, terms, leaves, received, now_ns)
+        items.append(market.take(listing, order, now_ns))
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
     else:
         _keep_place(market, listing, order, command, terms, leaves, items, now_ns)
 
@@ -86,7 +96,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     """Put the request and what the order already is together."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
     price = command.price
-    if price is None and ord_type == LIMIT:
+    if price is None and ord_type in PRICED:
         price = order.price
     max_floor = order.max_floor if command.max_floor is None else command.max_floor
     if command.max_floor is None and max_floor > command.quantity:
@@ -94,9 +104,12 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     time_in_force = command.time_in_force
     if time_in_force is None:
         time_in_force = order.time_in_force
+    stop_px = command.stop_px
+    if stop_px is None and ord_type in STOPS:
+        stop_px = order.stop_px
     protection = order.protection_price
-    if ord_type != LIMIT and time_in_force not in (MOA, MOC):
-        protection = protection_price(listing, order.side)
+    if ord_type not in PRICED and time_in_force not in (MOA, MOC):
+        protection = protection_price(listing, order.side, stop_px)
     return _Terms(
         command.quantity,
         price,
@@ -105,6 +118,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
         max_floor,
         command.min_qty or 0,
         protection,
+        stop_px,
     )
 
 
@@ -122,6 +136,7 @@ def _check(
         terms.min_qty,
         order.expire_date if command.expire_date is None else command.expire_date,
         market.trade_date,
+        terms.stop_px,
     )
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
@@ -132,7 +147,11 @@ def _check(
         terms.time_in_force in auction or order.time_in_force in auction
     ):
         return rejects.VALIDITY_INVALID
-    if terms.ord_type != LIMIT and terms.protection is None and order.time_in_force not in auction:
+    if (
+        terms.ord_type not in PRICED
+        and terms.protection is None
+        and order.time_in_force not in auction
+    ):
         return rejects.NO_REFERENCE_PRICE
     other = market.by_client.get((order.session, order.security_id, command.cl_ord_id))
     if other is not None and other is not order:
@@ -163,6 +182,7 @@ def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> N
     order.max_floor = terms.max_floor
     order.min_qty = terms.min_qty
     order.protection_price = terms.protection
+    order.stop_px = terms.stop_px
     if command.expire_date is not None:
         order.expire_date = command.expire_date
     if command.account is not None:
@@ -180,11 +200,11 @@ def _requeue(
     command: ModifyOrder,
     terms: _Terms,
     leaves: int,
+    items: list[MarketItem],
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Take the order out and bring it in again as if it were new."""
-    items: list[MarketItem] = [market.take(listing, order, now_ns)]
+    """Bring an order that was taken out in again as if it were new."""
     _update(order, command, terms, leaves)
     market.new_secondary_id(order)
     order.insert_time_ns = now_ns
@@ -195,6 +215,29 @@ def _requeue(
         return
     items.append(market.put(listing, order, now_ns))
     publish_theoretical(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def _wait(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    command: ModifyOrder,
+    terms: _Terms,
+    leaves: int,
+    items: list[MarketItem],
+    now_ns: int,
+) -> None:
+    """Let the order be a stop order: it leaves the book, and waits for its stop price."""
+    if order.level is None:
+        listing.waiting.remove(order)
+    else:
+        items.append(market.take(listing, order, now_ns))
+    _update(order, command, terms, leaves)
+    order.show()
+    listing.waiting.add(order)
+    _report(market, order, command, now_ns, working=False)
+    refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
@@ -266,6 +309,7 @@ def _report(
             order.protection_price,
             now_ns,
             working,
+            order.stop_px,
         )
     )
 

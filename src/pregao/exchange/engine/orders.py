@@ -61,6 +61,7 @@ class Order:
         "security_id",
         "session",
         "side",
+        "stop_px",
         "time_in_force",
         "visible",
     )
@@ -100,6 +101,8 @@ class Order:
         self.min_qty = min_qty
         self.insert_time_ns = insert_time_ns
         self.protection_price: int | None = None
+        self.stop_px: int | None = None
+        """The price that triggers it, as long as it has not been triggered."""
         self.expire_date: date | None = None
         self.account = 0
         self.investor_id = 0

@@ -131,7 +131,7 @@ def advance_time(_market: Market, _command: AdvanceTime, _now_ns: int) -> None:
 
 
 def run_due(market: Market, now_ns: int) -> None:
-    """Close the auctions called by a band whose end has come, in the order of their ends."""
+    """Close the auctions called by a band whose end has come, and find when the next one ends."""
     running = [listing for listing in market.listings.values() if listing.active_auction]
     due = [
         listing
@@ -250,12 +250,14 @@ def _wake_closing_orders(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
     """MOC orders that have waited join the book, by their time of entry."""
-    for order in listing.waiting.values():
+    for order in listing.waiting:
+        if order.time_in_force != TimeInForce.AT_THE_CLOSE:
+            continue
+        listing.waiting.remove(order)
         market.new_secondary_id(order)
         order.insert_time_ns = now_ns
         items.append(market.put(listing, order, now_ns))
         market.accepted(order, now_ns)
-    listing.waiting.clear()
 
 
 def reset_statistics(listing: Listing) -> None:
@@ -277,8 +279,10 @@ def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
             if _ends_today(market, order)
         ]
         items: list[MarketItem] = [market.take(listing, order, now_ns) for order in ending]
-        ending.extend(listing.waiting.values())
-        listing.waiting.clear()
+        for order in listing.waiting:
+            if _ends_today(market, order):
+                listing.waiting.remove(order)
+                ending.append(order)
         if items and listing.status in AUCTIONS:
             publish_theoretical(market, listing, items, now_ns)
         market.expire(ending, now_ns)

@@ -18,7 +18,7 @@ from pregao.exchange.engine.terms import (
 
 @record
 class OrderAccepted:
-    """The order is in (ER_New). ``working`` is False for an order that waits (MOC)."""
+    """The order is in (ER_New). ``working`` is False for an order that waits (MOC, stop)."""
 
     exec_id: int
     session: int
@@ -40,6 +40,7 @@ class OrderAccepted:
     transact_time_ns: int
     working: bool = True
     cross_id: int = 0
+    stop_px: int | None = None
 
 
 @record
@@ -89,6 +90,7 @@ class OrderModified:
     protection_price: int | None
     transact_time_ns: int
     working: bool = True
+    stop_px: int | None = None
 
 
 @record
@@ -115,6 +117,7 @@ class OrderCancelled:
     status: OrdStatus
     reason: ExecRestatementReason | None
     transact_time_ns: int
+    stop_px: int | None = None
 
 
 @record

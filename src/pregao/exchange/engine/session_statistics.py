@@ -92,6 +92,9 @@ def matched(
         statistics.opening_id = trade.trade_id
     statistics.last = price
     listing.last_trade = trade
+    waiting = listing.waiting
+    if price >= waiting.buy_stop or price <= waiting.sell_stop:
+        market.triggered.extend(waiting.reached(price))
     market.filled(
         resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id
     )

@@ -448,7 +448,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     _clear_side(market, listing, listing.bids, items, now_ns)
     _clear_side(market, listing, listing.offers, items, now_ns)
     market.tell(items)
-    for order in listing.waiting.values():
+    for order in listing.waiting:
         market.forget(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
     del market.listings[listing.security_id]

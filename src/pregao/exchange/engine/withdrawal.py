@@ -69,7 +69,7 @@ def withdraw(
 ) -> None:
     """Take a resting order out, of the book or of those that wait."""
     if order.level is None:
-        del listing.waiting[order.order_id]
+        listing.waiting.remove(order)
     else:
         items.append(market.take(listing, order, now_ns))
     market.forget(order)
