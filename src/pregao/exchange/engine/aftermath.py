@@ -1,12 +1,19 @@
-"""What follows from an event: stop orders that its trades triggered, one round after the other."""
+"""What follows from an event: protected accounts, then stop orders that its trades triggered."""
 
 from __future__ import annotations
 
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.protected_mode import protect
 from pregao.exchange.engine.triggers import enter_triggered
 
 
 def settle(market: Market, now_ns: int) -> None:
-    """See to everything that follows, until nothing more does."""
-    while market.triggered:
-        enter_triggered(market, now_ns)
+    """See to everything that follows, round by round, until nothing more does."""
+    while True:
+        if market.reached:
+            # First of all: an account's triggered stop orders must not trade any more.
+            protect(market, now_ns)
+        elif market.triggered:
+            enter_triggered(market, now_ns)
+        else:
+            return

@@ -19,6 +19,7 @@ from pregao.exchange.engine.terms import (
     PriceBandType,
     PriceLimitType,
     PriceType,
+    ProtectionScope,
     SelfTradePreventionInstruction,
     SettlPriceType,
     Side,
@@ -60,6 +61,7 @@ class NewOrder:
     ord_tag_id: int = 0
     received_ns: int | None = None
     self_trade_prevention: SelfTradePreventionInstruction = SelfTradePreventionInstruction.NONE
+    mm_protection_reset: bool = False
 
 
 @record
@@ -87,6 +89,7 @@ class ModifyOrder:
     stop_px: int | None = None
     investor_id: int | None = None
     self_trade_prevention: SelfTradePreventionInstruction | None = None
+    mm_protection_reset: bool = False
 
 
 @record
@@ -133,6 +136,54 @@ class NewCross:
     buyer: CrossSide
     seller: CrossSide
     received_ns: int | None = None
+
+
+@record
+class ProtectionReference:
+    """What a market protection watches: an instrument with its options, or an asset."""
+
+    security_id: int = 0
+    asset: str = ""
+    counts: ProtectionScope = ProtectionScope.BOTH
+    cancels: ProtectionScope = ProtectionScope.BOTH
+
+
+@record
+class SetProtection:
+    """Protect an account of a firm; a configuration of the same number is replaced.
+
+    A limit of None is off. ``net_quantity`` is the buy/sell protection; ``delta`` is an integer of
+    1e-4. Of other orders than limit orders only those are cancelled that are chosen here.
+    """
+
+    protection_id: int
+    firm: int
+    account: int
+    references: tuple[ProtectionReference, ...]
+    interval_ns: int
+    new_order_fills: int | None = None
+    executions: int | None = None
+    traded_quantity: int | None = None
+    net_quantity: int | None = None
+    delta: int | None = None
+    cancels_good_till: bool = False
+    cancels_stops: bool = False
+    cancels_at_close: bool = False
+
+
+@record
+class RemoveProtection:
+    """Take a market protection away."""
+
+    protection_id: int
+
+
+@record
+class SetDelta:
+    """Set the delta of an instrument (1e-4, negative for puts); without one it is 1.0."""
+
+    security_id: int
+    delta: int
 
 
 @record
@@ -377,6 +428,9 @@ Command = (
     | CancelOrder
     | MassCancel
     | NewCross
+    | SetProtection
+    | RemoveProtection
+    | SetDelta
     | SetGroupPhase
     | SetSecurityStatus
     | RejoinGroup

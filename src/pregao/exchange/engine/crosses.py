@@ -12,6 +12,7 @@ from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.phases import OPEN, call_auction
+from pregao.exchange.engine.protections import check_protection
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.session_statistics import matched
 from pregao.exchange.engine.terms import (
@@ -123,6 +124,9 @@ def _check_cross(market: Market, listing: Listing | None, command: NewCross) -> 
         return rejects.CROSS_TOO_SMALL
     if (reject := check_price(listing, command.price)) is not None:
         return reject
+    for side in (command.buyer, command.seller):
+        if (reject := check_protection(market, listing, side.firm, side.account)) is not None:
+            return reject
     bid, offer = listing.bids.best_price(), listing.offers.best_price()
     if (bid is not None and bid > command.price) or (offer is not None and offer < command.price):
         return rejects.CROSS_THROUGH_BOOK

@@ -21,6 +21,7 @@ from pregao.exchange.engine import (
     modification,
     notices,
     phases,
+    protected_mode,
     surveillance,
     withdrawal,
 )
@@ -33,18 +34,28 @@ from pregao.exchange.engine.views import BookView, group_phases, view
 
 _Handler = Callable[[Market, Any, int], None]
 
+
+def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
+    """Begin a trading day, with protections that watch afresh."""
+    phases.start_day(market, command, now_ns)
+    protected_mode.reset_all(market)
+
+
 _HANDLERS: dict[type, _Handler] = {
     commands.NewOrder: entry.new_order,
     commands.ModifyOrder: modification.modify_order,
     commands.CancelOrder: withdrawal.cancel_order,
     commands.MassCancel: mass_action.mass_cancel,
     commands.NewCross: crosses.new_cross,
+    commands.SetProtection: protected_mode.set_protection,
+    commands.RemoveProtection: protected_mode.remove_protection,
+    commands.SetDelta: protected_mode.set_delta,
     commands.SetGroupPhase: phases.set_group_phase,
     commands.SetSecurityStatus: phases.set_security_status,
     commands.RejoinGroup: phases.rejoin_group,
     commands.AdvanceTime: phases.advance_time,
     commands.EndDay: phases.end_day,
-    commands.StartDay: phases.start_day,
+    commands.StartDay: _start_day,
     commands.AddInstrument: surveillance.add_instrument,
     commands.ChangeInstrument: surveillance.change_instrument,
     commands.RemoveInstrument: surveillance.remove_instrument,
@@ -121,7 +132,7 @@ class Engine:
         except UsageError:
             self._untold = outcome
             raise
-        if market.triggered:
+        if market.triggered or market.reached:
             aftermath.settle(market, now_ns)
         return outcome
 

@@ -22,6 +22,7 @@ from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event, match, tradable_within
 from pregao.exchange.engine.orders import BUY, Order, key_of
 from pregao.exchange.engine.phases import FINAL_CLOSING_CALL, OPEN, call_auction
+from pregao.exchange.engine.protections import check_protection, reset_protections
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.self_trade import check_investor, tradable_without
 from pregao.exchange.engine.terms import (
@@ -56,6 +57,8 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     )
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
+    if reject is None and market.protections and not command.mm_protection_reset:
+        reject = check_protection(market, listing, command.firm, command.account)
     client = (command.session, security_id, command.cl_ord_id)
     if reject is None and client in market.by_client:
         reject = rejects.DUPLICATE_ORDER
@@ -74,6 +77,8 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         _refuse(market, command, reject, now_ns)
         return
 
+    if command.mm_protection_reset:
+        reset_protections(market, listing, command.firm, command.account)
     market.order_id += 1
     market.secondary_id += 1
     order = Order(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import date
+from typing import TYPE_CHECKING
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
@@ -30,6 +31,9 @@ from pregao.exchange.engine.terms import (
     OrdStatus,
 )
 
+if TYPE_CHECKING:
+    from pregao.exchange.engine.protections import Protection
+
 FIRST_IMPLIED_ID = 1 << 62
 """Implied orders are numbered from here: always behind ordinary ones at the same price."""
 
@@ -49,6 +53,7 @@ class Market:
     __slots__ = (
         "auction_duration_ns",
         "by_client",
+        "deltas",
         "exec_id",
         "groups",
         "implied_id",
@@ -57,6 +62,8 @@ class Market:
         "next_due_ns",
         "order_id",
         "orders",
+        "protections",
+        "reached",
         "reports",
         "secondary_id",
         "track_positions",
@@ -88,6 +95,11 @@ class Market:
         self.trade_memory = trade_memory
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
+        self.protections: dict[tuple[int, int], list[Protection]] = {}
+        """Market protections by firm and account."""
+        self.deltas: dict[int, int] = {}
+        self.reached: list[Protection] = []
+        """Those with something to cancel after the event."""
         self.triggered: list[Order] = []
         """Stop orders that trades have triggered: they come to the book after the event."""
         self.units: list[MarketEvent] = []

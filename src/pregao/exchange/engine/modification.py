@@ -26,6 +26,7 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.protections import reset_protections
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
@@ -65,6 +66,9 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     if reject is not None:
         _refuse(market, command, reject, now_ns)
         return
+    if command.mm_protection_reset:
+        account = order.account if command.account is None else command.account
+        reset_protections(market, listing, order.firm, account)
     leaves = order.leaves + terms.quantity - order.quantity
     items: list[MarketItem] = []
     if leaves <= 0:

@@ -49,6 +49,7 @@ VALIDITY_NOT_SUPPORTED = Reject(7018, "The validity is not permitted for this in
 VALIDITY_INVALID = Reject(7047, "The order type and the validity do not go together")
 EXPIRE_DATE_INVALID = Reject(2019, "The expiry date is missing or already past")
 INVESTOR_INVALID = Reject(2016, "The investor is not identified by a valid number")
+PROTECTION_IN_EFFECT = Reject(2600, "Market Protection in effect")
 DUPLICATE_ORDER = Reject(6, "A standing order of this session has the same ClOrdID")
 UNKNOWN_ORDER = Reject(5, "The order is unknown or no longer standing")
 CROSS_NOT_ELIGIBLE = Reject(2311, "Cross orders are not permitted for this instrument")

@@ -18,6 +18,7 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.protections import count_fill
 from pregao.exchange.engine.terms import TradeCondition
 from pregao.umdf import trades
 
@@ -107,6 +108,9 @@ def matched(
         market.keep_trade(listing, TradeRecord(trade, order_party, resting_party))
     else:
         market.keep_trade(listing, TradeRecord(trade, resting_party, order_party))
+    if market.protections:
+        count_fill(market, listing, resting, quantity, now_ns)
+        count_fill(market, listing, order, quantity, now_ns)
     return trade
 
 

@@ -208,6 +208,17 @@ class SelfTradePreventionInstruction(IntEnum):
     CANCEL_BOTH_ORDERS = 3
 
 
+class ProtectionScope(IntFlag):
+    """What of a reference a market protection counts or cancels."""
+
+    NOTHING = 0
+    INSTRUMENT = 1
+    """The instrument itself, or what is no option of an asset."""
+    OPTIONS = 2
+    """Options on the instrument, or of the asset."""
+    BOTH = 3
+
+
 class ExecRestatementReason(IntEnum):
     """Why an order was cancelled or restated without its owner asking (tag 378)."""
 
