@@ -25,6 +25,7 @@ from pregao.exchange.engine.rejects import (
     QUANTITY_ABOVE_BAND,
     QUANTITY_OFF_LOT,
     QUANTITY_OUTSIDE_RANGE,
+    ROUTING_INVALID,
     STOP_NOT_TAKEN,
     STOP_REQUIRED,
     TYPE_NOT_IN_AUCTION,
@@ -33,7 +34,13 @@ from pregao.exchange.engine.rejects import (
     VALIDITY_NOT_SUPPORTED,
     Reject,
 )
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.engine.terms import (
+    OrdType,
+    RoutingInstruction,
+    Side,
+    TimeInForce,
+    TradingStatus,
+)
 
 LIMIT = OrdType.LIMIT
 MARKET = OrdType.MARKET
@@ -43,6 +50,13 @@ STOP_LIMIT = OrdType.STOP_LIMIT
 PRICED = frozenset({LIMIT, STOP_LIMIT})
 """The types with a limit price."""
 STOPS = frozenset({STOP, STOP_LIMIT})
+PROTECTED = frozenset({MARKET, MARKET_TO_LIMIT, STOP})
+"""The types that get a protection price."""
+RLP = OrdType.RLP
+RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
+BROKER_ONLY = RoutingInstruction.BROKER_ONLY
+BROKER_ONLY_REMOVAL = RoutingInstruction.BROKER_ONLY_REMOVAL
+_RETAIL_TYPES = frozenset({LIMIT, STOP, STOP_LIMIT, MARKET_TO_LIMIT})
 DAY = TimeInForce.DAY
 GTC = TimeInForce.GOOD_TILL_CANCEL
 GTD = TimeInForce.GOOD_TILL_DATE
@@ -50,6 +64,8 @@ IOC = TimeInForce.IMMEDIATE_OR_CANCEL
 FOK = TimeInForce.FILL_OR_KILL
 MOC = TimeInForce.AT_THE_CLOSE
 MOA = TimeInForce.GOOD_FOR_AUCTION
+
+_RETAIL_VALIDITIES = frozenset({DAY, IOC, FOK})
 
 _CLOSED = {CLOSE: MARKET_CLOSED, FORBIDDEN: MARKET_FORBIDDEN, PAUSE: MARKET_PAUSED}
 
@@ -77,6 +93,7 @@ def check_order(
     expire_date: date | None,
     trade_date: date,
     stop_px: int | None = None,
+    routing: int = 0,
 ) -> Reject | None:
     """What is wrong with an order, or None."""
     status = listing.status
@@ -106,6 +123,10 @@ def check_order(
             return reject
     elif price is not None:
         return PRICE_NOT_TAKEN
+    if (routing or ord_type == RLP) and (
+        reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
+    ) is not None:
+        return reject
     if max_floor or min_qty:
         return _check_parts(listing, quantity, max_floor, min_qty, time_in_force, status)
     return None
@@ -119,6 +140,24 @@ def check_price(listing: Listing, price: int) -> Reject | None:
         return PRICE_OFF_TICK
     if not listing.reject_low <= price <= listing.reject_high:
         return refusal(listing, price)
+    return None
+
+
+def _check_routing(
+    ord_type: OrdType, time_in_force: TimeInForce, max_floor: int, min_qty: int, routing: int
+) -> Reject | None:
+    """What is wrong with an order of or for retail liquidity providers, or None."""
+    if routing in (BROKER_ONLY, BROKER_ONLY_REMOVAL):
+        return ROUTING_INVALID.because("only a pegged order can be for its broker alone")
+    retail = routing == RETAIL
+    if (retail or ord_type == RLP) and (max_floor or min_qty):
+        return ROUTING_INVALID.because("there is no disclosed or minimum quantity")
+    if ord_type == RLP:
+        return ROUTING_INVALID.because("a liquidity provider has none") if routing else None
+    if retail and ord_type not in _RETAIL_TYPES:
+        return ROUTING_INVALID.because(f"a retail order is not of type {ord_type.name}")
+    if retail and time_in_force not in _RETAIL_VALIDITIES:
+        return ROUTING_INVALID.because(f"a retail order is not valid {time_in_force.name}")
     return None
 
 
@@ -165,7 +204,11 @@ def _check_kind(
         return TYPE_NOT_IN_AUCTION
     if ord_type in PRICED or (ord_type == STOP and not listing.derivative):
         return None
-    if ord_type == MARKET_TO_LIMIT or (ord_type == MARKET and not listing.derivative):
+    if ord_type == RLP and not listing.fixed_income:
+        return None if time_in_force == DAY else VALIDITY_INVALID
+    if (ord_type == MARKET_TO_LIMIT and not listing.fixed_income) or (
+        ord_type == MARKET and not listing.derivative
+    ):
         return TYPE_NOT_IN_AUCTION if auction else None
     return TYPE_NOT_SUPPORTED.because(ord_type.name)
 

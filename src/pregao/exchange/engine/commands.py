@@ -11,7 +11,10 @@ from datetime import date
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
+    MassActionType,
     NewsSource,
     OpenCloseSettlFlag,
     OrdType,
@@ -20,6 +23,7 @@ from pregao.exchange.engine.terms import (
     PriceLimitType,
     PriceType,
     ProtectionScope,
+    RoutingInstruction,
     SelfTradePreventionInstruction,
     SettlPriceType,
     Side,
@@ -61,6 +65,7 @@ class NewOrder:
     ord_tag_id: int = 0
     received_ns: int | None = None
     self_trade_prevention: SelfTradePreventionInstruction = SelfTradePreventionInstruction.NONE
+    routing_instruction: RoutingInstruction = RoutingInstruction.NONE
     mm_protection_reset: bool = False
 
 
@@ -89,23 +94,32 @@ class ModifyOrder:
     stop_px: int | None = None
     investor_id: int | None = None
     self_trade_prevention: SelfTradePreventionInstruction | None = None
+    routing_instruction: RoutingInstruction | None = None
     mm_protection_reset: bool = False
 
 
 @record
 class CancelOrder:
-    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``."""
+    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+
+    ``reason`` is None or CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR.
+    """
 
     session: int
     cl_ord_id: int
     security_id: int
     order_id: int = 0
     orig_cl_ord_id: int = 0
+    reason: ExecRestatementReason | None = None
 
 
 @record
 class MassCancel:
-    """Cancel the session's orders that pass every filter given; it is one event of the feed."""
+    """Cancel the session's orders that pass every filter given; it is one event of the feed.
+
+    With ``on_behalf`` orders of other sessions of the same firm are cancelled as well; it needs
+    an investor.
+    """
 
     session: int
     cl_ord_id: int
@@ -113,6 +127,11 @@ class MassCancel:
     side: Side | None = None
     ord_tag_id: int = 0
     reason: ExecRestatementReason = ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
+    asset: str = ""
+    investor_id: int = 0
+    action: MassActionType = MassActionType.CANCEL_ORDERS
+    on_behalf: bool = False
+    firm: int = 0
 
 
 @record
@@ -126,7 +145,11 @@ class CrossSide:
 
 @record
 class NewCross:
-    """Register a deal between two investors of the same session at one price."""
+    """Register a deal between two investors of the same session at one price.
+
+    A sweep and cross brings the prioritized side to the book first, for at most ``max_sweep_qty``
+    (None: as much as it finds).
+    """
 
     session: int
     cross_id: int
@@ -136,6 +159,9 @@ class NewCross:
     buyer: CrossSide
     seller: CrossSide
     received_ns: int | None = None
+    cross_type: CrossType = CrossType.ALL_OR_NONE_CROSS
+    prioritization: CrossPrioritization = CrossPrioritization.NONE
+    max_sweep_qty: int | None = None
 
 
 @record

@@ -83,7 +83,9 @@ class Engine:
 
     With ``track_positions`` every book update tells its place in the book, which schema versions
     below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
-    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted.
+    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
+    ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
+    (1e-4, None for all of it).
     """
 
     def __init__(
@@ -95,9 +97,15 @@ class Engine:
         auction_duration_ns: int = 5 * MINUTE,
         trade_memory: int = 100_000,
         first_order_id: int = 1,
+        rlp_share: int | None = None,
     ) -> None:
         self.market = Market(
-            trade_date, track_positions, auction_duration_ns, trade_memory, first_order_id
+            trade_date,
+            track_positions,
+            auction_duration_ns,
+            trade_memory,
+            first_order_id,
+            rlp_share,
         )
         self._now_ns = 0
         self._untold: Outcome | None = None

@@ -11,7 +11,8 @@ from pregao.exchange.engine.checks import (
     MARKET_TO_LIMIT,
     MOA,
     MOC,
-    STOP_LIMIT,
+    PROTECTED,
+    RLP,
     check_order,
     protection_price,
 )
@@ -24,6 +25,7 @@ from pregao.exchange.engine.orders import BUY, Order, key_of
 from pregao.exchange.engine.phases import FINAL_CLOSING_CALL, OPEN, call_auction
 from pregao.exchange.engine.protections import check_protection, reset_protections
 from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.rlp import is_retail, match_retail, tradable_with_providers
 from pregao.exchange.engine.self_trade import check_investor, tradable_without
 from pregao.exchange.engine.terms import (
     AggressorSide,
@@ -54,6 +56,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         command.expire_date,
         market.trade_date,
         command.stop_px,
+        command.routing_instruction,
     )
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
@@ -64,7 +67,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         reject = rejects.DUPLICATE_ORDER
     protection: int | None = None
     if reject is None and (
-        command.ord_type not in (LIMIT, STOP_LIMIT) and command.time_in_force not in (MOA, MOC)
+        command.ord_type in PROTECTED and command.time_in_force not in (MOA, MOC)
     ):
         protection = protection_price(listing, command.side, command.stop_px)
         if protection is None:
@@ -100,6 +103,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     order.account = command.account
     order.investor_id = command.investor_id
     order.prevention = command.self_trade_prevention
+    order.routing = command.routing_instruction
     order.ord_tag_id = command.ord_tag_id
     order.expire_date = command.expire_date
     order.protection_price = protection
@@ -114,6 +118,9 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         listing.waiting.add(order)
         return
     market.accepted(order, now_ns)
+    if order.ord_type == RLP:
+        listing.waiting.add(order)
+        return
     if listing.status == OPEN:
         trade_or_queue(market, listing, order, received, now_ns, [])
         return
@@ -139,7 +146,7 @@ def trade_or_queue(
     ``updates`` holds what the event already did to the book (an order taken out to be changed).
     """
     keys = listing.opposite(order.side).keys
-    if not keys or keys[-1] < _limit_key(order):
+    if not keys or (keys[-1] < _limit_key(order) and not order.routing):
         # Nothing to trade with: by far the most frequent case.
         if order.min_qty:
             cancel(market, order, now_ns)
@@ -169,12 +176,15 @@ def bring(
     limit_key = _limit_key(order)
     updates = execution.updates
     wanted = order.leaves if order.time_in_force == FOK else order.min_qty
-    if wanted and _tradable(listing, order, limit_key, wanted) < wanted:
+    if wanted and _tradable(market, listing, order, limit_key, wanted) < wanted:
         # Also a minimum that cannot be met ends the order at once.
         cancel(market, order, now_ns)
         return
     done = order.cum
-    match(market, listing, order, limit_key, execution, now_ns)
+    if order.routing and is_retail(listing, order):
+        match_retail(market, listing, order, limit_key, execution, now_ns)
+    else:
+        match(market, listing, order, limit_key, execution, now_ns)
     if execution.ended:
         execution.ended = False
         execution.cancelled += order.leaves
@@ -188,11 +198,14 @@ def bring(
     _rest(market, listing, order, updates, now_ns, last_px)
 
 
-def _tradable(listing: Listing, order: Order, limit_key: int, wanted: int) -> int:
+def _tradable(market: Market, listing: Listing, order: Order, limit_key: int, wanted: int) -> int:
     """How much of what is wanted at once the order could trade."""
     if order.investor_id:
         return tradable_without(listing, order, limit_key, wanted)
-    return tradable_within(listing, order.side, limit_key, wanted)
+    tradable = tradable_within(listing, order.side, limit_key, wanted)
+    if order.routing and is_retail(listing, order):
+        tradable += tradable_with_providers(market, listing, order, limit_key)
+    return tradable
 
 
 def publish(

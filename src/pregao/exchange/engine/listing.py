@@ -6,7 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from pregao.exchange.engine.events import Statistic, TradeItem
-from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, SecurityType
+from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
 from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
@@ -89,6 +89,7 @@ class Statistics:
         "opening",
         "opening_id",
         "prices",
+        "provided",
         "volume",
     )
 
@@ -104,6 +105,8 @@ class Statistics:
         self.volume = 0
         self.notional = 0
         self.count = 0
+        self.provided = 0
+        """Quantity traded with retail liquidity providers."""
         self.prices: Counter[int] = Counter()
         """Quantity traded by price: the high and the low can be found again after a bust."""
 
@@ -126,6 +129,7 @@ class Listing:
         "bands_float",
         "bids",
         "derivative",
+        "fixed_income",
         "group",
         "instrument",
         "last_trade",
@@ -191,6 +195,7 @@ class Listing:
         self.min_qty = instrument.min_order_qty or 1
         self.max_qty = instrument.max_order_qty or NO_LIMIT
         self.derivative = instrument.security_type in _DERIVATIVES
+        self.fixed_income = instrument.product in (Product.CORPORATE, Product.GOVERNMENT)
         self.takes_orders = not (
             instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
         )

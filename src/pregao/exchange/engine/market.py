@@ -65,6 +65,7 @@ class Market:
         "protections",
         "reached",
         "reports",
+        "rlp_share",
         "secondary_id",
         "track_positions",
         "trade_date",
@@ -81,6 +82,7 @@ class Market:
         auction_duration_ns: int,
         trade_memory: int,
         first_order_id: int,
+        rlp_share: int | None = None,
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -93,6 +95,7 @@ class Market:
         self.track_positions = track_positions
         self.auction_duration_ns = auction_duration_ns
         self.trade_memory = trade_memory
+        self.rlp_share = rlp_share
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
         self.protections: dict[tuple[int, int], list[Protection]] = {}
@@ -268,6 +271,8 @@ class Market:
         reason: ExecRestatementReason | None = None,
         status: OrdStatus = OrdStatus.CANCELED,
         cl_ord_id: int = 0,
+        mass_action_id: int = 0,
+        requested_by: int = 0,
     ) -> None:
         """Tell the owner that the order is gone; ``cl_ord_id`` is that of the request."""
         self.exec_id += 1
@@ -291,6 +296,8 @@ class Market:
                 reason,
                 now_ns,
                 order.stop_px,
+                mass_action_id,
+                requested_by,
             )
         )
 

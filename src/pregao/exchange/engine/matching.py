@@ -21,7 +21,7 @@ from pregao.exchange.engine.session_statistics import (
     matched,
     opening_and_range,
 )
-from pregao.exchange.engine.terms import AggressorSide, Side
+from pregao.exchange.engine.terms import AggressorSide, Side, TrdSubType
 
 
 class Execution:
@@ -39,6 +39,7 @@ class Execution:
         "hidden",
         "last_px",
         "prevented",
+        "sub_type",
         "trades",
         "updates",
     )
@@ -49,6 +50,8 @@ class Execution:
         """What became of the book; what the event had already done to it comes first."""
         self.prevented: list[MarketItem] = []
         """Resting orders cancelled to prevent a self-trade: told ahead of the trades."""
+        self.sub_type: TrdSubType | None = None
+        """What its trades are, where they are not plain ones."""
         self.before: list[tuple[int, int]] | None = None
         """The other side as it was, where the places of ``prevented`` orders will be told."""
         self.cancelled = 0
@@ -87,9 +90,11 @@ def match(
     limit_key: int,
     execution: Execution,
     now_ns: int,
+    most: int | None = None,
 ) -> None:
     """Trade an incoming order with the other side as far as its limit and the band allow.
 
+    With ``most`` it trades no more than that quantity.
     Each trade is at the resting order's price. An order fully shown leaves the book when it is
     filled; an iceberg comes back at the end of its level under a new number.
     """
@@ -102,8 +107,10 @@ def match(
     opening = listing.statistics.opening is None
     low, high = listing.auction_low, listing.auction_high
     trades, updates = execution.trades, execution.updates
+    sub_type = execution.sub_type
     leaves = order.leaves
-    while leaves and keys:
+    kept = 0 if most is None or most > leaves else leaves - most
+    while leaves > kept and keys:
         key = keys[-1]
         if key < limit_key:
             break
@@ -129,7 +136,8 @@ def match(
                     break
                 continue
         visible = resting.visible
-        quantity = visible if visible < leaves else leaves
+        wanted = leaves - kept
+        quantity = visible if visible < wanted else wanted
         leaves -= quantity
         order.leaves = leaves
         order.cum += quantity
@@ -140,7 +148,19 @@ def match(
         execution.last_px = price
         if resting.max_floor:
             execution.hidden += quantity
-        trades.append(matched(market, listing, order, resting, quantity, price, opening, now_ns))
+        trades.append(
+            matched(
+                market,
+                listing,
+                order,
+                resting,
+                quantity,
+                price,
+                opening,
+                now_ns,
+                sub_type=sub_type,
+            )
+        )
         consume(market, opposite, resting, quantity, now_ns, updates)
 
 

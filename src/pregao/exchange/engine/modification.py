@@ -15,6 +15,8 @@ from pregao.exchange.engine.checks import (
     MOA,
     MOC,
     PRICED,
+    PROTECTED,
+    RLP,
     STOPS,
     check_order,
     protection_price,
@@ -87,7 +89,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     elif order.level is None:
         _update(order, command, terms, leaves)
         order.show()
-        _report(market, order, command, now_ns, working=False)
+        _report(market, order, command, now_ns, working=order.ord_type == RLP)
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
         items.append(market.take(listing, order, now_ns))
@@ -112,7 +114,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     if stop_px is None and ord_type in STOPS:
         stop_px = order.stop_px
     protection = order.protection_price
-    if ord_type not in PRICED and time_in_force not in (MOA, MOC):
+    if ord_type in PROTECTED and time_in_force not in (MOA, MOC):
         protection = protection_price(listing, order.side, stop_px)
     return _Terms(
         command.quantity,
@@ -141,7 +143,10 @@ def _check(
         order.expire_date if command.expire_date is None else command.expire_date,
         market.trade_date,
         terms.stop_px,
+        order.routing if command.routing_instruction is None else command.routing_instruction,
     )
+    if reject is None and (RLP in (order.ord_type, terms.ord_type)):
+        reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
     if reject is not None:
@@ -152,7 +157,7 @@ def _check(
     ):
         return rejects.VALIDITY_INVALID
     if (
-        terms.ord_type not in PRICED
+        terms.ord_type in PROTECTED
         and terms.protection is None
         and order.time_in_force not in auction
     ):
@@ -195,6 +200,8 @@ def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> N
         order.investor_id = command.investor_id
     if command.self_trade_prevention is not None:
         order.prevention = command.self_trade_prevention
+    if command.routing_instruction is not None:
+        order.routing = command.routing_instruction
 
 
 def _requeue(

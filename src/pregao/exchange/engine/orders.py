@@ -57,6 +57,7 @@ class Order:
         "price",
         "protection_price",
         "quantity",
+        "routing",
         "secondary_order_id",
         "security_id",
         "session",
@@ -108,6 +109,8 @@ class Order:
         self.investor_id = 0
         self.prevention = 0
         """Its instruction for self-trade prevention."""
+        self.routing = 0
+        """Its routing instruction, or 0."""
         self.ord_tag_id = 0
         self.implied = False
         self.key = 0

@@ -9,6 +9,7 @@ from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
     CxlRejResponseTo,
     ExecRestatementReason,
+    MassActionRejectReason,
     OrdStatus,
     OrdType,
     Side,
@@ -118,6 +119,10 @@ class OrderCancelled:
     reason: ExecRestatementReason | None
     transact_time_ns: int
     stop_px: int | None = None
+    mass_action_id: int = 0
+    """The ``exec_id`` of the mass action that cancelled it."""
+    requested_by: int = 0
+    """The session that asked for it on behalf of this one."""
 
 
 @record
@@ -188,13 +193,15 @@ class OrderRejected:
 
 @record
 class MassCancelled:
-    """A mass cancel was carried out; the orders have reports of their own."""
+    """A mass action was carried out, or refused; the orders have reports of their own."""
 
     exec_id: int
     session: int
     cl_ord_id: int
     count: int
     transact_time_ns: int
+    reject_reason: MassActionRejectReason | None = None
+    text: str = ""
 
 
 Report = (

@@ -19,13 +19,21 @@ from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeReco
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.protections import count_fill
-from pregao.exchange.engine.terms import TradeCondition
+from pregao.exchange.engine.terms import TradeCondition, TrdSubType
 from pregao.umdf import trades
 
 TRADE_ID_STEP = 10
 """Trade numbers of an instrument rise by ten, as in the specification's examples."""
 
 _REGULAR = int(TradeCondition.REGULAR_TRADE)
+_NOT_REGULAR = frozenset(
+    {
+        TrdSubType.MULTI_ASSET_TRADE,
+        TrdSubType.LEG_TRADE,
+        TrdSubType.RLP_TRADE,
+        TrdSubType.MIDPOINT_TRADE,
+    }
+)
 _OPENING = int(TradeCondition.OPENING_PRICE)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
@@ -60,13 +68,15 @@ def matched(
     aggressor: bool = True,
     condition: int = 0,
     cross_id: int = 0,
+    sub_type: TrdSubType | None = None,
 ) -> Trade:
     """Make a trade between two orders whose quantities are already taken down.
 
     ``order`` is the aggressor, if there is one; both owners are told, the passive one first.
     """
     statistics = listing.statistics
-    condition |= _REGULAR
+    if sub_type is None or sub_type not in _NOT_REGULAR:
+        condition |= _REGULAR
     if opening:
         condition |= _OPENING
     if price == statistics.last:
@@ -83,7 +93,7 @@ def matched(
         buyer.firm or None,
         seller.firm or None,
         market.trade_day,
-        None,
+        sub_type,
         now_ns,
         order.implied or resting.implied,
     )

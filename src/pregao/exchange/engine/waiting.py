@@ -1,4 +1,4 @@
-"""Orders of an instrument that are accepted but not in its book: stop orders, and MOC orders."""
+"""Orders of an instrument that are accepted but not in its book: stop, MOC and RLP orders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator
 
 from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.terms import OrdType
 
+RLP = OrdType.RLP
 NEVER = 1 << 62
 """A trigger price that no trade reaches."""
 
@@ -17,7 +19,7 @@ class Waiting:
     A trade at ``buy_stop`` or above, or at ``sell_stop`` or below, triggers at least one of them.
     """
 
-    __slots__ = ("_buys", "_sells", "buy_stop", "orders", "sell_stop")
+    __slots__ = ("_buys", "_sells", "buy_stop", "orders", "providers", "sell_stop")
 
     def __init__(self) -> None:
         self.orders: dict[int, Order] = {}
@@ -26,6 +28,8 @@ class Waiting:
         self._sells: list[tuple[int, int]] = []
         self.buy_stop = NEVER
         self.sell_stop = -NEVER
+        self.providers: dict[tuple[int, int], list[Order]] = {}
+        """Retail liquidity providers by side and firm, the oldest first."""
 
     def __len__(self) -> int:
         return len(self.orders)
@@ -37,6 +41,8 @@ class Waiting:
     def add(self, order: Order) -> None:
         """Let an order wait; a stop order from now on can be triggered."""
         self.orders[order.order_id] = order
+        if order.ord_type == RLP:
+            self.providers.setdefault((order.side, order.firm), []).append(order)
         if order.stop_px is None:
             return
         if order.side == BUY:
@@ -48,6 +54,11 @@ class Waiting:
     def remove(self, order: Order) -> None:
         """An order waits no more; one that was triggered is in no list of stops already."""
         del self.orders[order.order_id]
+        if order.ord_type == RLP:
+            owner = (order.side, order.firm)
+            self.providers[owner].remove(order)
+            if not self.providers[owner]:
+                del self.providers[owner]
         if order.stop_px is None:
             return
         buys = order.side == BUY

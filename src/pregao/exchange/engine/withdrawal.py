@@ -12,7 +12,7 @@ from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.terms import CxlRejResponseTo
+from pregao.exchange.engine.terms import CxlRejResponseTo, ExecRestatementReason
 
 _CANCEL = CxlRejResponseTo.CANCEL
 
@@ -58,7 +58,10 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
         return
     items: list[MarketItem] = []
     withdraw(market, listing, order, items, now_ns)
-    market.cancelled(order, now_ns, cl_ord_id=command.cl_ord_id)
+    reason = command.reason
+    if reason is not None:
+        reason = ExecRestatementReason.ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR
+    market.cancelled(order, now_ns, reason, cl_ord_id=command.cl_ord_id)
     if items and listing.status != OPEN:
         refresh_auction(market, listing, items, now_ns)
     market.tell(items)
