@@ -7,6 +7,7 @@ from datetime import date, timedelta
 import pytest
 
 from pregao.exchange.engine.commands import (
+    ChangeInstrument,
     CrossSide,
     EndDay,
     EnterTrade,
@@ -291,3 +292,25 @@ def test_a_stop_needs_no_last_price(side):
     stop(floor, side, 5, 10)
     assert floor.reject_code() is None
     assert floor.reports(OrderAccepted)[0].protection_price == px(10.5 if side == BUY else 9.5)
+
+
+def test_003_7_1_9_and_7_1_12_a_corporate_action_cancels_what_outlives_the_day():
+    floor = Floor()
+    day = floor.order(BUY, 1, 9)
+    later = [
+        floor.order(BUY, 2, 9, time_in_force=TimeInForce.GOOD_TILL_CANCEL),
+        floor.order(
+            SELL, 3, 11, time_in_force=TimeInForce.GOOD_TILL_DATE, expire_date=DAY + timedelta(9)
+        ),
+        stop(floor, BUY, 4, 12, 12, time_in_force=TimeInForce.GOOD_TILL_CANCEL),
+    ]
+    floor.do(ChangeInstrument(share(security_desc="the same")))
+    assert not floor.reports()
+    floor.do(ChangeInstrument(share(corporate_action_event_id=5)))
+    gone = floor.reports(OrderCancelled)
+    assert [report.cl_ord_id for report in gone] == later
+    assert {report.reason for report in gone} == {ExecRestatementReason.MARKET_OPTION}
+    assert len(floor.items(OrderDeleted)) == 2
+    assert [order.cl_ord_id for order in floor.engine.market.orders.values()] == [day]
+    floor.check_feed()
+    floor.check_levels()
