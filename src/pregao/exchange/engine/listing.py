@@ -195,7 +195,9 @@ class Listing:
         self.min_qty = instrument.min_order_qty or 1
         self.max_qty = instrument.max_order_qty or NO_LIMIT
         self.derivative = instrument.security_type in _DERIVATIVES
-        self.fixed_income = instrument.product in (Product.CORPORATE, Product.GOVERNMENT)
+        self.fixed_income = not self.derivative and (
+            instrument.product in (Product.CORPORATE, Product.GOVERNMENT)
+        )
         self.takes_orders = not (
             instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
         )

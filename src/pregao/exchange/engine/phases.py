@@ -31,6 +31,7 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.listing import Group, Listing, Statistics
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     OpenCloseSettlFlag,
@@ -301,7 +302,7 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
     """Begin a trading day: new statistics and trade numbers, and the previous close of each.
 
     The day before is ended if it was not. The previous close is the day's closing price if one
-    was published, else the last trade.
+    was published, else the last price of its regular session, else the last trade.
     """
     if command.trade_date < market.trade_date:
         raise UsageError(
@@ -315,8 +316,10 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
         closing = listing.shown.pop((ClosingPrice, OpenCloseSettlFlag.DAILY), None)
         if isinstance(closing, ClosingPrice):
             listing.previous_close8 = closing.price8
-        elif listing.statistics.last is not None:
-            listing.previous_close8 = listing.statistics.last * PRICE8_PER_PRICE
+        elif (last := regular_close(listing)) is not None or (
+            last := listing.statistics.last
+        ) is not None:
+            listing.previous_close8 = last * PRICE8_PER_PRICE
         reset_statistics(listing)
         listing.trades.clear()
         listing.trade_id = 0

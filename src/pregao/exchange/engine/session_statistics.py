@@ -19,7 +19,7 @@ from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeReco
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.protections import count_fill
-from pregao.exchange.engine.terms import TradeCondition, TrdSubType
+from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
 from pregao.umdf import trades
 
 TRADE_ID_STEP = 10
@@ -214,17 +214,35 @@ def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
     statistics.low = min(prices, default=None)
 
 
+def trades_in_sequence(listing: Listing) -> list[TradeItem]:
+    """The trades of this session on record that could be the last price, in order."""
+    after_id = listing.statistics.after_id
+    return [
+        kept.item
+        for kept in listing.trades.values()
+        if kept.item.trade_id > after_id and sets_last_price(kept.item)
+    ]
+
+
+def regular_close(listing: Listing) -> int | None:
+    """The last price of the regular session today, its closing auction included.
+
+    What traded after the market closed does not move it.
+    """
+    for kept in reversed(listing.trades.values()):
+        trade = kept.item
+        if trade.trading_session == TradingSession.REGULAR and sets_last_price(trade):
+            return trade.price
+    return None
+
+
 def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
-    """A trade is gone or amended: find the opening and the last price again.
+    """A trade is gone: find the opening and the last price again.
 
     They fall back on the trades of this session still on record.
     """
     statistics = listing.statistics
-    in_sequence = [
-        kept.item
-        for kept in listing.trades.values()
-        if sets_last_price(kept.item) and kept.item.trade_id > statistics.after_id
-    ]
+    in_sequence = trades_in_sequence(listing)
     if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
         listing.last_trade = in_sequence[-1] if in_sequence else None
         statistics.last = None if listing.last_trade is None else listing.last_trade.price

@@ -20,12 +20,14 @@ from pregao.exchange.engine.session_statistics import (
     opening_and_range,
     sets_last_price,
     settle_first_and_last,
+    trades_in_sequence,
     uncount_trade,
 )
 from pregao.exchange.engine.terms import Side, TradeCondition, TrdSubType
 from pregao.exchange.engine.withdrawal import refresh_auction
 
 _BLOCK = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE, TrdSubType.RFQ_TRADE})
+_CASH_ONLY = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.MULTI_ASSET_TRADE})
 _NEITHER_REGULAR_NOR_BLOCK = frozenset(
     {TrdSubType.MULTI_ASSET_TRADE, TrdSubType.LEG_TRADE, TrdSubType.RLP_TRADE}
 )
@@ -108,6 +110,7 @@ def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
         raise UsageError(
             f"{listing.instrument.symbol} is not a forward: it has no seller days or interest rate"
         )
+    _check_sub_type(market, listing, command)
     condition = _condition(listing, command)
     listing.trade_id += TRADE_ID_STEP
     when = now_ns if command.transact_time_ns is None else command.transact_time_ns
@@ -147,8 +150,28 @@ def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
     _tell_trade(market, listing, trade, now_ns)
 
 
+def _check_sub_type(market: Market, listing: Listing, command: EnterTrade) -> None:
+    """Refuse sub types that do not go with the product, or with the conditions."""
+    kind = command.trd_sub_type
+    if kind is None:
+        return
+    name = f"a trade of {listing.instrument.symbol} cannot be a {kind.name}"
+    if kind in _BLOCK and command.crossed:
+        raise UsageError(f"{name} that is crossed: block trades are not")
+    if kind in _CASH_ONLY and (listing.derivative or listing.instrument.is_forward):
+        raise UsageError(f"{name}: it is a derivative")
+    if kind == TrdSubType.RLP_TRADE and listing.fixed_income:
+        raise UsageError(f"{name}: fixed income has no retail liquidity providers")
+    if kind == TrdSubType.LEG_TRADE and not any(
+        leg.security_id == listing.security_id
+        for other in market.listings.values()
+        for leg in other.instrument.legs
+    ):
+        raise UsageError(f"{name}: it is a leg of no listed instrument")
+
+
 def _condition(listing: Listing, command: EnterTrade) -> int:
-    """The conditions of a trade entered by hand."""
+    """The conditions of a trade entered by hand; `_check_sub_type` has seen that they may be."""
     condition = 0
     kind = command.trd_sub_type
     if kind in _BLOCK:
@@ -191,7 +214,10 @@ def _tell_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int)
 
 
 def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
-    """Correct a trade: it is published again under its number."""
+    """Correct a trade: it is published again under its number.
+
+    If it is not the last trade it is out of sequence: it must not be taken for the last price.
+    """
     listing = market.listing(command.security_id)
     record = _record(listing, command.trade_id)
     old = record.item
@@ -204,15 +230,32 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
         size=size,
         buyer=old.buyer if command.buyer is None else command.buyer,
         seller=old.seller if command.seller is None else command.seller,
-        trade_condition=old.trade_condition | TradeCondition.TRADE_ON_BEHALF,
+        trade_condition=_amended_condition(listing, old, price),
         transact_time_ns=now_ns if command.transact_time_ns is None else command.transact_time_ns,
     )
     uncount_trade(listing.statistics, old)
     if old.trade_id > listing.statistics.after_id:
         count_trade(listing.statistics, price, size)
     listing.trades[old.trade_id] = TradeRecord(new, record.buyer, record.seller)
-    settle_first_and_last(listing, old)
+    statistics = listing.statistics
+    if statistics.opening_id == old.trade_id:
+        statistics.opening = price
+    if listing.last_trade is old:
+        listing.last_trade = new
+        statistics.last = price
     _tell_trade(market, listing, new, now_ns)
+
+
+def _amended_condition(listing: Listing, old: TradeItem, price: int) -> int:
+    """The conditions of an amended trade: those it had, and what the amendment makes of them."""
+    same_price = TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE
+    condition = old.trade_condition & ~same_price | TradeCondition.TRADE_ON_BEHALF
+    if listing.last_trade is not old:
+        return int(condition | TradeCondition.OUT_OF_SEQUENCE)
+    before = trades_in_sequence(listing)[:-1]
+    if before and before[-1].price == price:
+        condition |= same_price
+    return int(condition)
 
 
 def _check_trade(listing: Listing, price: int, quantity: int) -> None:
