@@ -47,16 +47,17 @@ MARKET = OrdType.MARKET
 MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
 STOP = OrdType.STOP_LOSS
 STOP_LIMIT = OrdType.STOP_LIMIT
-PRICED = frozenset({LIMIT, STOP_LIMIT})
+# Tuples, not sets: the hash of an enumeration's member costs more than a few comparisons.
+PRICED = (LIMIT, STOP_LIMIT)
 """The types with a limit price."""
-STOPS = frozenset({STOP, STOP_LIMIT})
-PROTECTED = frozenset({MARKET, MARKET_TO_LIMIT, STOP})
+STOPS = (STOP, STOP_LIMIT)
+PROTECTED = (MARKET, MARKET_TO_LIMIT, STOP)
 """The types that get a protection price."""
 RLP = OrdType.RLP
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 BROKER_ONLY = RoutingInstruction.BROKER_ONLY
 BROKER_ONLY_REMOVAL = RoutingInstruction.BROKER_ONLY_REMOVAL
-_RETAIL_TYPES = frozenset({LIMIT, STOP, STOP_LIMIT, MARKET_TO_LIMIT})
+_RETAIL_TYPES = (LIMIT, STOP, STOP_LIMIT, MARKET_TO_LIMIT)
 DAY = TimeInForce.DAY
 GTC = TimeInForce.GOOD_TILL_CANCEL
 GTD = TimeInForce.GOOD_TILL_DATE
@@ -65,7 +66,7 @@ FOK = TimeInForce.FILL_OR_KILL
 MOC = TimeInForce.AT_THE_CLOSE
 MOA = TimeInForce.GOOD_FOR_AUCTION
 
-_RETAIL_VALIDITIES = frozenset({DAY, IOC, FOK})
+_RETAIL_VALIDITIES = (DAY, IOC, FOK)
 
 _CLOSED = {CLOSE: MARKET_CLOSED, FORBIDDEN: MARKET_FORBIDDEN, PAUSE: MARKET_PAUSED}
 
@@ -112,7 +113,7 @@ def check_order(
         reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
     ) is not None:
         return reject
-    if (stop_px is not None or ord_type in STOPS) and (
+    if (stop_px is not None or (ord_type != LIMIT and ord_type in STOPS)) and (
         reject := _check_stop(listing, ord_type, stop_px)
     ) is not None:
         return reject
@@ -123,7 +124,7 @@ def check_order(
             return reject
     elif price is not None:
         return PRICE_NOT_TAKEN
-    if (routing or ord_type == RLP) and (
+    if (routing or (ord_type != LIMIT and ord_type == RLP)) and (
         reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
     ) is not None:
         return reject

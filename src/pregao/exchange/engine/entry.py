@@ -66,8 +66,12 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     if reject is None and client in market.by_client:
         reject = rejects.DUPLICATE_ORDER
     protection: int | None = None
-    if reject is None and (
-        command.ord_type in PROTECTED and command.time_in_force not in (MOA, MOC)
+    plain = command.ord_type == LIMIT
+    if (
+        not plain
+        and reject is None
+        and command.ord_type in PROTECTED
+        and command.time_in_force not in (MOA, MOC)
     ):
         protection = protection_price(listing, command.side, command.stop_px)
         if protection is None:
@@ -118,7 +122,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         listing.waiting.add(order)
         return
     market.accepted(order, now_ns)
-    if order.ord_type == RLP:
+    if not plain and order.ord_type == RLP:
         listing.waiting.add(order)
         return
     if listing.status == OPEN:
@@ -145,8 +149,11 @@ def trade_or_queue(
 
     ``updates`` holds what the event already did to the book (an order taken out to be changed).
     """
-    keys = listing.opposite(order.side).keys
-    if not keys or (keys[-1] < _limit_key(order) and not order.routing):
+    buys = order.side == BUY
+    keys = listing.offers.keys if buys else listing.bids.keys
+    price = order.price if order.price is not None else order.protection_price
+    assert price is not None
+    if not keys or (keys[-1] < (-price if buys else price) and not order.routing):
         # Nothing to trade with: by far the most frequent case.
         if order.min_qty:
             cancel(market, order, now_ns)
