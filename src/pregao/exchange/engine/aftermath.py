@@ -1,7 +1,8 @@
-"""What follows from an event: protected accounts, then stop orders that its trades triggered."""
+"""What follows from an event: pairs in auction, protected accounts, triggered stop orders."""
 
 from __future__ import annotations
 
+from pregao.exchange.engine.auction_ends import join_pairs
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.protected_mode import protect
 from pregao.exchange.engine.triggers import enter_triggered
@@ -10,7 +11,9 @@ from pregao.exchange.engine.triggers import enter_triggered
 def settle(market: Market, now_ns: int) -> None:
     """See to everything that follows, round by round, until nothing more does."""
     while True:
-        if market.reached:
+        if market.called:
+            join_pairs(market, now_ns)
+        elif market.reached:
             # First of all: an account's triggered stop orders must not trade any more.
             protect(market, now_ns)
         elif market.triggered:

@@ -9,6 +9,7 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.orders import BUY
 from pregao.exchange.engine.phases import AUCTIONS, CLOSE, FORBIDDEN, OPEN, PAUSE
 from pregao.exchange.engine.rejects import (
+    AUCTION_SYNCHRONISM,
     DISCLOSED_INVALID,
     DISCLOSED_TOO_LARGE,
     EXPIRE_DATE_INVALID,
@@ -78,6 +79,17 @@ def check_state(status: TradingStatus) -> Reject | None:
     return _CLOSED.get(status, MARKET_CLOSED)
 
 
+def check_auction_end(listing: Listing) -> Reject | None:
+    """May anything be asked of an instrument now? Not while its pair is asked to end with it."""
+    if listing.window_ns is None:
+        return None
+    symbol = listing.instrument.symbol
+    return Reject(
+        AUCTION_SYNCHRONISM.code,
+        f"{AUCTION_SYNCHRONISM.text} 'Instrument {symbol} in Simultaneous Auction closing.'",
+    )
+
+
 def check_cancel_state(status: TradingStatus) -> Reject | None:
     """May orders be cancelled in this state? A halt prevents entry and matching only."""
     return None if status == PAUSE else check_state(status)
@@ -98,7 +110,7 @@ def check_order(
 ) -> Reject | None:
     """What is wrong with an order, or None."""
     status = listing.status
-    if status != OPEN and (reject := check_state(status)) is not None:
+    if status != OPEN and (reject := check_auction_end(listing) or check_state(status)) is not None:
         return reject
     if not listing.takes_orders:
         return NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)

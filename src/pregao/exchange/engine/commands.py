@@ -245,6 +245,14 @@ class RejoinGroup:
 
 
 @record
+class PairAuctions:
+    """Let the auctions of two instruments begin and end together."""
+
+    first: int
+    second: int
+
+
+@record
 class AdvanceTime:
     """Nothing but the passing of time: auctions whose end has come are closed."""
 
@@ -460,6 +468,7 @@ Command = (
     | SetGroupPhase
     | SetSecurityStatus
     | RejoinGroup
+    | PairAuctions
     | AdvanceTime
     | EndDay
     | StartDay

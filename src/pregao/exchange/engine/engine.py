@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
-from pregao.clock import MINUTE
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
     aftermath,
+    auction_ends,
     commands,
     crosses,
     entry,
@@ -54,6 +55,7 @@ _HANDLERS: dict[type, _Handler] = {
     commands.SetDelta: protected_mode.set_delta,
     commands.SetGroupPhase: phases.set_group_phase,
     commands.SetSecurityStatus: phases.set_security_status,
+    commands.PairAuctions: auction_ends.pair_auctions,
     commands.RejoinGroup: phases.rejoin_group,
     commands.AdvanceTime: phases.advance_time,
     commands.EndDay: phases.end_day,
@@ -87,7 +89,8 @@ class Engine:
     below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
     how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
     ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
-    (1e-4, None for all of it).
+    (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
+    for the answer of its pair, at most a second.
     """
 
     def __init__(
@@ -100,7 +103,10 @@ class Engine:
         trade_memory: int = 100_000,
         first_order_id: int = 1,
         rlp_share: int | None = None,
+        synchronism_ns: int = 10 * MILLISECOND,
     ) -> None:
+        if not 0 <= synchronism_ns <= SECOND:
+            raise UsageError("auctions of a pair are synchronised within a second")
         self.market = Market(
             trade_date,
             track_positions,
@@ -108,6 +114,7 @@ class Engine:
             trade_memory,
             first_order_id,
             rlp_share,
+            synchronism_ns,
         )
         self._now_ns = 0
         self._untold: Outcome | None = None
@@ -135,14 +142,14 @@ class Engine:
         self._untold = None
         market.units, market.reports = outcome
         while (due := market.next_due_ns) is not None and due <= now_ns:
-            phases.run_due(market, due)
+            auction_ends.run_due(market, due)
             aftermath.settle(market, due)
         try:
             handler(market, command, now_ns)
         except UsageError:
             self._untold = outcome
             raise
-        if market.triggered or market.reached:
+        if market.triggered or market.reached or market.called:
             aftermath.settle(market, now_ns)
         return outcome
 

@@ -139,6 +139,8 @@ class Listing:
         "offers",
         "open_time_ns",
         "own_status",
+        "pair",
+        "pending",
         "previous_close8",
         "reference8",
         "reject_high",
@@ -156,6 +158,7 @@ class Listing:
         "trades",
         "volume_limit",
         "waiting",
+        "window_ns",
     )
 
     def __init__(self, instrument: Instrument, group: Group) -> None:
@@ -171,6 +174,12 @@ class Listing:
         self.open_time_ns: int | None = None
         self.since_ns: int | None = None
         self.active_auction = False
+        self.pair: Listing | None = None
+        """The instrument whose auctions begin and end with this one's."""
+        self.pending = False
+        """Its auction could end, and waits for that of its pair."""
+        self.window_ns: int | None = None
+        """Until when it takes no requests, because its pair has been asked."""
         self.theoretical: Theoretical | None = None
         self.statistics = Statistics()
         self.last_trade: TradeItem | None = None

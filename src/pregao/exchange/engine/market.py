@@ -53,6 +53,7 @@ class Market:
     __slots__ = (
         "auction_duration_ns",
         "by_client",
+        "called",
         "deltas",
         "exec_id",
         "groups",
@@ -67,6 +68,7 @@ class Market:
         "reports",
         "rlp_share",
         "secondary_id",
+        "synchronism_ns",
         "track_positions",
         "trade_date",
         "trade_day",
@@ -83,6 +85,7 @@ class Market:
         trade_memory: int,
         first_order_id: int,
         rlp_share: int | None = None,
+        synchronism_ns: int = 0,
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -96,6 +99,9 @@ class Market:
         self.auction_duration_ns = auction_duration_ns
         self.trade_memory = trade_memory
         self.rlp_share = rlp_share
+        self.synchronism_ns = synchronism_ns
+        self.called: list[Listing] = []
+        """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
         self.protections: dict[tuple[int, int], list[Protection]] = {}

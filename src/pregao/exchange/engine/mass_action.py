@@ -104,4 +104,4 @@ def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
         return False
     if order.time_in_force == MOA and participates(listing, order):
         return False
-    return check_cancel_state(listing.status) is None
+    return listing.window_ns is None and check_cancel_state(listing.status) is None

@@ -130,7 +130,7 @@ def _may_go(market: Market, order: Order) -> bool:
     if order.order_id not in market.orders:
         return False
     listing = market.listings[order.security_id]
-    if check_cancel_state(listing.status) is not None:
+    if listing.window_ns is not None or check_cancel_state(listing.status) is not None:
         return False
     return not (
         listing.status in AUCTIONS and order.level is not None and participates(listing, order)

@@ -71,6 +71,9 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     del market.listings[listing.security_id]
     listing.group.members.remove(listing)
     listing.active_auction = False
+    listing.window_ns = None
+    if listing.pair is not None:
+        listing.pair.pair = listing.pair = None
     market.tell(
         [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
-from pregao.exchange.engine.checks import check_cancel_state, check_state
+from pregao.exchange.engine.checks import check_auction_end, check_cancel_state, check_state
 from pregao.exchange.engine.commands import CancelOrder
 from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
@@ -43,7 +43,7 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
     elif listing.status == OPEN:
         reject = None
     else:
-        reject = check_cancel_state(listing.status)
+        reject = check_auction_end(listing) or check_cancel_state(listing.status)
     if reject is not None or listing is None or order is None:
         market.rejected(
             command.session,
