@@ -24,6 +24,7 @@ from pregao.exchange.engine import (
     phases,
     protected_mode,
     registration,
+    spreads,
     surveillance,
     trade_entry,
     withdrawal,
@@ -82,6 +83,15 @@ _HANDLERS: dict[type, _Handler] = {
 }
 
 
+def _touch(market: Market, command: Command) -> None:
+    """Take note of which books a command may have changed."""
+    if isinstance(command, commands.NewOrder | commands.ModifyOrder | commands.CancelOrder):
+        if command.security_id in market.implied_of:
+            market.touched.add(command.security_id)
+    else:
+        market.touched.update(market.implied_of)
+
+
 class Engine:
     """The market of a list of instruments.
 
@@ -90,7 +100,8 @@ class Engine:
     how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
     ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
     (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
-    for the answer of its pair, at most a second.
+    for the answer of its pair, at most a second. With ``implied_orders`` eligible
+    spreads get implied orders from the books of their legs.
     """
 
     def __init__(
@@ -104,6 +115,7 @@ class Engine:
         first_order_id: int = 1,
         rlp_share: int | None = None,
         synchronism_ns: int = 10 * MILLISECOND,
+        implied_orders: bool = False,
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
@@ -122,6 +134,9 @@ class Engine:
             if instrument.security_id in self.market.listings:
                 raise UsageError(f"two instruments have the security id {instrument.security_id}")
             self.market.list_instrument(instrument)
+        if implied_orders:
+            for listing in self.market.listings.values():
+                spreads.register(self.market, listing)
 
     def apply(self, command: Command, now_ns: int) -> Outcome:
         """Carry out a command at a time, which never goes back, and tell what came of it.
@@ -143,13 +158,22 @@ class Engine:
         market.units, market.reports = outcome
         while (due := market.next_due_ns) is not None and due <= now_ns:
             auction_ends.run_due(market, due)
+            market.touched.update(market.implied_of)
             aftermath.settle(market, due)
         try:
             handler(market, command, now_ns)
         except UsageError:
             self._untold = outcome
             raise
-        if market.triggered or market.reached or market.called:
+        if market.implied_of:
+            _touch(market, command)
+        if (
+            market.triggered
+            or market.reached
+            or market.called
+            or market.spread_fills
+            or market.touched
+        ):
             aftermath.settle(market, now_ns)
         return outcome
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
@@ -33,6 +33,7 @@ from pregao.exchange.engine.terms import (
 
 if TYPE_CHECKING:
     from pregao.exchange.engine.protections import Protection
+    from pregao.exchange.engine.spreads import Spread
 
 FIRST_IMPLIED_ID = 1 << 62
 """Implied orders are numbered from here: always behind ordinary ones at the same price."""
@@ -47,6 +48,16 @@ def days(day: date) -> int:
     return (day - _EPOCH).days
 
 
+class SpreadFill(NamedTuple):
+    """What was traded in a spread, until its legs have traded as well."""
+
+    security_id: int
+    order: Order
+    resting: Order
+    quantity: int
+    price: int
+
+
 class Market:
     """Instruments, groups, resting orders and counters."""
 
@@ -58,6 +69,7 @@ class Market:
         "exec_id",
         "groups",
         "implied_id",
+        "implied_of",
         "kept_trades",
         "listings",
         "next_due_ns",
@@ -68,7 +80,10 @@ class Market:
         "reports",
         "rlp_share",
         "secondary_id",
+        "spread_fills",
+        "spreads",
         "synchronism_ns",
+        "touched",
         "track_positions",
         "trade_date",
         "trade_day",
@@ -109,6 +124,13 @@ class Market:
         self.deltas: dict[int, int] = {}
         self.reached: list[Protection] = []
         """Those with something to cancel after the event."""
+        self.spreads: dict[int, Spread] = {}
+        """Spreads whose trades are told in their legs."""
+        self.implied_of: dict[int, list[Spread]] = {}
+        """Spreads with implied orders, by their own number and by those of their legs."""
+        self.spread_fills: list[SpreadFill] = []
+        self.touched: set[int] = set()
+        """Instruments whose books may have changed what is implied."""
         self.triggered: list[Order] = []
         """Stop orders that trades have triggered: they come to the book after the event."""
         self.units: list[MarketEvent] = []
@@ -343,6 +365,7 @@ class Market:
                 contra_firm,
                 now_ns,
                 cross_id,
+                order.leg_of,
             )
         )
 

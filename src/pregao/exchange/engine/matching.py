@@ -39,6 +39,7 @@ class Execution:
         "hidden",
         "last_px",
         "prevented",
+        "price",
         "sub_type",
         "trades",
         "updates",
@@ -52,6 +53,8 @@ class Execution:
         """Resting orders cancelled to prevent a self-trade: told ahead of the trades."""
         self.sub_type: TrdSubType | None = None
         """What its trades are, where they are not plain ones."""
+        self.price: int | None = None
+        """The price of its trades, where it is not that of the resting orders."""
         self.before: list[tuple[int, int]] | None = None
         """The other side as it was, where the places of ``prevented`` orders will be told."""
         self.cancelled = 0
@@ -107,7 +110,7 @@ def match(
     opening = listing.statistics.opening is None
     low, high = listing.auction_low, listing.auction_high
     trades, updates = execution.trades, execution.updates
-    sub_type = execution.sub_type
+    sub_type, own_price = execution.sub_type, execution.price
     leaves = order.leaves
     kept = 0 if most is None or most > leaves else leaves - most
     while leaves > kept and keys:
@@ -135,6 +138,8 @@ def match(
                     execution.ended = True
                     break
                 continue
+        if own_price is not None:
+            price = own_price
         visible = resting.visible
         wanted = leaves - kept
         quantity = visible if visible < wanted else wanted

@@ -45,6 +45,7 @@ class Order:
         "investor_id",
         "key",
         "leaves",
+        "leg_of",
         "level",
         "max_floor",
         "min_qty",
@@ -113,6 +114,8 @@ class Order:
         """Its routing instruction, or 0."""
         self.ord_tag_id = 0
         self.implied = False
+        self.leg_of = 0
+        """The spread that it trades a leg of, or 0."""
         self.key = 0
         self.level: Level | None = None
         self.previous: Order | None = None

@@ -96,6 +96,7 @@ def protect(market: Market, now_ns: int) -> None:
         withdraw(market, listing, order, items, now_ns)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_MAKER_PROTECTION)
     if orders:
+        market.touched.update(touched.keys() & market.implied_of.keys())
         market.triggered = [x for x in market.triggered if x.order_id not in orders]
     for listing in touched.values():
         refresh_auction(market, listing, items, now_ns)

@@ -9,6 +9,7 @@ from pregao.exchange.engine.commands import AddInstrument, ChangeInstrument, Rem
 from pregao.exchange.engine.events import MarketItem, SecurityDefinition
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.spreads import unregister
 from pregao.exchange.engine.surveillance import clear_side
 from pregao.exchange.engine.terms import ExecRestatementReason, SecurityUpdateAction
 from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
@@ -68,6 +69,7 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     for order in listing.waiting:
         market.forget(order)
         market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
+    unregister(market, listing.security_id, now_ns)
     del market.listings[listing.security_id]
     listing.group.members.remove(listing)
     listing.active_auction = False

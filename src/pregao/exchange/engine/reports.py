@@ -150,6 +150,8 @@ class OrderFilled:
     contra_firm: int | None
     transact_time_ns: int
     cross_id: int = 0
+    leg_of: int = 0
+    """The spread whose order traded this leg, if ``security_id`` is a leg."""
 
 
 @record

@@ -16,7 +16,7 @@ from pregao.exchange.engine.events import (
     TradeItem,
 )
 from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
-from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.protections import count_fill
 from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
@@ -34,6 +34,7 @@ _NOT_REGULAR = frozenset(
         TrdSubType.MIDPOINT_TRADE,
     }
 )
+_LEG = TrdSubType.LEG_TRADE
 _OPENING = int(TradeCondition.OPENING_PRICE)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
@@ -101,11 +102,14 @@ def matched(
     if statistics.opening is None:
         statistics.opening = price
         statistics.opening_id = trade.trade_id
-    statistics.last = price
-    listing.last_trade = trade
-    waiting = listing.waiting
-    if price >= waiting.buy_stop or price <= waiting.sell_stop:
-        market.triggered.extend(waiting.reached(price))
+    if sub_type is not _LEG:
+        statistics.last = price
+        listing.last_trade = trade
+        waiting = listing.waiting
+        if price >= waiting.buy_stop or price <= waiting.sell_stop:
+            market.triggered.extend(waiting.reached(price))
+    if listing.security_id in market.spreads:
+        market.spread_fills.append(SpreadFill(listing.security_id, order, resting, quantity, price))
     market.filled(
         resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id
     )

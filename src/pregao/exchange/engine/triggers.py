@@ -19,18 +19,27 @@ from pregao.exchange.engine.phases import OPEN
 
 
 def enter_triggered(market: Market, now_ns: int) -> None:
-    """Bring the stop orders that were triggered to their books."""
-    batches: dict[tuple[int, int], list[Order]] = {}
+    """Bring the first of the stop orders that were triggered to their book, as one event.
+
+    With it come those of its instrument and side; the others follow when what comes of it is
+    settled.
+    """
+    first = market.triggered[0]
+    security_id, side = first.security_id, first.side
+    batch: list[Order] = []
+    others: list[Order] = []
     for order in market.triggered:
-        batches.setdefault((order.security_id, order.side), []).append(order)
-    market.triggered = []
-    for (security_id, _), batch in batches.items():
-        listing = market.listings[security_id]
-        if check_state(listing.status) is None:
-            _enter(market, listing, batch, now_ns)
-        else:
-            for order in batch:
-                listing.waiting.add(order)
+        same = order.security_id == security_id and order.side == side
+        (batch if same else others).append(order)
+    market.triggered = others
+    listing = market.listings[security_id]
+    if security_id in market.implied_of:
+        market.touched.add(security_id)
+    if check_state(listing.status) is None:
+        _enter(market, listing, batch, now_ns)
+        return
+    for order in batch:
+        listing.waiting.add(order)
 
 
 def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
