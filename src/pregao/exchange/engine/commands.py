@@ -165,6 +165,24 @@ class NewCross:
 
 
 @record
+class ProposedLeg:
+    """A leg of a spread that a member wants; the ratio is an integer of 1e-7."""
+
+    symbol: str
+    side: Side
+    ratio_qty: int
+
+
+@record
+class DefineSpread:
+    """Ask for a spread of listed instruments, from the buyer's point of view."""
+
+    session: int
+    request_id: int
+    legs: tuple[ProposedLeg, ...]
+
+
+@record
 class ProtectionReference:
     """What a market protection watches: an instrument with its options, or an asset."""
 
@@ -462,6 +480,7 @@ Command = (
     | CancelOrder
     | MassCancel
     | NewCross
+    | DefineSpread
     | SetProtection
     | RemoveProtection
     | SetDelta

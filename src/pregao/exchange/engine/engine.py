@@ -27,6 +27,7 @@ from pregao.exchange.engine import (
     spreads,
     surveillance,
     trade_entry,
+    user_spreads,
     withdrawal,
 )
 from pregao.exchange.engine.commands import Command
@@ -40,9 +41,11 @@ _Handler = Callable[[Market, Any, int], None]
 
 
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
-    """Begin a trading day, with protections that watch afresh."""
+    """Begin a trading day, with protections that watch afresh and without idle spreads."""
+    user_spreads.note_activity(market)
     phases.start_day(market, command, now_ns)
     protected_mode.reset_all(market)
+    user_spreads.remove_idle(market, now_ns)
 
 
 _HANDLERS: dict[type, _Handler] = {
@@ -51,6 +54,7 @@ _HANDLERS: dict[type, _Handler] = {
     commands.CancelOrder: withdrawal.cancel_order,
     commands.MassCancel: mass_action.mass_cancel,
     commands.NewCross: crosses.new_cross,
+    commands.DefineSpread: user_spreads.define_spread,
     commands.SetProtection: protected_mode.set_protection,
     commands.RemoveProtection: protected_mode.remove_protection,
     commands.SetDelta: protected_mode.set_delta,
@@ -101,7 +105,8 @@ class Engine:
     ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
     (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
     for the answer of its pair, at most a second. With ``implied_orders`` eligible
-    spreads get implied orders from the books of their legs.
+    spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
+    legs of spreads that users define.
     """
 
     def __init__(
@@ -116,6 +121,7 @@ class Engine:
         rlp_share: int | None = None,
         synchronism_ns: int = 10 * MILLISECOND,
         implied_orders: bool = False,
+        no_legs: Iterable[int] = (),
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
@@ -127,6 +133,7 @@ class Engine:
             first_order_id,
             rlp_share,
             synchronism_ns,
+            frozenset(no_legs),
         )
         self._now_ns = 0
         self._untold: Outcome | None = None

@@ -73,6 +73,7 @@ class Market:
         "kept_trades",
         "listings",
         "next_due_ns",
+        "no_legs",
         "order_id",
         "orders",
         "protections",
@@ -90,6 +91,7 @@ class Market:
         "trade_memory",
         "triggered",
         "units",
+        "user_spreads",
     )
 
     def __init__(
@@ -101,6 +103,7 @@ class Market:
         first_order_id: int,
         rlp_share: int | None = None,
         synchronism_ns: int = 0,
+        no_legs: frozenset[int] = frozenset(),
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -115,6 +118,10 @@ class Market:
         self.trade_memory = trade_memory
         self.rlp_share = rlp_share
         self.synchronism_ns = synchronism_ns
+        self.no_legs = no_legs
+        """Instruments that no user-defined spread can have as a leg."""
+        self.user_spreads: dict[int, date] = {}
+        """Spreads of users, with the last day on which they were used."""
         self.called: list[Listing] = []
         """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()

@@ -74,8 +74,8 @@ def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) ->
     listing.group.members.remove(listing)
     listing.active_auction = False
     listing.window_ns = None
-    if listing.pair is not None:
-        listing.pair.pair = listing.pair = None
+    if (pair := listing.pair) is not None:
+        pair.pair = listing.pair = None
     market.tell(
         [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
     )

@@ -12,6 +12,7 @@ from pregao.exchange.engine.terms import (
     MassActionRejectReason,
     OrdStatus,
     OrdType,
+    SecurityResponseType,
     Side,
     TimeInForce,
 )
@@ -206,6 +207,21 @@ class MassCancelled:
     text: str = ""
 
 
+@record
+class SpreadDefined:
+    """The answer to a proposal for a spread: the instrument, or why there is none."""
+
+    exec_id: int
+    session: int
+    request_id: int
+    response: SecurityResponseType
+    security_id: int
+    symbol: str
+    strategy_type: str | None
+    text: str
+    transact_time_ns: int
+
+
 Report = (
     OrderAccepted
     | OrderRestated
@@ -215,6 +231,7 @@ Report = (
     | FillBusted
     | OrderRejected
     | MassCancelled
+    | SpreadDefined
 )
 """Anything told in private; ``session`` is whom it is for."""
 

@@ -319,29 +319,37 @@ def _tell_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) ->
                 sub_type=TrdSubType.LEG_TRADE,
             )
         )
-        side = _AGGRESSOR[order.side]
-        execution_event(market, leg.listing, execution, side, now_ns, now_ns)
+        aggressor = _AGGRESSOR[order.side]
+        execution_event(market, leg.listing, execution, aggressor, now_ns, now_ns)
 
 
 def leg_prices(spread: Spread, price: int) -> list[int] | None:
     """Prices of the legs that add up to that of the spread, or None if there are none.
 
-    Each leg is at its reference price, but for the last one with a ratio of one, which takes the
-    difference.
+    Each leg is at its reference price, but for the one with the smallest ratio, which takes the
+    difference. Where its ratio does not divide that, another leg moves by a few price steps.
     """
     prices: list[int] = []
     for leg in spread.legs:
         reference = leg.listing.reference_price()
         if reference is None:
             return None
-        prices.append(reference)
-    places = [index for index, leg in enumerate(spread.legs) if leg.ratio == 1]
-    if not places:
-        return None
-    total = sum(leg.weight * each for leg, each in zip(spread.legs, prices, strict=True))
-    place = places[-1]
-    prices[place] += (price - total) * spread.legs[place].weight
-    return prices if all(each > 0 for each in prices) else None
+        prices.append(reference // leg.listing.tick * leg.listing.tick)
+    weights = [leg.weight for leg in spread.legs]
+    missing = price - sum(w * each for w, each in zip(weights, prices, strict=True))
+    tick = spread.listing.tick
+    places = sorted(range(len(weights)), key=lambda place: (abs(weights[place]), -place))
+    takes, *others = places
+    ratio = abs(weights[takes])
+    for other in others:
+        for steps in range(ratio):
+            moved = steps * tick
+            rest = missing - weights[other] * moved
+            if rest % (ratio * tick) == 0:
+                prices[other] += moved
+                prices[takes] += rest // weights[takes]
+                return prices if all(each > 0 for each in prices) else None
+    return None
 
 
 def _leg_order(

@@ -265,6 +265,14 @@ class CrossPrioritization(IntEnum):
     SELL_SIDE_IS_PRIORITIZED = 2
 
 
+class SecurityResponseType(IntEnum):
+    """What came of a proposal for a new instrument (tag 323)."""
+
+    ACCEPT_SECURITY_PROPOSAL_AS_IS = 1
+    ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS = 2
+    REJECT_SECURITY_PROPOSAL = 5
+
+
 class ExecRestatementReason(IntEnum):
     """Why an order was cancelled or restated without its owner asking (tag 378)."""
 
