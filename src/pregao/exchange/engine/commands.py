@@ -26,6 +26,7 @@ from pregao.exchange.engine.terms import (
     RoutingInstruction,
     SelfTradePreventionInstruction,
     SettlPriceType,
+    SettlType,
     Side,
     TimeInForce,
     TradingSession,
@@ -180,6 +181,60 @@ class DefineSpread:
     session: int
     request_id: int
     legs: tuple[ProposedLeg, ...]
+
+
+@record
+class DeclareForward:
+    """Declare a forward deal; ``contra_firm`` is to accept it.
+
+    ``fixed_rate`` is an integer of 1e-4. With cash, a trade of the underlying goes with it, buyer
+    and seller exchanged; ``cash_trade_id`` names the cash trade that was registered before.
+    """
+
+    session: int
+    firm: int
+    quote_req_id: str
+    security_id: int
+    contra_firm: int
+    side: Side
+    quantity: int
+    price: int
+    fixed_rate: int
+    days_to_settlement: int
+    settl_type: SettlType = SettlType.BUYERS_DISCRETION
+    account: int = 0
+    with_cash: bool = False
+    cash_trade_id: int | None = None
+    private: bool = True
+
+
+@record
+class AcceptForward:
+    """Accept a declaration; ``dma`` tells that the request came by direct market access."""
+
+    session: int
+    firm: int
+    quote_id: int
+    account: int = 0
+    dma: bool = False
+
+
+@record
+class RefuseForward:
+    """Refuse a declaration."""
+
+    session: int
+    firm: int
+    quote_id: int
+
+
+@record
+class CancelForward:
+    """Cancel a declaration of one's own."""
+
+    session: int
+    firm: int
+    quote_id: int
 
 
 @record
@@ -481,6 +536,10 @@ Command = (
     | MassCancel
     | NewCross
     | DefineSpread
+    | DeclareForward
+    | AcceptForward
+    | RefuseForward
+    | CancelForward
     | SetProtection
     | RemoveProtection
     | SetDelta

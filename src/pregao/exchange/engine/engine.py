@@ -18,6 +18,7 @@ from pregao.exchange.engine import (
     commands,
     crosses,
     entry,
+    forwards,
     mass_action,
     modification,
     notices,
@@ -40,8 +41,16 @@ from pregao.exchange.engine.views import BookView, group_phases, view
 _Handler = Callable[[Market, Any, int], None]
 
 
+def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
+    """End the trading day, also for forwards that nobody accepted."""
+    forwards.expire_declarations(market, now_ns)
+    phases.end_day(market, command, now_ns)
+
+
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
     """Begin a trading day, with protections that watch afresh and without idle spreads."""
+    if command.trade_date > market.trade_date:
+        forwards.expire_declarations(market, now_ns)
     user_spreads.note_activity(market)
     phases.start_day(market, command, now_ns)
     protected_mode.reset_all(market)
@@ -54,6 +63,10 @@ _HANDLERS: dict[type, _Handler] = {
     commands.CancelOrder: withdrawal.cancel_order,
     commands.MassCancel: mass_action.mass_cancel,
     commands.NewCross: crosses.new_cross,
+    commands.DeclareForward: forwards.declare_forward,
+    commands.AcceptForward: forwards.accept_forward,
+    commands.RefuseForward: forwards.refuse_forward,
+    commands.CancelForward: forwards.cancel_forward,
     commands.DefineSpread: user_spreads.define_spread,
     commands.SetProtection: protected_mode.set_protection,
     commands.RemoveProtection: protected_mode.remove_protection,
@@ -63,7 +76,7 @@ _HANDLERS: dict[type, _Handler] = {
     commands.PairAuctions: auction_ends.pair_auctions,
     commands.RejoinGroup: phases.rejoin_group,
     commands.AdvanceTime: phases.advance_time,
-    commands.EndDay: phases.end_day,
+    commands.EndDay: _end_day,
     commands.StartDay: _start_day,
     commands.AddInstrument: registration.add_instrument,
     commands.ChangeInstrument: registration.change_instrument,

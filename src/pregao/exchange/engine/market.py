@@ -32,6 +32,7 @@ from pregao.exchange.engine.terms import (
 )
 
 if TYPE_CHECKING:
+    from pregao.exchange.engine.forwards import Declaration
     from pregao.exchange.engine.protections import Protection
     from pregao.exchange.engine.spreads import Spread
 
@@ -65,6 +66,7 @@ class Market:
         "auction_duration_ns",
         "by_client",
         "called",
+        "declarations",
         "deltas",
         "exec_id",
         "groups",
@@ -77,6 +79,7 @@ class Market:
         "order_id",
         "orders",
         "protections",
+        "quote_id",
         "reached",
         "reports",
         "rlp_share",
@@ -122,6 +125,9 @@ class Market:
         """Instruments that no user-defined spread can have as a leg."""
         self.user_spreads: dict[int, date] = {}
         """Spreads of users, with the last day on which they were used."""
+        self.quote_id = 0
+        self.declarations: dict[int, Declaration] = {}
+        """Forwards that wait for their respondent, by quote id."""
         self.called: list[Listing] = []
         """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pregao.exchange.engine.commands import DeclareForward
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
@@ -12,6 +13,8 @@ from pregao.exchange.engine.terms import (
     MassActionRejectReason,
     OrdStatus,
     OrdType,
+    QuoteStatus,
+    QuoteStatusResponseTo,
     SecurityResponseType,
     Side,
     TimeInForce,
@@ -222,6 +225,54 @@ class SpreadDefined:
     transact_time_ns: int
 
 
+@record
+class ForwardOffered:
+    """A declaration that a firm is asked to accept; any of its sessions may be told.
+
+    ``session`` is 0: the exchange does not know which one answers.
+    """
+
+    exec_id: int
+    firm: int
+    quote_id: int
+    terms: DeclareForward
+    transact_time_ns: int
+    session: int = 0
+
+
+@record
+class ForwardReported:
+    """What became of a declaration; ``session`` is 0 where any session of the firm is meant."""
+
+    exec_id: int
+    session: int
+    firm: int
+    quote_id: int
+    status: QuoteStatus
+    response_to: QuoteStatusResponseTo
+    terms: DeclareForward | None
+    code: int
+    text: str
+    transact_time_ns: int
+
+
+@record
+class ForwardTraded:
+    """A trade of an accepted forward, in the forward itself or in cash (ER_Forward)."""
+
+    exec_id: int
+    session: int
+    firm: int
+    quote_id: int
+    security_id: int
+    side: Side
+    last_qty: int
+    last_px: int
+    trade_id: int
+    contra_firm: int
+    transact_time_ns: int
+
+
 Report = (
     OrderAccepted
     | OrderRestated
@@ -232,6 +283,9 @@ Report = (
     | OrderRejected
     | MassCancelled
     | SpreadDefined
+    | ForwardOffered
+    | ForwardReported
+    | ForwardTraded
 )
 """Anything told in private; ``session`` is whom it is for."""
 

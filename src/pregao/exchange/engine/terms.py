@@ -273,6 +273,35 @@ class SecurityResponseType(IntEnum):
     REJECT_SECURITY_PROPOSAL = 5
 
 
+class QuoteStatus(IntEnum):
+    """State of a forward declaration (tag 297)."""
+
+    ACCEPTED = 0
+    REJECTED = 5
+    EXPIRED = 7
+    QUOTE_NOT_FOUND = 9
+    PENDING = 10
+    PASS = 11
+    CANCELED = 17
+
+
+class QuoteStatusResponseTo(StrEnum):
+    """What a report on a forward answers (tag 35005)."""
+
+    QUOTE = "0"
+    QUOTE_REQUEST = "1"
+    QUOTE_CANCEL = "2"
+    QUOTE_REQUEST_REJECT = "3"
+
+
+class SettlType(StrEnum):
+    """Who may settle a forward early (tag 63)."""
+
+    BUYERS_DISCRETION = "0"
+    SELLERS_DISCRETION = "8"
+    MUTUAL = "X"
+
+
 class ExecRestatementReason(IntEnum):
     """Why an order was cancelled or restated without its owner asking (tag 378)."""
 
