@@ -520,7 +520,7 @@ def test_a_cross_needs_continuous_trading_and_an_eligible_instrument():
         ({"ord_type": OrdType.STOP_LOSS, "stop_px": 100_000}, 1012),
         ({"stop_px": 100_000}, 2032),
         ({"ord_type": OrdType.RLP}, 1012),
-        ({"ord_type": OrdType.PEGGED_MIDPOINT}, 2311),
+        ({"ord_type": OrdType.PEGGED_MIDPOINT, "max_floor": 100}, 2061),
         ({"time_in_force": MOA}, 7027),
         ({"time_in_force": MOC, "ord_type": MARKET_TO_LIMIT, "price": None}, 7047),
         ({"time_in_force": GTD}, 2019),

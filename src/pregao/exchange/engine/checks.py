@@ -55,6 +55,9 @@ STOPS = (STOP, STOP_LIMIT)
 PROTECTED = (MARKET, MARKET_TO_LIMIT, STOP)
 """The types that get a protection price."""
 RLP = OrdType.RLP
+PEGGED = OrdType.PEGGED_MIDPOINT
+HIDDEN = (RLP, PEGGED)
+"""The types that are never in the book."""
 RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
 BROKER_ONLY = RoutingInstruction.BROKER_ONLY
 BROKER_ONLY_REMOVAL = RoutingInstruction.BROKER_ONLY_REMOVAL
@@ -135,8 +138,11 @@ def check_order(
         if (reject := check_price(listing, price)) is not None:
             return reject
     elif price is not None:
-        return PRICE_NOT_TAKEN
-    if (routing or (ord_type != LIMIT and ord_type == RLP)) and (
+        if ord_type != PEGGED:
+            return PRICE_NOT_TAKEN
+        if (reject := check_price(listing, price)) is not None:
+            return reject
+    if (routing or (ord_type != LIMIT and ord_type in HIDDEN)) and (
         reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
     ) is not None:
         return reject
@@ -160,6 +166,10 @@ def _check_routing(
     ord_type: OrdType, time_in_force: TimeInForce, max_floor: int, min_qty: int, routing: int
 ) -> Reject | None:
     """What is wrong with an order of or for retail liquidity providers, or None."""
+    if ord_type == PEGGED:
+        if routing in (0, BROKER_ONLY, BROKER_ONLY_REMOVAL) and not max_floor:
+            return None
+        return ROUTING_INVALID.because("a pegged order is hidden, and for all or its broker only")
     if routing in (BROKER_ONLY, BROKER_ONLY_REMOVAL):
         return ROUTING_INVALID.because("only a pegged order can be for its broker alone")
     retail = routing == RETAIL
@@ -217,6 +227,8 @@ def _check_kind(
         return TYPE_NOT_IN_AUCTION
     if ord_type in PRICED or (ord_type == STOP and not listing.derivative):
         return None
+    if ord_type == PEGGED and not (listing.fixed_income or listing.derivative):
+        return None if time_in_force in _RETAIL_VALIDITIES else VALIDITY_INVALID
     if ord_type == RLP and not listing.fixed_income:
         return None if time_in_force == DAY else VALIDITY_INVALID
     if (ord_type == MARKET_TO_LIMIT and not listing.fixed_income) or (

@@ -6,13 +6,14 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import (
     FOK,
+    HIDDEN,
     IOC,
     LIMIT,
     MARKET_TO_LIMIT,
     MOA,
     MOC,
+    PEGGED,
     PROTECTED,
-    RLP,
     check_order,
     protection_price,
 )
@@ -21,6 +22,7 @@ from pregao.exchange.engine.events import MarketItem
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.matching import Execution, execution_event, match, tradable_within
+from pregao.exchange.engine.midpoint import enter_pegged
 from pregao.exchange.engine.orders import BUY, Order, key_of
 from pregao.exchange.engine.phases import FINAL_CLOSING_CALL, OPEN, call_auction
 from pregao.exchange.engine.protections import check_protection, reset_protections
@@ -122,8 +124,10 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
         listing.waiting.add(order)
         return
     market.accepted(order, now_ns)
-    if not plain and order.ord_type == RLP:
+    if not plain and order.ord_type in HIDDEN:
         listing.waiting.add(order)
+        if order.ord_type == PEGGED:
+            enter_pegged(market, listing, order, received, now_ns)
         return
     if listing.status == OPEN:
         trade_or_queue(market, listing, order, received, now_ns, [])

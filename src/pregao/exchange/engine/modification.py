@@ -11,12 +11,13 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import (
     FOK,
+    HIDDEN,
     IOC,
     MOA,
     MOC,
+    PEGGED,
     PRICED,
     PROTECTED,
-    RLP,
     STOPS,
     check_order,
     protection_price,
@@ -26,6 +27,7 @@ from pregao.exchange.engine.entry import trade_or_queue
 from pregao.exchange.engine.events import MarketItem, OrderChanged
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.midpoint import enter_pegged
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.protections import reset_protections
@@ -89,7 +91,10 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     elif order.level is None:
         _update(order, command, terms, leaves)
         order.show()
-        _report(market, order, command, now_ns, working=order.ord_type == RLP)
+        _report(market, order, command, now_ns, working=order.ord_type in HIDDEN)
+        if order.ord_type == PEGGED:
+            received = now_ns if command.received_ns is None else command.received_ns
+            enter_pegged(market, listing, order, received, now_ns)
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
         items.append(market.take(listing, order, now_ns))
@@ -102,7 +107,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     """Put the request and what the order already is together."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
     price = command.price
-    if price is None and ord_type in PRICED:
+    if price is None and (ord_type in PRICED or ord_type == PEGGED):
         price = order.price
     max_floor = order.max_floor if command.max_floor is None else command.max_floor
     if command.max_floor is None and max_floor > command.quantity:
@@ -145,7 +150,7 @@ def _check(
         terms.stop_px,
         order.routing if command.routing_instruction is None else command.routing_instruction,
     )
-    if reject is None and (RLP in (order.ord_type, terms.ord_type)):
+    if reject is None and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
         reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)

@@ -35,6 +35,7 @@ _NOT_REGULAR = frozenset(
     }
 )
 _LEG = TrdSubType.LEG_TRADE
+_MIDPOINT = TrdSubType.MIDPOINT_TRADE
 _OPENING = int(TradeCondition.OPENING_PRICE)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
@@ -99,7 +100,7 @@ def matched(
         order.implied or resting.implied,
     )
     count_trade(statistics, price, quantity)
-    if statistics.opening is None:
+    if statistics.opening is None and sub_type is not _MIDPOINT:
         statistics.opening = price
         statistics.opening_id = trade.trade_id
     if sub_type is not _LEG:

@@ -1,4 +1,4 @@
-"""Orders of an instrument that are accepted but not in its book: stop, MOC and RLP orders."""
+"""Orders of an instrument that are accepted but not in its book: stop, MOC and hidden orders."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.terms import OrdType
 
 RLP = OrdType.RLP
+PEGGED = OrdType.PEGGED_MIDPOINT
 NEVER = 1 << 62
 """A trigger price that no trade reaches."""
 
@@ -19,7 +20,7 @@ class Waiting:
     A trade at ``buy_stop`` or above, or at ``sell_stop`` or below, triggers at least one of them.
     """
 
-    __slots__ = ("_buys", "_sells", "buy_stop", "orders", "providers", "sell_stop")
+    __slots__ = ("_buys", "_sells", "buy_stop", "orders", "pegged", "providers", "sell_stop")
 
     def __init__(self) -> None:
         self.orders: dict[int, Order] = {}
@@ -30,6 +31,8 @@ class Waiting:
         self.sell_stop = -NEVER
         self.providers: dict[tuple[int, int], list[Order]] = {}
         """Retail liquidity providers by side and firm, the oldest first."""
+        self.pegged: dict[int, list[Order]] = {}
+        """Pegged midpoint orders by side, the oldest first."""
 
     def __len__(self) -> int:
         return len(self.orders)
@@ -43,6 +46,8 @@ class Waiting:
         self.orders[order.order_id] = order
         if order.ord_type == RLP:
             self.providers.setdefault((order.side, order.firm), []).append(order)
+        elif order.ord_type == PEGGED:
+            self.pegged.setdefault(order.side, []).append(order)
         if order.stop_px is None:
             return
         if order.side == BUY:
@@ -59,6 +64,8 @@ class Waiting:
             self.providers[owner].remove(order)
             if not self.providers[owner]:
                 del self.providers[owner]
+        elif order.ord_type == PEGGED:
+            self.pegged[order.side].remove(order)
         if order.stop_px is None:
             return
         buys = order.side == BUY
