@@ -101,7 +101,7 @@ def _check(market: Market, listing: Listing | None, command: DeclareForward) -> 
 def _check_cash(market: Market, listing: Listing, command: DeclareForward) -> Reject | None:
     """What is wrong with the cash trade that goes with a forward, or None."""
     cash = _underlying(market, listing)
-    if cash is None:
+    if cash is None or cash.derivative:
         return rejects.NO_UNDERLYING
     if command.cash_trade_id is None:
         return None
