@@ -58,6 +58,8 @@ class Teller(Listener):
         book has been filled, and the statistics that may have been lost before."""
         self.reset = False
         """Has a ChannelReset come since this was last looked at?"""
+        self.wanted = True
+        """Is anybody to be told?"""
         self.know: Callable[[int], None] = lambda _: None
         """Makes the follower know an instrument."""
         self._counters = counters
@@ -86,6 +88,8 @@ class Teller(Listener):
 
     def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
         """Tell an event of here and now."""
+        if not self.wanted:
+            return
         if len(self._events) >= self._most:
             # A slow reader never stops the feed: it is told that it has missed something.
             self._missed += len(self._events)
@@ -109,6 +113,20 @@ class Teller(Listener):
     @property
     def _here(self) -> Place:
         return self.place or _NOWHERE
+
+    @property
+    def templates(self) -> Collection[int]:
+        """The messages that something is told of."""
+        return self._handlers.keys()
+
+    def take_touched(self) -> dict[int, int]:
+        """Give away which books changed in the event that is not over yet, and its number."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def put_touched(self, touched: dict[int, int]) -> None:
+        """These books changed in the event that is not over yet."""
+        self._touched = touched
 
     def end_event(self) -> None:
         """Tell of the books that changed: the event is over, or its end was lost."""
