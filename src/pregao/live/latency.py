@@ -54,6 +54,14 @@ class RecentDelays:
     def add(self, delay_ns: int, now_ns: int) -> None:
         """Count one; they are put into their classes many at a time."""
         self._waiting.append(delay_ns)
+        self._look(now_ns)
+
+    def add_many(self, delays_ns: NDArray[np.int64], now_ns: int) -> None:
+        """Count some."""
+        self._waiting += delays_ns.tolist()
+        self._look(now_ns)
+
+    def _look(self, now_ns: int) -> None:
         if len(self._waiting) >= _MOST_WAITING or now_ns - self._since_ns >= self._span_ns:
             self._move(now_ns)
 
