@@ -146,15 +146,17 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
         kind = template * w.TEMPLATE_WORDS
         use = table[_u(kind + w.USE)]
         block = np.int64(load_u16(buffer, position + BLOCK_LENGTH_AT))
-        if use == w.UNUSED or block != table[_u(kind + w.BLOCK)]:
+        if use == w.UNUSED or use == w.HEARTBEAT or block != table[_u(kind + w.BLOCK)]:
             break
         if SMALLEST_MESSAGE + block != length:
             break
         body = position + SMALLEST_MESSAGE
         readable = True
         for d in range(table[_u(kind + w.DECIMALS)]):
-            mantissa = load_i64(buffer, body + table[_u(kind + w.DECIMALS + 1 + d)])
-            if mantissa != NULL and (mantissa > MAX_MANTISSA or mantissa < -MAX_MANTISSA):
+            decimal = table[_u(kind + w.DECIMALS + 1 + d)]
+            mantissa = load_i64(buffer, body + (decimal & w.OFFSETS))
+            beyond = mantissa > MAX_MANTISSA or mantissa < -MAX_MANTISSA
+            if beyond and (mantissa != NULL or decimal & w.NO_LOWEST):
                 readable = False
         if not readable:
             break
@@ -189,6 +191,27 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
         return count
     _undo(instruments, scratch, 0, count)
     return np.int64(-1)
+
+
+@part
+def _is_heartbeat(control, table, buffer, start, end):
+    """Is a packet a heartbeat that names the number that is next indeed?"""
+    position = start + PACKET_HEADER_SIZE
+    if frame_fault(buffer, position, end) != SOUND:
+        return False
+    template = np.int64(load_u16(buffer, position + TEMPLATE_ID_AT))
+    schema = np.int64(load_u16(buffer, position + SCHEMA_ID_AT)) << 16 | np.int64(
+        load_u16(buffer, position + VERSION_AT)
+    )
+    if template >= w.TEMPLATES or schema != control[w.SCHEMA]:
+        return False
+    kind = template * w.TEMPLATE_WORDS
+    block = np.int64(load_u16(buffer, position + BLOCK_LENGTH_AT))
+    if table[_u(kind + w.USE)] != w.HEARTBEAT or block != table[_u(kind + w.BLOCK)]:
+        return False
+    body = position + SMALLEST_MESSAGE
+    following = np.int64(load_u32(buffer, body + table[_u(kind + w.COUNT_AT)]))
+    return body + block == end and following == control[w.NEXT]
 
 
 @part
@@ -334,14 +357,21 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
             or np.int64(load_u8(buffer, start + CHANNEL_AT)) != control[w.CHANNEL]
             or np.int64(load_u16(buffer, start + SEQUENCE_VERSION_AT)) != control[w.VERSION]
             or number > control[w.NEXT]
-            or number < control[w.WHOLE_SINCE]
+            or (number < control[w.WHOLE_SINCE] and number != 0)
             or now - control[w.SINCE] >= control[w.LIMIT]
         ):
             control[w.STATUS] = w.PLAIN
             break
         told = control[w.ROWS]
         own = w.FEEDS + feed * w.FEED_WORDS
-        if number < control[w.NEXT]:
+        if number == 0:
+            if not _is_heartbeat(control, table, buffer, start, start + length):
+                control[w.STATUS] = w.PLAIN
+                break
+            control[w.PROGRESS] = now
+            control[w.BEHIND] = 0
+            control[_u(own + w.FEED_BEATS)] += 1
+        elif number < control[w.NEXT]:
             late = now - control[w.PROGRESS] >= control[w.LIMIT]
             if late and control[w.BEHIND] + 1 >= control[w.MOST_BEHIND]:
                 control[w.STATUS] = w.PLAIN

@@ -7,20 +7,19 @@ from __future__ import annotations
     TABLE_AT, IDS_AT, IDS, INSTRUMENTS_AT, ROWS_AT, ROWS_ROOM, STORE_AT, STORE_ROOM, TOUCHED_AT,
     CHANGED_AT, LINES_AT, LINES, SCRATCH_AT,
 ) = range(13)  # fmt: skip
-# What it goes on from.
+# What it goes on from; the first four of these are asked for together.
 (
-    CHANNEL, SCHEMA, VERSION, NEXT, WHOLE_SINCE, NOW, SINCE, LIMIT, PROGRESS, BEHIND, MOST_BEHIND,
-    EVENT, BEGINS, WANTED, SINGLY,
-) = range(13, 28)  # fmt: skip
+    VERSION, NEXT, SENDING, RECEIVED, CHANNEL, SCHEMA, WHOLE_SINCE, NOW, SINCE, LIMIT, PROGRESS,
+    BEHIND, MOST_BEHIND, EVENT, BEGINS, WANTED, SINGLY,
+) = range(13, 30)  # fmt: skip
 # What it has done.
 (
-    TOUCHED, CHANGED, ROWS, STORED, SENDING, RECEIVED, DELIVERED, MESSAGES, PACKETS, BYTES, STATUS,
-    DETAIL, EVENT_AT,
-) = range(28, 41)  # fmt: skip
+    TOUCHED, CHANGED, ROWS, STORED, DELIVERED, MESSAGES, PACKETS, BYTES, STATUS, DETAIL, EVENT_AT,
+) = range(30, 41)  # fmt: skip
 FEEDS = 41
 """Then the words of each feed."""
-FEED_WORDS = 5
-FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_REACHED, FEED_HEARD = range(FEED_WORDS)
+FEED_WORDS = 6
+FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_BEATS, FEED_REACHED, FEED_HEARD = range(FEED_WORDS)
 MOST_FEEDS = 8
 CONTROL_WORDS = FEEDS + FEED_WORDS * MOST_FEEDS
 
@@ -59,13 +58,17 @@ NULLS = 17
 DECIMALS = 23
 """Then how many decimals it has, and where."""
 MOST_DECIMALS = 10
+NO_LOWEST = 1 << 32
+"""A bit beside where a decimal is: the lowest number is not its null."""
+OFFSETS = 0xFFFF
+"""The bits that say where it is."""
 TEMPLATE_WORDS = DECIMALS + 1 + MOST_DECIMALS
 TEMPLATES = 256
 ACTIONS_AT = TEMPLATES * TEMPLATE_WORDS
 SIDES_AT = ACTIONS_AT + 256
 TABLE_WORDS = SIDES_AT + 256
 
-UNUSED, COUNTED, ORDERS = 0, 1, 2
+UNUSED, COUNTED, ORDERS, HEARTBEAT = 0, 1, 2, 3
 NULL_ROW = -2
 """Behind the last message of a packet, in place of where the words of its instrument are."""
 NO_LIMIT = 1 << 40

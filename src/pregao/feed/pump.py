@@ -78,12 +78,6 @@ class ToldBooks(NamedTuple):
             ),
         )
 
-    def each(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Packet, times of sending and receipt, instrument and event of each."""
-        columns = (w.ITEM_NUMBER, w.ITEM_SENDING, w.ITEM_RECEIVED, w.ITEM_EVENT)
-        numbers, sendings, receipts, events = (self.rows[:, word].tolist() for word in columns)
-        return zip(numbers, sendings, receipts, self.security_id.tolist(), events, strict=True)
-
 
 class ToldMessage(NamedTuple):
     """A message that somebody is to hear of."""
@@ -104,6 +98,7 @@ class Pump:
     def __init__(self, channel: int, tables: PumpTables) -> None:
         self._tables = tables
         self._table: Numbers | None = None
+        self._singly = False
         self._control = np.zeros(w.CONTROL_WORDS, np.int64)
         self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
         self._store = np.empty(_STORE_BYTES, np.uint8)
@@ -218,7 +213,7 @@ class Pump:
         """Say what each feed reached, and when it was last heard."""
         for place, (reached, heard) in enumerate(feeds):
             at = w.FEEDS + place * w.FEED_WORDS
-            self._control[at : at + w.FEED_WORDS] = (0, 0, 0, reached, heard)
+            self._control[at : at + w.FEED_WORDS] = (0, 0, 0, 0, reached, heard)
 
     def feeds(self, count: int) -> list[FeedWords]:
         """What came on each feed since this was last asked."""
@@ -299,10 +294,28 @@ class Pump:
         """When silence will have lasted too long."""
         return int(self._control[w.SINCE] + self._control[w.LIMIT])
 
+    def set_singly(self, *, singly: bool) -> None:
+        """Stop behind each packet that told something, or not."""
+        if singly != self._singly:
+            self._singly = singly
+            self._control[w.SINGLY] = singly
+
     @property
     def waiting(self) -> int:
         """How much there is to tell."""
         return int(self._control[w.ROWS])
+
+    def place(self) -> tuple[int, int, int, int]:
+        """Sequence version, the number that is next, and when the last packet was sent and came."""
+        version, following, sending, received = self._control[w.VERSION : w.RECEIVED + 1].tolist()
+        return version, following, sending, received
+
+    def take_rows(self) -> list[list[int]]:
+        """What there is to tell, row by row; it waits no more, but for its messages' bytes."""
+        count = int(self._control[w.ROWS])
+        self._control[w.ROWS] = self._control[w.STORED] = 0
+        rows: list[list[int]] = self._rows[: count * w.ROW_WORDS].reshape(count, -1).tolist()
+        return rows
 
     def told(self) -> Iterator[ToldBooks | ToldMessage]:
         """What there is to tell, in order, books that changed by the run; it waits no more.
@@ -317,17 +330,46 @@ class Pump:
             if at > begin:
                 yield ToldBooks(self._securities[rows[begin:at, w.ITEM]], rows[begin:at])
             if at < count:
-                yield self._message(rows[at].tolist())
+                yield self.message(rows[at].tolist())
             begin = at + 1
         self._control[w.ROWS] = self._control[w.STORED] = 0
 
-    def _message(self, row: list[int]) -> ToldMessage:
-        _, item, event, number, sending, received, size, index = row
-        payload = self._store[item : item + size].tobytes()
-        header = MESSAGE_HEADER.unpack_from(payload, FRAMING_SIZE)
-        return ToldMessage(
-            number, sending, received, event, payload, Frame(index, 0, size, *header)
-        )
+    def take_messages(self) -> ToldMessages:
+        """The messages that are to be told, apart from what the kernel does next."""
+        count, stored = int(self._control[w.ROWS]), int(self._control[w.STORED])
+        self._control[w.ROWS] = self._control[w.STORED] = 0
+        rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
+        return ToldMessages(rows[rows[:, w.KIND] == w.MESSAGE], self._store[:stored].copy())
+
+    def message(self, row: list[int]) -> ToldMessage:
+        """The message of a row."""
+        return _message(row, self._store)
+
+
+class ToldMessages:
+    """Messages that somebody is to hear of, some time."""
+
+    def __init__(self, rows: Numbers, store: Bytes) -> None:
+        self._rows = rows
+        self._store = store
+        self._done = 0
+
+    def __len__(self) -> int:
+        """How many there are left."""
+        return len(self._rows) - self._done
+
+    def take(self, most: int) -> Iterator[ToldMessage]:
+        """The next ones."""
+        rows = self._rows[self._done : self._done + most].tolist()
+        self._done += len(rows)
+        return (_message(row, self._store) for row in rows)
+
+
+def _message(row: list[int], store: Bytes) -> ToldMessage:
+    _, item, event, number, sending, received, size, index = row
+    payload = store[item : item + size].tobytes()
+    header = MESSAGE_HEADER.unpack_from(payload, FRAMING_SIZE)
+    return ToldMessage(number, sending, received, event, payload, Frame(index, 0, size, *header))
 
 
 class Changed(NamedTuple):
@@ -350,6 +392,7 @@ class FeedWords(NamedTuple):
     packets: int
     first: int
     duplicates: int
+    heartbeats: int
     reached: int
     heard_ns: int
 
@@ -359,6 +402,6 @@ _WORDS = {
     "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "behind": w.BEHIND,
     "most_behind": w.MOST_BEHIND, "event": w.EVENT, "event_at": w.EVENT_AT,
     "begins": w.BEGINS, "wanted": w.WANTED,
-    "singly": w.SINGLY, "sending": w.SENDING, "received": w.RECEIVED, "delivered": w.DELIVERED,
+    "sending": w.SENDING, "received": w.RECEIVED, "delivered": w.DELIVERED,
     "messages": w.MESSAGES, "packets": w.PACKETS, "bytes": w.BYTES,
 }  # fmt: skip

@@ -29,7 +29,7 @@ from pregao.umdf import templates
 from pregao.umdf.event_columns import flags_place
 from pregao.umdf.packets import PacketDecoder
 
-_SECURITY, _COUNT = "security_id", "rpt_seq"
+_SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
 """The messages whose books the kernel changes itself."""
 _MOST_TABLES = 64
@@ -79,12 +79,24 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
         if words is not None:
             at = template_id * w.TEMPLATE_WORDS
             table[at : at + w.TEMPLATE_WORDS] = words
+    sequence = schema.by_id.get(templates.SEQUENCE)
+    if sequence is not None:
+        _heartbeat_words(table, sequence)
     order = schema.by_id.get(templates.ORDER)
     if order is not None:
         fields = {each.column: each for each in readings(order)}
         _fill(table, w.ACTIONS_AT, fields.get(ACTION), ACTIONS)
         _fill(table, w.SIDES_AT, fields.get(SIDE), SIDES)
     return table
+
+
+def _heartbeat_words(table: Numbers, message: Message) -> None:
+    """How a heartbeat tells the number that comes next."""
+    following = next((each for each in readings(message) if each.column == _NEXT), None)
+    if following is not None and following.size == 4 and not message.groups and not message.data:
+        at = templates.SEQUENCE * w.TEMPLATE_WORDS
+        table[at + w.USE], table[at + w.BLOCK] = w.HEARTBEAT, message.block_length
+        table[at + w.COUNT_AT] = following.offset
 
 
 def _fill(table: Numbers, at: int, reading: Reading | None, codes: Mapping[str, int]) -> None:
@@ -116,11 +128,13 @@ def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
     days = [leaf for leaf in leaves if leaf.kind is ValueKind.DATE and leaf.size > 2]
     if days or len(decimals) > w.MOST_DECIMALS:
         return None
-    if any(leaf.size != 8 or _signed(leaf.null) != NULL for leaf in decimals):
+    if any(leaf.size != 8 for leaf in decimals):
         return None
     words[w.DECIMALS] = len(decimals)
     for place, leaf in enumerate(decimals):
         words[w.DECIMALS + 1 + place] = leaf.offset
+        if leaf.null is None or _signed(leaf.null) != NULL:
+            words[w.DECIMALS + 1 + place] |= w.NO_LOWEST
     if message.id not in _ORDERS:
         return words
     return words if _order_words(words, message.id, version, fields) else None

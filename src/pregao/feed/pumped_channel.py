@@ -7,20 +7,22 @@ plain machine. Each of the two begins where the other one ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from pregao.book.flat import FlatBook
 from pregao.book.orders import OrderBook
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
+from pregao.feed.backlog import Backlog
 from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel import FEWEST_BEHIND, Channel
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings, ChannelState
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.market_state import Key, Statistic
-from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage
+from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
 from pregao.feed.pump_tables import PumpTables
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 from pregao.umdf.packets import PacketDecoder
@@ -48,6 +50,7 @@ class PumpedChannel(Channel):
         """The site whose lines the kernel knows."""
         self._pause = self._pausing = 0
         self._pumped = 0
+        self._backlog = Backlog()
 
     def _new_book(self) -> OrderBook:
         return FlatBook()
@@ -76,7 +79,7 @@ class PumpedChannel(Channel):
             if self._pausing:
                 self._pausing -= 1
             elif self._hand_over():
-                pump.set(singly=singly)
+                pump.set_singly(singly=singly)
                 before, at = at, pump.run(datagrams, at, last)
                 status = pump.status
                 if at > before:
@@ -185,25 +188,40 @@ class PumpedChannel(Channel):
             self._teller.put_touched(self._pump.touched())
             self._handed = False
 
-    def _told(self) -> Iterator[tuple[int, ToldBooks | ToldMessage]]:
-        """What waits to be told, and its sequence version; messages are told already."""
-        if self._handed and self._pump.waiting:
-            words = self._pump.words()
-            for part in self._pump.told():
-                if isinstance(part, ToldMessage):
-                    self._tell_message(words["version"], part)
-                yield words["version"], part
-            place = Place(words["version"], words["next"] - 1)
-            self._teller.at(place, words["sending"], words["received"])
-
     def _tell(self) -> None:
-        """Tell what waits to be told."""
-        teller = self._teller
-        for version, part in self._told():
-            if isinstance(part, ToldBooks):
-                for number, sending, received, security_id, event in part.each():
-                    teller.at(Place(version, number), sending, received)
-                    teller.tell(told.BookChanged, security_id, event)
+        """Tell what waits to be told; if nobody is to be told, it may wait longer."""
+        if not (self._handed and self._pump.waiting):
+            return
+        teller, pump = self._teller, self._pump
+        version, following, *times = pump.place()
+        if teller.backlog is not None:
+            messages = pump.take_messages()
+            teller.backlog.add(partial(self._look, version, messages), len(messages))
+            return
+        place = Place(version, following)
+        for row in pump.take_rows():
+            kind, item, event, number, sending_ns, received_ns, _, _ = row
+            if kind == w.MESSAGE:
+                self._tell_message(version, pump.message(row))
+                continue
+            if number != place.sequence_number:
+                place = Place(version, number)
+            teller.at(place, sending_ns, received_ns)
+            teller.tell(told.BookChanged, pump.securities[item], event)
+        teller.at(Place(version, following - 1), *times)
+
+    def _look(self, version: int, messages: ToldMessages, most: int) -> int:
+        """Tell of messages that have waited, so many at the most; gives how many are left."""
+        for message in messages.take(most):
+            self._tell_message(version, message)
+        return len(messages)
+
+    def catch_up(self, most: int) -> None:
+        """Bring statistics and phases up to date by so many messages: there is time for it."""
+        if len(self._backlog):
+            self._teller.catch_up(most)
+        elif self._handed and self._teller.backlog is not None:
+            self._tell()
 
     def _tell_message(self, version: int, message: ToldMessage) -> None:
         teller, frame = self._teller, message.frame
@@ -211,17 +229,21 @@ class PumpedChannel(Channel):
         decoded = self._decoder.outcome(message.payload, frame).decoded
         assert decoded is not None
         teller.at(place, message.sending_ns, message.received_ns)
-        teller.message(place, message.event, frame.template_id, decoded.values)
+        teller.hear(place, message.event, frame.template_id, decoded.values)
 
     def take_batch(self) -> EventBatch:
         """The same as columns, for which books that changed never become objects."""
         teller = self._teller
         parts = [EventBatch.of(teller.take())]
-        for version, part in self._told():
-            if isinstance(part, ToldBooks):
-                parts.append(part.batch(version))
-            else:
-                parts.append(EventBatch.of(teller.take()))
+        if self._handed and self._pump.waiting:
+            version, following, *times = self._pump.place()
+            for part in self._pump.told():
+                if isinstance(part, ToldBooks):
+                    parts.append(part.batch(version))
+                else:
+                    self._tell_message(version, part)
+                    parts.append(EventBatch.of(teller.take()))
+            teller.at(Place(version, following - 1), *times)
         return EventBatch.joined(parts)
 
     def _sync(self) -> None:
@@ -246,6 +268,7 @@ class PumpedChannel(Channel):
                 of_feed.packets += own.packets
                 of_feed.first += own.first
                 of_feed.duplicates += own.duplicates
+                of_feed.heartbeats += own.heartbeats
         self._now_ns, self._progress_ns = words["now"], words["progress"]
         self._behind = words["behind"]
         self._arbiter.go_on(words["next"], reached)
@@ -300,11 +323,13 @@ class PumpedChannel(Channel):
     def phases(self) -> Phases:
         """The phases of groups and the states of instruments."""
         self._tell()
+        self._teller.catch_up()
         return super().phases
 
     def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
         """The statistics of an instrument by name and kind."""
         self._tell()
+        self._teller.catch_up()
         return super().statistics(security_id)
 
     def book(self, security_id: int) -> ChannelBook:
@@ -325,7 +350,9 @@ class PumpedChannel(Channel):
     def want_events(self, *, wanted: bool) -> None:
         """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
         self._tell()
+        self._teller.catch_up()
         super().want_events(wanted=wanted)
+        self._teller.backlog = None if wanted else self._backlog
         self._pump.set(wanted=wanted)
 
     def start(self, now_ns: int) -> None:
