@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from pregao.feed.channel_settings import ChannelSettings, Join
 from pregao.feed.pump import Datagrams
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line, LiveConfig
-from pregao.live.latency import RecentDelays
+from pregao.live.latency import RecentDelays, sent_ns
 from pregao.live.recording import Recorder
 from pregao.net import (
     Batch,
@@ -39,7 +38,7 @@ from pregao.net import (
     open_receiver,
     receive_socket,
 )
-from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
+from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 
 T = TypeVar("T")
@@ -50,9 +49,6 @@ _AGAIN_NS = 5 * SECOND
 _RECENT_NS = 10 * SECOND
 _ANSWER_S = 30.0
 _LOOK_S = 1.0
-_SENT = struct.Struct("<q")
-_TIME_BYTES = np.arange(_SENT.size)
-_FEW = 8
 _AT_EASE = 64
 """With so few packets at a time there is time to look at what else they say."""
 _LOOKED_AT = 16
@@ -390,21 +386,12 @@ class FeedHandler:
 
     def _note_delays(self, batch: Batch) -> None:
         """Note how long packets of the incremental streams were on their way."""
-        if len(batch) <= _FEW:  # where a loop is faster than columns
-            for at, line in enumerate(batch.line.tolist()):
-                if self._timed[line] >= 0 and batch.length[at] >= PACKET_HEADER_SIZE:
-                    start, when = int(batch.offset[at]) + SENDING_TIME_AT, int(batch.time_ns[at])
-                    sent = _SENT.unpack_from(batch.buffer.data, start)[0]
-                    self._route[line].followed.delays.add(when - sent, when)
-            return
         owners = np.where(batch.length >= PACKET_HEADER_SIZE, self._timed[batch.line], -1)
         for number, followed in self.channels.items():
             own = np.flatnonzero(owners == number)
             if len(own):
-                at = (batch.offset[own] + SENDING_TIME_AT)[:, np.newaxis]
-                sent = batch.buffer[at + _TIME_BYTES].view("<i8")[:, 0]
                 when = batch.time_ns[own]
-                followed.delays.add_many(when - sent, int(when[-1]))
+                followed.delays.add_many(when - sent_ns(batch, own), int(when[-1]))
 
     def _want(self, *, wanted: bool) -> None:
         """Have channels tell what happens, or not: events are not made for nobody."""
