@@ -235,7 +235,7 @@ class PumpedChannel(Channel):
         """The same as columns, for which books that changed never become objects."""
         teller = self._teller
         parts = [EventBatch.of(teller.take())]
-        if self._handed and self._pump.waiting:
+        if self._handed and self._pump.waiting and teller.wanted:
             version, following, *times = self._pump.place()
             for part in self._pump.told():
                 if isinstance(part, ToldBooks):
