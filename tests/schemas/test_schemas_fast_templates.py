@@ -32,7 +32,8 @@ LAYOUTS = {
     142: 0x24C1BD45, 143: 0x8466E01B, 144: 0xEBEF3AB3, 145: 0xCB442DC0, 146: 0xECE6139C,
     147: 0x1C9AB614, 148: 0x72BC6CF5, 149: 0xF8FEDCEE, 150: 0xA07472DB, 151: 0x2E72A67C,
     152: 0xF0A11ACB, 153: 0x8CC33781,
-}  # fmt: on
+}
+# fmt: on
 """CRC-32 of the layout of each template."""
 
 
@@ -158,5 +159,5 @@ def test_a_mistake_in_the_file_names_its_line(line, reason):
 
 def test_a_wrong_operator_names_its_line_too():
     text = "fields\n  34 MsgSeqNum uInt32\nmessage Heartbeat 1\n  MsgSeqNum tail\n"
-    with pytest.raises(SchemaError, match="^own:4: "):
+    with pytest.raises(SchemaError, match=r"^own:4: "):
         templates_from_tree(fast_templates._Source(text, "own").tree())
