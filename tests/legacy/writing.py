@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from pregao.fast import Encoder
@@ -35,3 +36,39 @@ def news(number: int, headline: str = "") -> bytes:
 def incremental(number: int, *entries: dict[str, Any], template: int = 152) -> bytes:
     own = [{"MDEntryTime": 120000000, **entry} for entry in entries]
     return datagram(f"IncrementalRefresh_{template}", number, MDEntries=own)
+
+
+def entry(kind, action, security=1111, rpt=0, *, place=None, size=None, price=None, **more):
+    """An entry of an incremental message; a price is a text."""
+    return {
+        "MDEntryType": kind,
+        "MDUpdateAction": action,
+        "SecurityID": security,
+        "RptSeq": rpt,
+        "MDEntryPositionNo": place,
+        "MDEntrySize": size,
+        "MDEntryPx": None if price is None else Decimal(price),
+        **more,
+    }
+
+
+def snapshot(number, last, rpt, *rows, security=1111, reports=1, depth=None, template=153):
+    """A message of the market recovery stream; rows are (type, size, price, more)."""
+    places: dict[str, int] = {}
+    entries = []
+    for kind, size, price, *more in rows:
+        own = dict(more[0]) if more else {}
+        if kind in "01":
+            places[kind] = places.get(kind, 0) + 1
+            own["MDEntryPositionNo"] = places[kind]
+        own |= {"MDEntryType": kind, "MDEntrySize": size}
+        own["MDEntryPx"] = None if price is None else Decimal(price)
+        entries.append(own)
+    return datagrams(
+        f"SnapshotFullRefresh_{template}", number, LastMsgSeqNumProcessed=last, RptSeq=rpt,
+        SecurityID=security, TotNumReports=reports, MarketDepth=depth, MDEntries=entries,
+    )  # fmt: skip
+
+
+def datagrams(template: str, number: int, most_bytes: int = 1420, **values: Any) -> list[bytes]:
+    return write_chunks(number, message(template, number, **values), most_bytes)
