@@ -18,6 +18,7 @@ from pregao.legacy import (
     Began,
     IncrementalLine,
     InLoop,
+    LegacyMessage,
     LineEvent,
     LoopLine,
     MessageReader,
@@ -101,6 +102,8 @@ class LegacyChannel:
             case Stream.INSTRUMENT_DEFINITION:
                 for found in self.definition.receive(feed, datagram, now_ns):
                     self.state.definition(found)
+                    if isinstance(found, InLoop):
+                        self._know(found.message)
 
     def tick(self, now_ns: int) -> None:
         """Let time pass."""
@@ -113,11 +116,22 @@ class LegacyChannel:
                 case Told(place, message):
                     self.follower.deliver(place, message)
                     self.state.message(message)
+                    if message.type is MsgType.SECURITY_LIST:
+                        self._know(message)
                 case Missing(version, _, last):
                     if last is not None:
                         self.follower.lose(Place(version, last))
                 case Began(place):
                     self.follower.lose(Place(place.sequence_version, place.sequence_number - 1))
+
+    def _know(self, message: LegacyMessage) -> None:
+        """Instruments were defined: what snapshots do not tell of them is known too (002 §8)."""
+        for row in message.values.get("RelatedSym", ()):
+            security_id = row["SecurityID"]
+            if security_id in self.state.instruments:
+                self.follower.know(security_id)
+            else:
+                self.follower.books.pop(security_id, None)
 
     def _shown(self, found: InLoop) -> None:
         """A snapshot counts for statistics if nothing newer of the instrument was told."""
