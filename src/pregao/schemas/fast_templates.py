@@ -104,7 +104,7 @@ class _MemberLine:
     """A member of a message, and the members of its entries."""
 
     number: int
-    field: _FieldLine
+    known: _FieldLine
     type: str
     optional: bool
     operators: list[str]
@@ -145,7 +145,8 @@ class _Source:
         elif not self.messages:
             if len(words) not in (3, 4) or not words[0].isdecimal():
                 raise self._mistake(number, line, "a field has a tag, a name and a type")
-            self.fields[words[1]] = _FieldLine(int(words[0]), *words[1:3], "".join(words[3:]))
+            tag, name, kind = words[:3]
+            self.fields[name] = _FieldLine(int(tag), name, kind, "".join(words[3:]))
         else:
             self._read_member(number, line)
 
@@ -199,11 +200,11 @@ class _Source:
         return [self._member(each, template) for each in members if template in each.templates]
 
     def _member(self, member: _MemberLine, template: int) -> Element:
-        line, tag, name = member.number, str(member.field.tag), member.field.name
+        line, tag, name = member.number, str(member.known.tag), member.known.name
         presence = {"presence": "optional"} if member.optional else {}
-        if member.field.entries:
+        if member.known.entries:
             length = self._element("length", line, name=name, id=tag)
-            element = self._element("sequence", line, name=member.field.entries, **presence)
+            element = self._element("sequence", line, name=member.known.entries, **presence)
             element.children = [length, *self._members(member.members, template)]
             return element
         kind = "string" if member.type == "unicode" else member.type
