@@ -3,7 +3,8 @@
 `read_chunks` takes a datagram apart, `Assembler` puts messages together, `write_chunks` is the
 reverse. `MessageReader` decodes a message with `pregao.fast` and our templates, or those of another
 file. `IncrementalLine` and `LoopLine` are the streams of a channel, sans-I/O: feeds made one,
-what is missing, loops. What messages mean for books is the business of `pregao.feed`.
+what is missing, loops. `RecoveryClient` and `RecoveryServer` are the two sides of TCP recovery, and
+`GapFiller` asks for what a line misses. What messages mean for books is `pregao.feed`'s business.
 """
 
 from pregao.legacy.assembly import Assembler, Message
@@ -11,6 +12,17 @@ from pregao.legacy.chunks import HEADER_SIZE, Chunk, read_chunks, write_chunks
 from pregao.legacy.lines import Began, IncrementalLine, LineCounters, LineEvent, Missing, Told
 from pregao.legacy.loops import InLoop, LoopEnded, LoopLine
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType, message_type
+from pregao.legacy.recovery import (
+    Ended,
+    Finished,
+    GapFiller,
+    MessageStore,
+    Recovered,
+    RecoveryClient,
+    RecoveryEvent,
+    RecoveryServer,
+)
+from pregao.legacy.recovery_messages import MOST_PER_REQUEST, Fault, Wanted
 from pregao.legacy.streams import (
     DEAD_AFTER_NS,
     HEARTBEAT_NS,
@@ -34,11 +46,16 @@ __all__ = [
     "HEADER_SIZE",
     "HEARTBEAT_NS",
     "MEGABOLSA",
+    "MOST_PER_REQUEST",
     "PLATFORMS",
     "PUMA",
     "Assembler",
     "Began",
     "Chunk",
+    "Ended",
+    "Fault",
+    "Finished",
+    "GapFiller",
     "InLoop",
     "IncrementalLine",
     "LegacyMessage",
@@ -48,11 +65,17 @@ __all__ = [
     "LoopLine",
     "Message",
     "MessageReader",
+    "MessageStore",
     "Missing",
     "MsgType",
     "Platform",
+    "Recovered",
+    "RecoveryClient",
+    "RecoveryEvent",
+    "RecoveryServer",
     "Stream",
     "Told",
+    "Wanted",
     "date_digits",
     "message_type",
     "moment_ns",
