@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,8 @@ from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.ingest import Options, Report
+    from pregao.lake.spark import StartingSpark
+    from pregao.lake.store import Lake
 
 EPILOG = "\n\n".join(
     (
@@ -40,12 +43,20 @@ class Stage(StrEnum):
     ANALYTICS = "analytics"
 
 
-class Session(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Session:
     """Where the stages run: on Spark, or in this process."""
 
-    master: str | None
-    spark: Any
+    master: str | None = HERE
+    starting: StartingSpark | None = None
     """None in this process."""
+    chosen: bool = True
+    """Did the user say where? Else what is faster in this process may be done in it."""
+
+    @property
+    def spark(self) -> Any:
+        """The session of Spark, once it has started; None in this process."""
+        return self.starting and self.starting.session()
 
 
 def ingest(
@@ -148,7 +159,7 @@ def open_session(
 
     wishes = parse_conf(conf)
     if master == HERE:
-        return Session(HERE, None)
+        return Session()
     if master is None and not wishes and "PYSPARK_GATEWAY_PORT" not in os.environ:
         from pregao.lake.ingest import find_captures
         from pregao.lake.spark import find_java
@@ -163,10 +174,43 @@ def open_session(
                     "this process."
                 ) from error
             _say("there is no Java: working in this process, as with --master here", quiet)
-            return Session(HERE, None)
-    from pregao.lake.spark import spark_session
+            return Session()
+    from pregao.lake.spark import StartingSpark
 
-    return Session(master, spark_session(master, wishes))
+    return Session(master, StartingSpark(master, wishes), chosen=_is_chosen(master, wishes))
+
+
+def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
+    """Was something said about where to run: here, in Spark's own settings, by spark-submit?"""
+    from pregao.lake.spark import spark_defaults
+
+    told = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
+    return (
+        master is not None
+        or bool(conf)
+        or any(name in os.environ for name in told)
+        or "spark.master" in spark_defaults()
+    )
+
+
+def analytics_session(
+    master: str | None, conf: list[str] | None, lake: Lake, *, quiet: bool = False
+) -> Session:
+    """Where analytics are made: on Spark if anything was said about it, else in this process.
+
+    On one machine that takes a third of the time.
+    """
+    from pregao.lake.spark import parse_conf
+
+    if _is_chosen(master, parse_conf(conf)) or not _read_by_duckdb(lake):
+        return open_session(master, conf, [], quiet=quiet)
+    return Session()
+
+
+def _read_by_duckdb(lake: Lake) -> bool:
+    from pregao.lake.sql import EngineName, choose_engine
+
+    return choose_engine(lake, None, spark_wanted=False) is EngineName.DUCKDB
 
 
 def _run(
@@ -184,7 +228,9 @@ def _run(
     from pregao.lake.analytics.analyse import analyse
     from pregao.lake.store import Lake
 
-    made = analyse(session.spark, Lake(lake), progress=analytics.progress(quiet))
+    place = Lake(lake)
+    spark = session.spark if session.chosen or not _read_by_duckdb(place) else None
+    made = analyse(spark, place, progress=analytics.progress(quiet))
     if not quiet:
         analytics.show(made)
     return {
@@ -203,10 +249,8 @@ def _messages(
 
     run: Runner = run_here
     merge: Merger = merge_here
-    if session.spark is not None:
-        from pregao.lake.spark import merge_on_spark, on_spark
-
-        run, merge = on_spark(session.spark), merge_on_spark(session.spark)
+    if session.starting is not None:
+        run, merge = session.starting.run, session.starting.merge
     with ingest_progress(quiet) as progress:
         return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
 
