@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pregao.lake.ingest.legacy import LEGACY
 from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.umdf import UMDF
 
-PROTOCOLS: dict[str, Protocol] = {UMDF.name: UMDF}
+PROTOCOLS: dict[str, Protocol] = {UMDF.name: UMDF, LEGACY.name: LEGACY}
 
 
 def first_protocol() -> Protocol:

@@ -40,7 +40,7 @@ class CaptureSurvey:
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     """Of the packets that were looked at."""
     like_fast: int = 0
-    """Datagrams that look like UMDF FIX/FAST, which no protocol here decodes."""
+    """Datagrams that look like UMDF FIX/FAST, but that no protocol recognised."""
 
     @property
     def sound(self) -> int:
