@@ -45,11 +45,11 @@ def info(
         ),
     ] = None,
 ) -> None:
-    """Tell what market-data captures hold: streams, versions, gaps, rates, rejects."""
+    """Tell what captures hold: streams, versions, gaps, rates, rejects, sessions of EntryPoint."""
     import json
 
     from pregao.cli import option_values
-    from pregao.cli.info_report import report, surveyed
+    from pregao.cli.info_report import surveyed
     from pregao.cli.info_tables import show
     from pregao.cli.legacy_captures import are_legacy
     from pregao.schemas import Registry
@@ -64,8 +64,8 @@ def info(
             show_legacy(told)
         return
     registry = Registry.from_environment([] if schema is None else [schema])
-    survey, account = surveyed(files, registry, option_values.streams(stream))
+    found = surveyed(files, registry, option_values.streams(stream))
     if as_json:
-        typer.echo(json.dumps(report(survey, account), indent=2))
+        typer.echo(json.dumps(found, indent=2))
     else:
-        show(report(survey, account))
+        show(found)

@@ -52,3 +52,4 @@ CROSS_NOT_ELIGIBLE = Reject(2311, "Cross orders are not permitted for this instr
 CROSS_TOO_SMALL = Reject(2501, "The quantity is below the instrument's minimum for crosses")
 CROSS_NOT_OPEN = Reject(1003, "Cross orders are taken only during continuous trading")
 CROSS_THROUGH_BOOK = Reject(2137, "The book holds a better price than the cross")
+ACCOUNT_KEPT = Reject(7031, "The account of the order cannot be removed")
