@@ -17,6 +17,7 @@ from pregao.book.updates import (
     OrderChanged,
     OrderDeleted,
     OrderUpdate,
+    Settled,
     Side,
     SideCleared,
     SnapshotBegun,
@@ -113,10 +114,6 @@ class Life(LevelView):
         """Say that packets are missing which may have been about this book, or that none was."""
         self._doubted = doubted
 
-    def settle(self) -> None:
-        """Say that what fills the book again has ended: a snapshot equals it."""
-        self._building = self._snapshot
-
     def _break(self, fault: Fault) -> Fault | None:
         self._snapshot = self._building = False
         if self.fault is not None:
@@ -188,6 +185,8 @@ class Book(Life):
                 return self.interrupt(update.key, update.reason)
             case Doubted() | Confirmed():
                 self.doubt(doubted=isinstance(update, Doubted))
+            case Settled():
+                self._building = self._snapshot
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

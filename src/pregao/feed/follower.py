@@ -21,6 +21,7 @@ from pregao.book.updates import (
     Doubted,
     Interrupted,
     MessageKey,
+    Settled,
     Update,
 )
 from pregao.feed.healing import (
@@ -403,10 +404,10 @@ class Follower:
                     self._listener.stale(gap)
                 case Load(snapshot, place):
                     self._load(snapshot, place)
-                case Agreed():
+                case Agreed(place):
                     book = self.books.get(security_id)
                     if book is not None:
-                        book.settle()
+                        book.apply(Settled(MessageKey(*place)))
                 case Emptied(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():
