@@ -79,7 +79,8 @@ def test_what_nobody_can_do_anything_about_is_left_out():
         b"BrokenPipeError: [Errno 32] Broken pipe\n",
     ]
     start = b"WARNING: Using incubator modules: jdk.incubator.vector\n"
-    said = [start, *broken, b"one\n", *ours, *broken, b"two\n", *ours[:2]]
+    at_once = [line for line in broken for _ in range(2)]
+    said = [start, *broken, b"one\n", *ours, *broken, *at_once, b"two\n", *ours[:2]]
     expected = [line.decode() for line in [b"one\n", *ours, b"two\n", *ours[:2]]]
     assert list(without_noise(said)) == expected
 

@@ -111,8 +111,10 @@ def test_the_command_says_what_it_made(spark):
         again = run("--lake", lake.location, "--table", "trades", "--date", DATE)
         assert "up to date" in again
         assert run("--lake", lake.location, "--table", "trades", "--quiet") == ""
+    before = lake.table_names()
     with pytest.raises(UsageError, match="has nothing of 2026-05-22; it has 2026-05-21"):
         run("--lake", lake.location, "--date", DATE + datetime.timedelta(1))
+    assert lake.table_names() == before  # no empty tables are left behind
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,11 @@ EPILOG = "\n\n".join(
     (
         "Examples:",
         "pregao analytics --lake lake",
-        "pregao analytics --lake lake --master here",
+        "pregao analytics --lake lake --master local[*]",
         "pregao analytics --lake lake --date 2026-05-21 --table bars --interval 15m",
         "pregao query \"SELECT * FROM bars WHERE symbol = 'PETR4'\" --lake lake",
-        "Without Java, the work is done by this process, as --master here does.",
+        "If nothing is said about Spark, a lake on this machine or S3 is read by this process, as "
+        "--master here does: the rows are the same, in a third of the time.",
     )
 )
 
@@ -62,7 +63,7 @@ def analytics(
     more was ingested since, and then replaces the one before as a whole.
     """
     from pregao.cli import option_values
-    from pregao.cli.ingest import open_session
+    from pregao.cli.ingest import analytics_session
     from pregao.lake.analytics.analyse import ANALYTICS, analyse, in_order
     from pregao.lake.analytics.intervals import known_intervals
     from pregao.lake.analytics.tables import Wanted
@@ -79,7 +80,7 @@ def analytics(
     parse_conf(conf)
     place = Lake(lake)
     place.require()
-    session = open_session(master, conf, [], quiet=quiet)
+    session = analytics_session(master, conf, place, quiet=quiet)
     made = analyse(
         session.spark,
         place,

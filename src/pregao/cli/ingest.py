@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,8 @@ from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.lake.ingest import Options, Report
+    from pregao.lake.spark import StartingSpark
+    from pregao.lake.store import Lake
 
 EPILOG = "\n\n".join(
     (
@@ -40,12 +43,20 @@ class Stage(StrEnum):
     ANALYTICS = "analytics"
 
 
-class Session(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Session:
     """Where the stages run: on Spark, or in this process."""
 
-    master: str | None
-    spark: Any
+    master: str | None = HERE
+    starting: StartingSpark | None = None
     """None in this process."""
+    chosen: bool = True
+    """Did the user say where? Else what is faster in this process may be done in it."""
+
+    @property
+    def spark(self) -> Any:
+        """The session of Spark, once it has started; None in this process."""
+        return self.starting and self.starting.session()
 
 
 def ingest(
@@ -93,8 +104,8 @@ def ingest(
     are left alone.
     """
     from pregao.cli import option_values
-    from pregao.cli.reports import check_report, write_report
-    from pregao.lake.ingest import Options
+    from pregao.cli.reports import check_report
+    from pregao.lake.ingest import Options, find_captures
     from pregao.lake.source import parse_size
 
     stages = wanted_stages(only, books)
@@ -109,7 +120,29 @@ def ingest(
         skip_damaged=skip_damaged,
     )
     check_report(report)
+    if Stage.MESSAGES in stages:
+        find_captures(captures)  # a mistake in their names shows before Spark is started
     session = open_session(master, conf, captures, quiet=quiet)
+    try:
+        _run_all(stages, session, captures, lake, settings, report, quiet)
+    except BaseException:
+        if session.starting is not None:
+            session.starting.abandon()
+        raise
+
+
+def _run_all(
+    stages: list[Stage],
+    session: Session,
+    captures: list[str],
+    lake: str,
+    settings: Options,
+    report: Path | None,
+    quiet: bool,
+) -> None:
+    """Do the stages one after the other, and tell how long each took."""
+    from pregao.cli.reports import write_report
+
     told: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     for stage in stages:
@@ -148,7 +181,7 @@ def open_session(
 
     wishes = parse_conf(conf)
     if master == HERE:
-        return Session(HERE, None)
+        return Session()
     if master is None and not wishes and "PYSPARK_GATEWAY_PORT" not in os.environ:
         from pregao.lake.ingest import find_captures
         from pregao.lake.spark import find_java
@@ -163,10 +196,43 @@ def open_session(
                     "this process."
                 ) from error
             _say("there is no Java: working in this process, as with --master here", quiet)
-            return Session(HERE, None)
-    from pregao.lake.spark import spark_session
+            return Session()
+    from pregao.lake.spark import StartingSpark
 
-    return Session(master, spark_session(master, wishes))
+    return Session(master, StartingSpark(master, wishes), chosen=_is_chosen(master, wishes))
+
+
+def _is_chosen(master: str | None, conf: dict[str, str]) -> bool:
+    """Was something said about where to run: here, in Spark's own settings, by spark-submit?"""
+    from pregao.lake.spark import spark_defaults
+
+    told = ("PYSPARK_GATEWAY_PORT", "MASTER", "SPARK_REMOTE")
+    return (
+        master is not None
+        or bool(conf)
+        or any(name in os.environ for name in told)
+        or "spark.master" in spark_defaults()
+    )
+
+
+def analytics_session(
+    master: str | None, conf: list[str] | None, lake: Lake, *, quiet: bool = False
+) -> Session:
+    """Where analytics are made: on Spark if anything was said about it, else in this process.
+
+    On one machine that takes a third of the time.
+    """
+    from pregao.lake.spark import parse_conf
+
+    if _is_chosen(master, parse_conf(conf)) or not _read_by_duckdb(lake):
+        return open_session(master, conf, [], quiet=quiet)
+    return Session()
+
+
+def _read_by_duckdb(lake: Lake) -> bool:
+    from pregao.lake.sql import EngineName, choose_engine
+
+    return choose_engine(lake, None, spark_wanted=False) is EngineName.DUCKDB
 
 
 def _run(
@@ -184,7 +250,9 @@ def _run(
     from pregao.lake.analytics.analyse import analyse
     from pregao.lake.store import Lake
 
-    made = analyse(session.spark, Lake(lake), progress=analytics.progress(quiet))
+    place = Lake(lake)
+    spark = session.spark if session.chosen or not _read_by_duckdb(place) else None
+    made = analyse(spark, place, progress=analytics.progress(quiet))
     if not quiet:
         analytics.show(made)
     return {
@@ -203,10 +271,8 @@ def _messages(
 
     run: Runner = run_here
     merge: Merger = merge_here
-    if session.spark is not None:
-        from pregao.lake.spark import merge_on_spark, on_spark
-
-        run, merge = on_spark(session.spark), merge_on_spark(session.spark)
+    if session.starting is not None:
+        run, merge = session.starting.run, session.starting.merge
     with ingest_progress(quiet) as progress:
         return take_in(captures, lake, options, run=run, merge=merge, progress=progress)
 

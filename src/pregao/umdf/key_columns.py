@@ -14,14 +14,17 @@ from pregao.umdf.keys import KEY_SCHEMA, MESSAGE_KEY, key_type
 from pregao.umdf.survey.lines import STREAMS
 
 _STREAM_NAMES = pa.array([stream.value for stream in STREAMS], pa.string())
-_GATHERED = ("channel", *MESSAGE_KEY, "sending_time_ns", "capture_time_ns")
+_GATHERED: dict[str, Any] = {
+    name: np.dtype(key_type(name).to_pandas_dtype())
+    for name in ("channel", *MESSAGE_KEY, "sending_time_ns", "capture_time_ns")
+}
 
 
 def keys(
     walked: Walked, rows: Numbers, capture_time_ns: Numbers
 ) -> dict[str, npt.NDArray[np.integer]]:
     """The numbers in the keys of the chosen messages; capture times are given by packet."""
-    found = {name: np.empty(len(rows), key_type(name).to_pandas_dtype()) for name in _GATHERED}
+    found = {name: np.empty(len(rows), kind) for name, kind in _GATHERED.items()}
     _kernels.gather_keys(
         rows, walked.packet, walked.index_in_packet, walked.channel, walked.sequence_version,
         walked.sequence_number, walked.sending_time_ns, capture_time_ns, *found.values(),

@@ -70,3 +70,4 @@ CROSS_WITHOUT_PRIORITY = Reject(2311, "A sweep and cross says which side goes to
 SWEEP_INVALID = Reject(2115, "The quantity to sweep is not within the quantity of the cross")
 CROSS_NOT_OPEN = Reject(1003, "Cross orders are taken only during continuous trading")
 CROSS_THROUGH_BOOK = Reject(2137, "The book holds a better price than the cross")
+ACCOUNT_KEPT = Reject(7031, "The account of the order cannot be removed")

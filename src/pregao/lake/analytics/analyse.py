@@ -18,7 +18,7 @@ from pregao.lake.analytics.intervals import known_intervals
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
 from pregao.lake.analytics.orders import ORDERS
-from pregao.lake.analytics.reading import Day, Tables, message_table
+from pregao.lake.analytics.reading import Day, Tables, dates_with_data, message_table
 from pregao.lake.analytics.session_stats import SESSION_STATS
 from pregao.lake.analytics.status import STATUS
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted
@@ -82,29 +82,38 @@ def analyse(
     wanted = replace(wanted, intervals=known_intervals(wanted.intervals))
     lake.require()
     lake.roll_forward()
+    days = _days(lake, dates)
     lake.ensure_tables([table.spec for table in chosen])
     if spark is not None:
-        return _make_all(Tables(spark, lake), dates, chosen, wanted, again, progress)
+        return _make_all(Tables(spark, lake), days, chosen, wanted, again, progress)
     with in_process(), HereSession(lake) as here:
-        return _make_all(Tables(here, lake), dates, chosen, wanted, again, progress)
+        return _make_all(Tables(here, lake), days, chosen, wanted, again, progress)
+
+
+def _days(lake: Lake, asked: Iterable[datetime.date] | None) -> list[datetime.date]:
+    """The days that are to be made; before anything is, those without data are refused."""
+    there = dates_with_data(lake)
+    if asked is None:
+        return there
+    days = sorted(set(asked))
+    for day in days:
+        if day not in there:
+            span = f"it has {there[0]} to {there[-1]}" if there else "it has no data at all"
+            raise UsageError(f"{lake.location} has nothing of {day}; {span}.")
+    return days
 
 
 def _make_all(
     opened: Tables,
-    dates: Iterable[datetime.date] | None,
+    dates: Iterable[datetime.date],
     chosen: Iterable[AnalyticsTable],
     wanted: Wanted,
     again: bool,
     progress: Progress | None,
 ) -> list[Made]:
     """Make these tables of each day."""
-    lake = opened.lake
-    there = opened.dates()
     result = []
-    for date in there if dates is None else sorted(set(dates)):
-        if date not in there:
-            days = f"it has {there[0]} to {there[-1]}" if there else "it has no data at all"
-            raise UsageError(f"{lake.location} has nothing of {date}; {days}.")
+    for date in dates:
         day = opened.day(date)
         for table in chosen:
             result.append(_make(day, table, wanted, again, progress))

@@ -67,6 +67,22 @@ def is_recovery() -> Column:
     return F.coalesce(bit("match_event_indicator", RECOVERY), F.lit(False))
 
 
+def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
+    """The files of a table by day."""
+    found: dict[datetime.date, list[str]] = {}
+    actions = pa.table(lake.delta(name).get_add_actions(flatten=True))
+    for path, date in zip(
+        actions["path"].to_pylist(), actions[f"partition.{DATE}"].to_pylist(), strict=True
+    ):
+        found.setdefault(date, []).append(path)
+    return found
+
+
+def dates_with_data(lake: Lake) -> list[datetime.date]:
+    """The days on which packets were seen."""
+    return sorted(files_by_day(lake, "packets")) if "packets" in lake.table_names() else []
+
+
 class Tables:
     """The tables of a lake, each opened once; what is ingested meanwhile is not seen."""
 
@@ -93,10 +109,6 @@ class Tables:
     def day(self, date: datetime.date) -> Day:
         """One day of all tables."""
         return Day(self, date)
-
-    def dates(self) -> list[datetime.date]:
-        """The days on which packets were seen."""
-        return sorted(self.files("packets"))
 
     def names(self, beginning: str) -> list[str]:
         """The tables whose name begins so."""
@@ -125,13 +137,7 @@ class Tables:
         if name not in self._names:
             return {}
         if name not in self._files:
-            found: dict[datetime.date, list[str]] = {}
-            actions = pa.table(self.lake.delta(name).get_add_actions(flatten=True))
-            for path, date in zip(
-                actions["path"].to_pylist(), actions[f"partition.{DATE}"].to_pylist(), strict=True
-            ):
-                found.setdefault(date, []).append(path)
-            self._files[name] = found
+            self._files[name] = files_by_day(self.lake, name)
         return self._files[name]
 
     @cached_property

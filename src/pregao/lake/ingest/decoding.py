@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pregao.lake.ingest.accounts import (
@@ -105,13 +102,13 @@ class WindowDecoder:
             headless = packets.channel[rows] < 0
             table = pa.table(
                 {
-                    "capture_id": _named(packets.capture[rows], names.captures),
+                    "capture_id": names.capture_ids(packets.capture[rows]),
                     "position": packets.position[rows],
                     "capture_time_ns": packets.time_ns[rows],
-                    "destination": _named(packets.role[rows], names.flows),
+                    "destination": names.flows(packets.role[rows]),
                     "channel": null_where(packets.channel[rows], headless),
-                    "stream": _named(packets.role[rows], names.streams),
-                    "feed": _named(packets.role[rows], names.feeds),
+                    "stream": names.streams(packets.role[rows]),
+                    "feed": names.feeds(packets.role[rows]),
                     "sequence_version": null_where(packets.version[rows], headless),
                     "sequence_number": null_where(packets.number[rows], packets.number[rows] == 0),
                     "sending_time_ns": null_where(packets.sending_time_ns[rows], headless),
@@ -181,7 +178,3 @@ def _by_number(packets: Packets, rows: Numbers) -> Numbers | slice:
             return slice(int(rows[0]), int(rows[-1]) + 1)
         return rows
     return rows[np.lexsort((numbers, channels))]
-
-
-def _named(indexes: npt.NDArray[np.int32], names: Any) -> Any:
-    return pa.DictionaryArray.from_arrays(pa.array(indexes), names)

@@ -29,20 +29,33 @@ class Names:
 
     # Roles may be added between windows.
 
-    @property
-    def streams(self) -> Any:
-        """The streams of roles."""
-        return pa.array([role.stream for role in self.roles], pa.string())
+    def streams(self, numbers: npt.NDArray[np.int32]) -> Any:
+        """The streams of the roles with these numbers, as a column."""
+        return _named_once([role.stream for role in self.roles], numbers)
 
-    @property
-    def feeds(self) -> Any:
-        """The feeds of roles."""
-        return pa.array([role.feed for role in self.roles], pa.string())
+    def feeds(self, numbers: npt.NDArray[np.int32]) -> Any:
+        """The feeds of the roles with these numbers, as a column."""
+        return _named_once([role.feed for role in self.roles], numbers)
 
-    @property
-    def flows(self) -> Any:
-        """The flows of roles."""
-        return pa.array([role.destination for role in self.roles], pa.string())
+    def flows(self, numbers: npt.NDArray[np.int32]) -> Any:
+        """The flows of the roles with these numbers, as a column."""
+        return _named_once([role.destination for role in self.roles], numbers)
+
+    def capture_ids(self, numbers: npt.NDArray[np.int32]) -> Any:
+        """The ids of the captures with these numbers, as a column."""
+        return pa.DictionaryArray.from_arrays(pa.array(numbers), self.captures)
+
+
+def _named_once(names: Sequence[str], numbers: npt.NDArray[np.int32]) -> Any:
+    """A column of names by their numbers, in which each name is kept once.
+
+    Parquet files would hold every row's name in full if the dictionary had one twice.
+    """
+    known = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([known[name] for name in names], np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(codes[numbers]), pa.array(list(known), pa.string())
+    )
 
 
 @dataclass(slots=True)
@@ -111,16 +124,16 @@ class Payloads:
             difference = null_where(values, values < 0)
         return [
             pa.array(of_packets(packets.channel, same=same.channel)),
-            pa.DictionaryArray.from_arrays(pa.array(role), self.names.streams),
+            self.names.streams(role),
             pa.array(of_packets(packets.version, same=same.version)),
             null_where(number, number == 0),
             pa.array(index),
             null_where(event, event < 0),
-            pa.array(sending),
+            null_where(sending, sending == 0),
             pa.array(time),
-            pa.DictionaryArray.from_arrays(pa.array(role), self.names.feeds),
+            self.names.feeds(role),
             difference,
-            pa.DictionaryArray.from_arrays(pa.array(capture), self.names.captures),
+            self.names.capture_ids(capture),
             pa.repeat(pa.scalar(schema_version, key_type("schema_version")), count),
         ]
 

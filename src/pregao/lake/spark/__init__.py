@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pregao.lake.spark.runner import take_memory as take_memory
     from pregao.lake.spark.session import missing_interpreter as missing_interpreter
     from pregao.lake.spark.session import parse_conf as parse_conf
+    from pregao.lake.spark.session import spark_defaults as spark_defaults
     from pregao.lake.spark.session import spark_session as spark_session
     from pregao.lake.spark.spark_errors import sentence as sentence
+    from pregao.lake.spark.starting import StartingSpark as StartingSpark
     from pregao.lake.spark.views import LakeSession as LakeSession
     from pregao.lake.spark.views import connect as connect
     from pregao.lake.spark.views import table_frame as table_frame
@@ -38,8 +40,9 @@ _HOMES = {
         "counter", "map_on_spark", "merge_on_spark", "on_spark", "spare_the_collector",
         "take_memory",
     ],
-    "session": ["missing_interpreter", "parse_conf", "spark_session"],
+    "session": ["missing_interpreter", "parse_conf", "spark_defaults", "spark_session"],
     "spark_errors": ["sentence"],
+    "starting": ["StartingSpark"],
     "views": ["LakeSession", "connect", "table_frame"],
 }
 # fmt: on

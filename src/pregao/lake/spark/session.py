@@ -45,8 +45,8 @@ def spark_session(
     ``spark-defaults.conf`` says, our settings.
     """
     if master is not None and remote_master(master, {}) is None:
-        _check_master(retrying(master))
-    if (running := _running_session(master, conf or {})) is not None:
+        check_master(retrying(master))
+    if (running := running_session(master, conf or {})) is not None:
         return running
     if (server := remote_master(master, conf or {})) is not None:
         return remote_session(server, conf or {})
@@ -63,7 +63,7 @@ def spark_session(
         chosen["spark.master"] = master
     where = retrying(chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]")
     chosen["spark.master"] = where
-    _check_master(where)
+    check_master(where)
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
     if _stays_here(where):
@@ -84,7 +84,7 @@ def spark_session(
         # Whatever it is (Java's exceptions come in many classes), the user's question is why.
         said = f" {_SAID[-1]}" if _SAID else ""
         raise UsageError(f"Spark did not start on {where}: {sentence(error)}{said}") from error
-    _interrupt_surely()
+    interrupt_surely()
     if where.startswith("spark://"):
         require_executors(session, settings)
     return session
@@ -95,7 +95,7 @@ def was_interrupted() -> bool:
     return bool(_INTERRUPTS)
 
 
-def _interrupt_surely() -> None:
+def interrupt_surely() -> None:
     """Let an interrupt be one also where Java, which gets it too, has ended already.
 
     Spark's own handler asks Java to cancel its jobs first, and fails there.
@@ -134,7 +134,8 @@ def retrying(master: str) -> str:
     return f"local[{matched[1] or 1},{_ATTEMPTS}]" if matched else master
 
 
-def _check_master(master: str) -> None:
+def check_master(master: str) -> None:
+    """Refuse what is no master of Spark."""
     if not _MASTER.match(master):
         raise UsageError(
             f"{master} is no master of Spark; there are local[*], local[N], spark://HOST:PORT, "
@@ -142,7 +143,7 @@ def _check_master(master: str) -> None:
         )
 
 
-def _running_session(master: str | None, conf: Mapping[str, str]) -> Any:
+def running_session(master: str | None, conf: Mapping[str, str]) -> Any:
     """The session of this process with settings added, if there is one."""
     if "pyspark.sql" not in sys.modules:
         return None
@@ -214,18 +215,28 @@ def without_noise(lines: Iterable[bytes]) -> Iterator[str]:
     each of which then prints how it could not write any more.
     """
     trace: list[str] = []
+    open_traces = 0  # several workers may write at once, a line each in turn
     for raw in lines:
         line = raw.decode(errors="replace")
-        if trace or line.startswith("Traceback (most recent call last)"):
+        begins = line.startswith("Traceback (most recent call last)")
+        if trace or begins:
             trace.append(line)
-            if len(trace) > 1 and not line.startswith(" "):
-                daemon = all("daemon.py" in one for one in trace if one.lstrip().startswith("File"))
-                if not (daemon and line.startswith("BrokenPipeError")):
-                    yield from trace
+            open_traces += 1 if begins else 0 if line.startswith(" ") else -1
+            if not open_traces:
+                yield from [] if _closed_pipes(trace) else trace
                 trace = []
         elif _NOISE not in line:
             yield line
     yield from trace
+
+
+def _closed_pipes(trace: list[str]) -> bool:
+    """Are these traces only of workers whose pipe Spark closed?"""
+    places = [line for line in trace if line.lstrip().startswith("File")]
+    reasons = [line for line in trace if not line.startswith((" ", "Traceback"))]
+    return all("daemon.py" in place for place in places) and all(
+        reason.startswith("BrokenPipeError") for reason in reasons
+    )
 
 
 def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:

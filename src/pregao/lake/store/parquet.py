@@ -104,16 +104,16 @@ def write_table(
 ) -> Written:
     """Write rows of one day as a file of a table, under a name that nobody else has.
 
-    ``delta_coded`` are the columns that are stored as differences from row to row; all others
-    repeat few values.
+    ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
+    from one to the next; all others repeat few values.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
     filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
     full = f"{root}/{table}/{path}"
     schema = data.schema
-    delta = {entry.name: _DELTA for entry in schema if entry.name in delta_coded}
-    leaves = {leaf: leaf.partition(".")[0] in delta for leaf in _leaves(schema)}
+    leaves = {leaf: leaf.rpartition(".")[2] in delta_coded for leaf in _leaves(schema)}
+    delta = {leaf: _DELTA for leaf, coded in leaves.items() if coded}
     with filesystem.open_output_stream(full) as sink:
         with pq.ParquetWriter(
             sink,
@@ -150,13 +150,11 @@ def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declar
 
 
 def _delta_coded(metadata: Any) -> set[str]:
-    """The columns, not nested ones, that a file stores as differences."""
+    """The columns and members of lists that a file stores as differences."""
     if not metadata.num_row_groups:
         return set()
     group = metadata.row_group(0)
     columns = [group.column(number) for number in range(group.num_columns)]
     return {
-        column.path_in_schema
-        for column in columns
-        if _DELTA in column.encodings and "." not in column.path_in_schema
+        column.path_in_schema.rpartition(".")[2] for column in columns if _DELTA in column.encodings
     }
