@@ -31,7 +31,7 @@ class SessionBlock:
         self._number, self._sending = headers.number, headers.sending_time_ns
         self._sender = senders.of_messages(block.flow, headers.template_id)
         known = Headers(
-            np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+            headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
             headers.sending_time_ns,
