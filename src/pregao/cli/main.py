@@ -18,6 +18,7 @@ from pregao.cli import books as books_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
 from pregao.cli import ep as ep_commands
+from pregao.cli import exchange as exchange_commands
 from pregao.cli import export as export_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
@@ -71,6 +72,7 @@ app.command(epilog=info_command.EPILOG)(info_command.info)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+app.add_typer(exchange_commands.app)
 app.command(epilog=live_command.EPILOG)(live_command.live)
 app.command(epilog=replay_command.EPILOG)(replay_command.replay)
 app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)

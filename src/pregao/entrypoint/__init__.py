@@ -18,6 +18,7 @@ from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_settings import ClientSettings, Stage
 from pregao.entrypoint.credentials import blanked, credentials
 from pregao.entrypoint.events import (
+    Admitted,
     CancelOrders,
     ConnectionEnded,
     ConnectionFailed,
@@ -33,13 +34,19 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, framed
 from pregao.entrypoint.gateway_connection import GatewayConnection
-from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.gateway_sessions import (
+    GatewaySession,
+    GatewaySessions,
+    Reader,
+    Reading,
+    read_business,
+)
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
 from pregao.entrypoint.order_tracking import Order, OrderTracker
 from pregao.entrypoint.requests import Entering, Requests
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
-from pregao.entrypoint.store import SessionFile, SessionStore
+from pregao.entrypoint.store import SessionFile, SessionStore, pack_record, unpack_record
 from pregao.entrypoint.subscription import Subscription
 from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 
@@ -48,6 +55,7 @@ __all__ = [
     "FROM_EXCHANGE",
     "VERSIONS",
     "Account",
+    "Admitted",
     "BadFrame",
     "CancelOrders",
     "Client",
@@ -70,6 +78,8 @@ __all__ = [
     "NotAppliedGap",
     "Order",
     "OrderTracker",
+    "Reader",
+    "Reading",
     "Received",
     "Reconnecting",
     "Requests",
@@ -89,4 +99,7 @@ __all__ = [
     "credentials",
     "framed",
     "messages",
+    "pack_record",
+    "read_business",
+    "unpack_record",
 ]

@@ -195,7 +195,7 @@ class SessionState:
                 self.cancel_due_ns = None
             case WeekReset():
                 self.apply(DayReset())
-                self.session_ver_id = 0
+                self.session_ver_id = self.version = 0
 
     def summary(self) -> list[Record]:
         """The fewest records that make this state."""
