@@ -2,8 +2,9 @@
 
 What is here holds whoever reads the channel: `Follower` takes packets in their turn, its bulk twin
 `DayFollower` takes a day as columns. `Channel` follows a channel live, over its feeds: datagrams
-and a time in, events (`channel_events`) and actions out. `LegacyChannel` follows one of the legacy
-feed, with the same states of books. None of them knows of files, sockets or Spark.
+and a time in, events (`channel_events`) and actions out; `PumpedChannel` does the same many
+datagrams at a time. `LegacyChannel` follows a channel of the legacy feed, with the same states of
+books. None of them knows of files, sockets or Spark.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from pregao.feed.meaning import snapshot_updates as snapshot_updates
     from pregao.feed.meaning import update_columns as update_columns
     from pregao.feed.meaning import update_of as update_of
+    from pregao.feed.pump import Datagrams as Datagrams
+    from pregao.feed.pumped_channel import PumpedChannel as PumpedChannel
     from pregao.feed.stale_spans import StaleSpan as StaleSpan
     from pregao.feed.statistics import PhaseChanges as PhaseChanges
     from pregao.feed.statistics import StatisticReader as StatisticReader
@@ -57,6 +60,8 @@ _HOMES = {
     "legacy_meaning": ["LegacyTrade"],
     "legacy_state": ["LegacyState"],
     "meaning": ["snapshot_updates", "update_columns", "update_of"],
+    "pump": ["Datagrams"],
+    "pumped_channel": ["PumpedChannel"],
     "stale_spans": ["StaleSpan"],
     "statistics": ["PhaseChanges", "StatisticReader"],
 }

@@ -7,6 +7,7 @@ instrument, and what remains changes the books of `pregao.book`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pregao.book.faults import Fault, State
@@ -39,10 +40,12 @@ class Follower(ChannelFollower[OrderBook]):
         room: Room | None = None,
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
+        new_book: Callable[[], OrderBook] = PriorityBook,
     ) -> None:
-        """As `ChannelFollower`."""
+        """As `ChannelFollower`; ``new_book`` makes a book by price and priority."""
         self._events = EventNumbers()
         self._by_position = False
+        self._new_book = new_book
         super().__init__(
             from_the_start=from_the_start,
             listener=listener,
@@ -51,8 +54,21 @@ class Follower(ChannelFollower[OrderBook]):
             books=books,
         )
 
-    def deliver(self, packet: DecodedPacket) -> None:
-        """Take the next packet of the sequence in; packets before it may be missing."""
+    @property
+    def simple(self) -> bool:
+        """Does nothing wait for a packet to come, and are books kept by price and priority?"""
+        return not self._waiting and not self._by_position
+
+    @property
+    def events(self) -> EventNumbers:
+        """The numbers of the market's events."""
+        return self._events
+
+    def deliver(self, packet: DecodedPacket, done: int = 0) -> None:
+        """Take the next packet of the sequence in; packets before it may be missing.
+
+        So many of its messages are ``done`` already.
+        """
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
         self._arrive(place)
         outcomes = packet.outcomes
@@ -63,7 +79,7 @@ class Follower(ChannelFollower[OrderBook]):
         if not sound:
             self._hole(place, 1)
         ended = False
-        for found in outcomes:
+        for found in outcomes[done:]:
             if found.decoded is not None and found.frame is not None:
                 self._message(place, found, sound)
                 if found.frame.template_id == templates.SEQUENCE_RESET:
@@ -85,6 +101,7 @@ class Follower(ChannelFollower[OrderBook]):
             rpt_seq = values.get("rptSeq") or None
             version, missing = found.frame.version, self._holes.missing
             instrument = self._instruments.get(security_id) or self._instrument(security_id)
+            self.moved.add(security_id)
             if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
                 key = MessageKey(place[0], place[1], index)
                 update = update_of(key, template, version, values)
@@ -137,7 +154,8 @@ class Follower(ChannelFollower[OrderBook]):
     def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
         book = self.books.get(security_id)
         if book is None or (book.state is State.EMPTY and self._is_other(book)):
-            book = self.books[security_id] = PositionBook() if self._by_position else PriorityBook()
+            book = PositionBook() if self._by_position else self._new_book()
+            self.books[security_id] = book
         fault = book.apply(update)  # type: ignore[arg-type]  # its own updates are of orders
         self._listener.updated(security_id, event, update)
         return fault

@@ -93,6 +93,8 @@ class ChannelFollower(ABC, Generic[B]):
         self._waiting: WaitingSnapshots[Part] = WaitingSnapshots()
         self._stale: set[int] = set()
         """The instruments whose books are stale."""
+        self.moved: set[int] = set()
+        """The instruments that something happened to since this was last emptied."""
         for security_id in self.books:
             self.know(security_id)
 
@@ -124,6 +126,23 @@ class ChannelFollower(ABC, Generic[B]):
         """The instruments that wait for a snapshot, and why."""
         found = self._instruments.values()
         return {each.security_id: each.gap for each in found if each.gap is not None}
+
+    # What a kernel goes on with, and where it got to
+
+    def followed(self, security_id: int) -> FollowedPart:
+        """What is known of an instrument."""
+        return self._instruments[security_id]
+
+    def is_steady(self, security_id: int) -> bool:
+        """Does the next message of an instrument simply apply, if its count is the next one?"""
+        return self._instruments[security_id].is_steady(self._holes.missing)
+
+    def go_on(self, place: Place) -> None:
+        """Packets up to one were delivered elsewhere, in order, and none ended its version."""
+        self.position = place
+        self._ended = False
+
+    # The incremental stream
 
     def begin(self, following: Place) -> None:
         """A heartbeat tells the packet that comes next, and so where an idle channel is."""
@@ -177,6 +196,7 @@ class ChannelFollower(ABC, Generic[B]):
     def _trust(self, instrument: FollowedPart, key: MessageKey | None = None) -> None:
         """Let the book of an instrument be unconfirmed, or confirmed by what has that key."""
         security_id = instrument.security_id
+        self.moved.add(security_id)
         doubted = instrument.unconfirmed(self._holes.missing)
         if doubted == (security_id in self._doubted):
             return
@@ -288,6 +308,7 @@ class ChannelFollower(ABC, Generic[B]):
     def _do(self, instrument: FollowedPart, changes: list[Change[Part]]) -> None:
         """Let changes happen to a book."""
         security_id = instrument.security_id
+        self.moved.add(security_id)
         for change in changes:
             match change:
                 case Apply(message):
