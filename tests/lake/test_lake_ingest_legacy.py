@@ -10,6 +10,7 @@ import pytest
 
 from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
+from pregao.errors import UsageError
 from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
@@ -151,7 +152,8 @@ def capture(path, payloads):
     return str(path)
 
 
-def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path):
+def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.1:5002=51")
     bid = entry("0", 0, 1111, 1, place=1, size=100, price="10.5")
     broken = bytearray(news(3))
     broken[-1] &= 0x7F
@@ -177,10 +179,16 @@ def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path):
     assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
 
 
+def test_a_flow_whose_channel_nobody_named_is_asked_for(tmp_path):
+    own = capture(tmp_path / "a.pcap", [(5001, news(1)), (5001, news(2))])
+    with pytest.raises(UsageError, match=r"PREGAO_LEGACY_CHANNELS='233\.1\.1\.1:5001=51'"):
+        ingest([own], str(tmp_path / "lake"))
+
+
 def test_channels_of_flows_can_be_named(monkeypatch):
     assert channel_of("233.252.14.5:30725") == channel_of("233.252.14.6:30726") == 72
     monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51, 233.1.1.2:6001=51")
     assert channel_of("233.1.1.1:5001") == channel_of("233.1.1.2:6001") == 51
     monkeypatch.setenv(VARIABLE, "nonsense")
-    with pytest.raises(Exception, match="ADDRESS:PORT=CHANNEL"):
+    with pytest.raises(UsageError, match="ADDRESS:PORT=CHANNEL"):
         channel_of("233.1.1.1:5001")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import cache
 from typing import Any, Final
 
@@ -26,7 +26,9 @@ from pregao.schemas import bundled_templates
 
 SCALE: Final = 8
 """Digits behind the point of every decimal column."""
-DECIMAL = pa.decimal64(18, SCALE)
+DIGITS: Final = 28
+"""Digits of every decimal column: volumes in money go beyond ten before the point."""
+DECIMAL = pa.decimal128(DIGITS, SCALE)
 NAMES: Final[Mapping[MsgType, str]] = {
     MsgType.INCREMENTAL_REFRESH: "incremental_refresh",
     MsgType.SNAPSHOT: "snapshot_full_refresh",
@@ -176,10 +178,32 @@ def _scaled(values: Any, unfit: npt.NDArray[np.bool_]) -> Any:
     mantissas = mantissa.to_numpy(zero_copy_only=False).astype(np.int64)
     null = values.is_null().to_numpy(zero_copy_only=False)
     mantissas[null] = 0
-    if _kernels.scale_decimals(exponents, mantissas, SCALE, out):
-        unfit |= exponents == 127
-    whole = pa.array(out, mask=null if null.any() else None)
-    return pa.Array.from_buffers(DECIMAL, len(out), whole.buffers(), whole.null_count)
+    failed = _kernels.scale_decimals(exponents, mantissas, SCALE, out)
+    words = np.stack([out, out >> 63], axis=1)
+    if failed:
+        for row in np.flatnonzero(exponents == _FAILED).tolist():
+            large = _large(values[row].as_py())
+            unfit[row] |= large is None
+            words[row] = (0, 0) if large is None else large
+    valid = pa.array(out, mask=null if null.any() else None)
+    buffers = [valid.buffers()[0], pa.py_buffer(words)]
+    return pa.Array.from_buffers(DECIMAL, len(out), buffers, valid.null_count)
+
+
+_FAILED = 127
+
+
+def _large(value: Mapping[str, int]) -> tuple[int, int] | None:
+    """A decimal beyond 64 bits as two words; None if no column holds it."""
+    number = Decimal(value["mantissa"]).scaleb(value["exponent"] + SCALE, _WIDE)
+    whole = int(number)
+    if whole != number or abs(whole) >= 10**DIGITS:
+        return None
+    low, high = whole & ((1 << 64) - 1), whole >> 64
+    return low - (1 << 64) if low >> 63 else low, high
+
+
+_WIDE = Context(prec=128)
 
 
 def _as_json(values: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from pregao.capture import PacketBlock
 from pregao.clock import HOUR
-from pregao.lake.ingest.legacy.channels import channel_of
+from pregao.lake.ingest.legacy.channels import channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
 from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM, Keys, Numbers, Protocol, Sighting
@@ -81,7 +81,7 @@ def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
     count = len(block)
     chunks, first, heads = _heads(block)
     rows = chunks.datagram[first]
-    channels = np.array([channel_of(flow) for flow in flows], np.int16)
+    channels = np.array([known_channel(flow) for flow in flows], np.int16)
     channel = np.full(count, -1, np.int16)
     channel[rows] = channels[block.flow[rows]]
     numbers, sending = np.zeros((2, count), np.int64)
