@@ -48,6 +48,7 @@ PRIMARY: Final = 1
 BACKUP: Final = 2
 _NOBODY: Final = Asked()
 _NO_SESSION: Final = 0
+_ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
 
 
 class _Sessions(SessionStore):
@@ -265,11 +266,13 @@ class Host:
     # What happens.
 
     def _event(self, event: Event, now_ns: int) -> None:
+        if isinstance(event, Admitted):  # by far the most frequent
+            request = event.content
+            if self._journal is not None and not self._again:
+                self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
+            self._request(event, request, now_ns)
+            return
         match event:
-            case Admitted():
-                request = event.content
-                self._write(Kind.REQUEST, now_ns, request.session, event.frame.data)
-                self._request(event, request, now_ns)
             case Received():
                 session_id = event.message["businessHeader"]["sessionID"]
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
@@ -308,7 +311,7 @@ class Host:
             session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
             return
         name = event.name
-        new = name in ("SimpleNewOrder", "NewOrderSingle")
+        new = name in _ENTERING
         reject = intake.refusal(self.engine.market, request, new=new)
         if reject is not None:
             self._refuse(request, reject, new=new, now_ns=now_ns)

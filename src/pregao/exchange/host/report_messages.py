@@ -204,32 +204,22 @@ def reject_values(
 Write = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
 """Session, number, sending time, market segment and values: a framed message."""
 
-_LAYOUTS: Final = {
-    "new": ("ExecutionReport_New", NEW_FIELDS),
-    "modify": ("ExecutionReport_Modify", MODIFY_FIELDS),
-    "cancel": ("ExecutionReport_Cancel", CANCEL_FIELDS),
-    "trade": ("ExecutionReport_Trade", TRADE_FIELDS),
-    "reject": ("ExecutionReport_Reject", REJECT_FIELDS),
-}
-
-
-class ReportMessages:
-    """Writes execution reports of one version."""
-
-    def __init__(self, version: int) -> None:
-        codec = SchemaCodec(bundled("entrypoint", version))
-        written = {kind: _writer(codec, *layout) for kind, layout in _LAYOUTS.items()}
-        self.new: Write = written["new"]
-        self.modify: Write = written["modify"]
-        self.cancel: Write = written["cancel"]
-        self.trade: Write = written["trade"]
-        self.reject: Write = written["reject"]
+NEW, MODIFY, CANCEL, TRADE, REJECT = range(5)
+"""The kinds of execution reports, as places among the writers of a version."""
+_LAYOUTS: Final = (
+    ("ExecutionReport_New", NEW_FIELDS),
+    ("ExecutionReport_Modify", MODIFY_FIELDS),
+    ("ExecutionReport_Cancel", CANCEL_FIELDS),
+    ("ExecutionReport_Trade", TRADE_FIELDS),
+    ("ExecutionReport_Reject", REJECT_FIELDS),
+)
 
 
 @cache
-def report_messages(version: int) -> ReportMessages:
-    """The execution reports of a version."""
-    return ReportMessages(version)
+def report_messages(version: int) -> tuple[Write, ...]:
+    """What writes the execution reports of a version, by their kind."""
+    codec = SchemaCodec(bundled("entrypoint", version))
+    return tuple(_writer(codec, *layout) for layout in _LAYOUTS)
 
 
 def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:

@@ -86,13 +86,13 @@ class Reporting:
         self._mass_action = None
 
     def _post(
-        self, kind: str, owner: int, place: Place, values: tuple[Any, ...], now_ns: int
+        self, kind: int, owner: int, place: Place, values: tuple[Any, ...], now_ns: int
     ) -> None:
         session = self._session(owner)
         if session is None:
             return
         state = session.state
-        write = getattr(report_messages(state.version or VERSIONS[-1]), kind)
+        write = report_messages(state.version or VERSIONS[-1])[kind]
         session.post(write(owner, state.next_outgoing, now_ns, place.segment, values), now_ns)
 
     def _place(self, security_id: int) -> Place:
@@ -128,13 +128,13 @@ class Reporting:
         self.orders[report.order_id] = request
         place = self._place(report.security_id)
         values = wire.new_values(report, request, place, now_ns)
-        self._post("new", report.session, place, values, now_ns)
+        self._post(wire.NEW, report.session, place, values, now_ns)
 
     def _restated(self, report: OrderRestated, _asked: Asked, now_ns: int) -> None:
         request = self.orders.get(report.order_id, _NOBODY)
         place = self._place(report.security_id)
         values = wire.restated_values(report, request, place, now_ns)
-        self._post("new", report.session, place, values, now_ns)
+        self._post(wire.NEW, report.session, place, values, now_ns)
 
     def _modified(self, report: OrderModified, asked: Asked, now_ns: int) -> None:
         request = asked.request
@@ -143,7 +143,7 @@ class Reporting:
         self.orders[report.order_id] = request
         place = self._place(report.security_id)
         values = wire.modify_values(report, request, place, now_ns)
-        self._post("modify", report.session, place, values, now_ns)
+        self._post(wire.MODIFY, report.session, place, values, now_ns)
 
     def _cancelled(self, report: OrderCancelled, asked: Asked, now_ns: int) -> None:
         request = self.orders.pop(report.order_id, _NOBODY)
@@ -152,7 +152,7 @@ class Reporting:
         place = self._place(report.security_id)
         received = None if own is None else now_ns
         values = wire.cancel_values(report, request, place, received, own, self._mass_action)
-        self._post("cancel", report.session, place, values, now_ns)
+        self._post(wire.CANCEL, report.session, place, values, now_ns)
 
     def _filled(self, report: OrderFilled, _asked: Asked, now_ns: int) -> None:
         if report.leaves_qty:
@@ -164,13 +164,13 @@ class Reporting:
                 del self._ended[next(iter(self._ended))]
         place = self._look(report.security_id)
         values = wire.trade_values(report, request, place)
-        self._post("trade", report.session, place, values, now_ns)
+        self._post(wire.TRADE, report.session, place, values, now_ns)
 
     def _busted(self, report: FillBusted, _asked: Asked, now_ns: int) -> None:
         request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
         place = self._look(report.security_id)
         values = wire.bust_values(report, request, place)
-        self._post("trade", report.session, place, values, now_ns)
+        self._post(wire.TRADE, report.session, place, values, now_ns)
 
     def _rejected(self, report: OrderRejected, asked: Asked, now_ns: int) -> None:
         request = asked.request
@@ -180,7 +180,7 @@ class Reporting:
         assert request is not None
         place = self._place(report.security_id)
         values = wire.reject_values(report, request, now_ns)
-        self._post("reject", report.session, place, values, now_ns)
+        self._post(wire.REJECT, report.session, place, values, now_ns)
 
     def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:
         if asked.mass_action is not None:

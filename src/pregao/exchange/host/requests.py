@@ -158,7 +158,8 @@ def _reader(
     # What is not there is taken from the place behind the last, which holds None.
     places = [known.index(f) if f in known else len(known) for f in request._fields]
     pick = itemgetter(*places)
-    make: Any = request._make
+    # What ``_make`` does, without its check of the length: there are many of these.
+    make: Any = tuple.__new__
     length = message.block_length
     enumerated = [f for f in known if _of(message, ON_THE_WIRE[f]).enum is not None]
     priced, stops = "price" in known, "stop_px" in known
@@ -180,7 +181,7 @@ def _reader(
         block = frame.header.block_length
         if block < length:
             raise DecodeError(f"a block of {block} bytes is shorter than {length}")
-        made = make(pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
+        made: Any = make(request, pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
         fault = None
         if (
             made.memo
@@ -191,7 +192,8 @@ def _reader(
             or (stops and made.stop_px is not None)
         ):
             fault = fault_of(made, frame)
-        return Reading(made.session, made.number, fault, made)
+        reading: Reading = make(Reading, (name, made.session, made.number, fault, made))
+        return reading
 
     return read
 
