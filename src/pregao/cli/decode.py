@@ -170,8 +170,9 @@ def tell(account: DecodeAccount, seconds: float) -> None:
         for reason, count in account.rejects.reasons.most_common(10):
             say(f"  {count:,} × {reason}")
     rate = account.messages / seconds if seconds > 0 else 0.0
+    packets = account.packets + (statistics.tcp if account.sessions else 0)
     say(
-        f"{account.packets:,} packets, {account.messages:,} messages, "
+        f"{packets:,} packets, {account.messages:,} messages, "
         f"{account.rejected:,} rejected in {seconds:.2f} s ({rate:,.0f} messages/s)"
     )
 

@@ -39,7 +39,7 @@ class DecodeRequest:
     registry: Registry
     output: str | None = None
     format: str | None = None
-    templates: frozenset[int] | None = None
+    templates: frozenset[tuple[int, int]] | None = None
     security_ids: frozenset[int] | None = None
     symbols: Sequence[str] = ()
     channels: frozenset[int] | None = None

@@ -41,17 +41,17 @@ def info(
         ),
     ] = None,
 ) -> None:
-    """Tell what market-data captures hold: streams, versions, gaps, rates, rejects."""
+    """Tell what captures hold: streams, versions, gaps, rates, rejects, sessions of EntryPoint."""
     import json
 
     from pregao.cli import option_values
-    from pregao.cli.info_report import report, surveyed
+    from pregao.cli.info_report import surveyed
     from pregao.cli.info_tables import show
     from pregao.schemas import Registry
 
     registry = Registry.from_environment([] if schema is None else [schema])
-    survey, account = surveyed(files, registry, option_values.streams(stream))
+    found = surveyed(files, registry, option_values.streams(stream))
     if as_json:
-        typer.echo(json.dumps(report(survey, account), indent=2))
+        typer.echo(json.dumps(found, indent=2))
     else:
-        show(report(survey, account))
+        show(found)

@@ -130,3 +130,11 @@ Event = (
     | ConnectionEnded
     | CancelOrders
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailed:
+    """A gateway could not be reached; the next one is tried, or the same again later."""
+
+    gateway: str
+    reason: str

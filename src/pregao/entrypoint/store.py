@@ -23,7 +23,9 @@ from pregao.entrypoint.session_state import (
     CancelDue,
     DayReset,
     Expecting,
+    Kept,
     Negotiated,
+    NotTaken,
     Record,
     Sent,
     SessionState,
@@ -52,6 +54,8 @@ _KINDS: Final[tuple[tuple[type, str, Callable[[Any], tuple[int, ...]]], ...]] = 
     (Taken, "<Q", lambda r: (r.number,)),
     (Settled, "<Q", lambda r: (r.number,)),
     (Unbound, "<", lambda _: ()),
+    (Kept, "<Q", lambda r: (r.number,)),
+    (NotTaken, "<QQ", lambda r: (r.first, r.count)),
 )
 _NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
 
@@ -204,7 +208,7 @@ def pack_record(session_id: int, record: Record) -> bytes:
     number = _NUMBERS[type(record)]
     _, form, numbers = _KINDS[number]
     body = struct.pack("<BI", number, session_id) + struct.pack(form, *numbers(record))
-    return body + record.data if isinstance(record, Sent) else body
+    return body + record.data if isinstance(record, Sent | Kept) else body
 
 
 def unpack_record(body: bytes) -> tuple[int, Record]:
@@ -234,8 +238,9 @@ def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
 def _record(number: int, body: bytes) -> Record:
     kind, form, _ = _KINDS[number]
     numbers = struct.unpack_from(form, body)
-    if kind is Sent:
-        return Sent(numbers[0], body[struct.calcsize(form) :])
+    if kind is Sent or kind is Kept:
+        message: Record = kind(numbers[0], body[struct.calcsize(form) :])
+        return message
     if kind is Bound:
         return Bound(_WISHES[numbers[0]], numbers[1])
     if kind is CancelDue:
