@@ -6,6 +6,7 @@ They are decoded in full; what there is no function for is answered as the docum
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any, Final
 
 from pregao.entrypoint import GatewaySession, Received
@@ -18,9 +19,13 @@ from pregao.exchange.engine.commands import (
 )
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import MassCancelled
+from pregao.exchange.engine.self_trade import investor_number
 from pregao.exchange.engine.terms import (
     PRICE_SCALE,
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
+    MassActionType,
     Side,
 )
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
@@ -30,10 +35,9 @@ from pregao.exchange.host.requests import OrderRequest, is_plain
 UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
 OTHER: Final = 0
-_CROSS_TYPES: Final = {"ALL_OR_NONE_CROSS": 1, "CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT": 4}
-_PRIORITIES: Final = {"NONE": 0, "BUY_SIDE_IS_PRIORITIZED": 1, "SELL_SIDE_IS_PRIORITIZED": 2}
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
 _LAST_WITH_A_NUMBER: Final = 2
+_MOST_PREFIX, _MOST_DOCUMENT = 999, 999_999_999
 _LIMIT, _DAY = ord("2"), ord("0")
 
 Apply = Callable[[Command, Asked], None]
@@ -111,14 +115,14 @@ def _cross(
         _cross_request(session, values, sides[side.name], side, segment, mantissa) for side in Side
     )
     asked = Asked(sides=(buyer, seller))
-    kind = values.get("crossType")
+    kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
-    if kind not in (None, "ALL_OR_NONE_CROSS") or values.get("ordType") not in (None, "LIMIT"):
-        refused = rejects.CROSS_NOT_ELIGIBLE.because(
-            "only all-or-none crosses at a price are taken"
-        )
-    elif mantissa is None:
+    if mantissa is None:
         refused = rejects.PRICE_REQUIRED
+        if kind in (CrossType.VWAP_CROSS, CrossType.CLOSING_PRICE_CROSS):
+            refused = rejects.CROSS_TYPE_NOT_TAKEN
+    elif values.get("ordType") not in (None, "LIMIT"):
+        refused = rejects.CROSS_TYPE_NOT_TAKEN
     elif not -MOST_PRICE <= mantissa <= MOST_PRICE:
         refused = rejects.PRICE_OUTSIDE_LIMITS
     elif not 0 < values["orderQty"] <= MOST_QUANTITY:
@@ -136,6 +140,10 @@ def _cross(
         mantissa,
         _party(sides["BUY"], firm),
         _party(sides["SELL"], firm),
+        None,
+        kind,
+        CrossPrioritization[values.get("crossPrioritization") or "NONE"],
+        values.get("maxSweepQty"),
     )
     apply(command, asked)
 
@@ -172,11 +180,15 @@ def _cross_request(
         desk=_bytes(values["deskID"]),
         memo=_bytes(values["memo"]),
         sub_account=own.get("tradingSubAccount"),
-        cross_type=_CROSS_TYPES.get(values.get("crossType") or ""),
-        cross_priority=_PRIORITIES.get(values.get("crossPrioritization") or ""),
+        cross_type=_code(CrossType, values.get("crossType")),
+        cross_priority=_code(CrossPrioritization, values.get("crossPrioritization")),
         crossed=_PURPOSES.get(values["crossedIndicator"] or ""),
         cross_id=values["crossID"],
     )
+
+
+def _code(kind: type[IntEnum], name: str | None) -> int | None:
+    return None if name is None else kind[name].value
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -197,45 +209,53 @@ def _mass_action(
     def report(number: int, **changes: Any) -> None:
         echoed = (
             "massActionType", "massActionScope", "clOrdID", "ordTagID", "side", "asset",
-            "securityID",
+            "securityID", "investorID",
         )  # fmt: skip
         told = {name: values[name] for name in echoed}
         told |= {"massActionReportID": number, "transactTime": now_ns, "text": None}
         told |= {"massActionRejectReason": None, "execRestatementReason": None}
         session.send("OrderMassActionReport", told | changes, now_ns)
 
-    def refuse(reason: str, text: str) -> None:
+    def answered(done: MassCancelled) -> None:
+        if done.reject_reason is None:
+            report(done.exec_id, massActionResponse="ACCEPTED", execRestatementReason=why)
+            return
+        report(
+            done.exec_id,
+            massActionResponse="REJECTED",
+            massActionRejectReason=done.reject_reason.name,
+            text=done.text,
+        )
+
+    why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
+    investor = values["investorID"] or {"prefix": None, "document": None}
+    prefix, document = investor["prefix"] or 0, investor["document"] or 0
+    if segment not in segments or prefix > _MOST_PREFIX or document > _MOST_DOCUMENT:
+        known = segment in segments
         report(
             session.state.next_outgoing,
             massActionResponse="REJECTED",
-            massActionRejectReason=reason,
-            text=text,
+            massActionRejectReason="OTHER" if known else "INVALID_OR_UNKNOWN_MARKET_SEGMENT",
+            text="investorID is no investor" if known else f"{segment} is no segment here",
+            investorID=None,
         )
-
-    def accepted(done: MassCancelled) -> None:
-        report(done.exec_id, massActionResponse="ACCEPTED", execRestatementReason=why)
-
-    why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
-    investor = values["investorID"]
-    if segment not in segments:
-        refuse("INVALID_OR_UNKNOWN_MARKET_SEGMENT", f"{segment} is no segment of this market")
-    elif values["massActionType"] != "CANCEL_ORDERS":
-        refuse("MASS_ACTION_NOT_SUPPORTED", "orders can be cancelled, not suspended or released")
-    elif values["asset"] or (investor and any(investor.values())):
-        # Cancelling more than was asked for would be worse.
-        refuse("OTHER", "asset and investorID cannot choose orders here")
-    else:
-        apply(
-            MassCancel(
-                session.session_id,
-                values["clOrdID"],
-                values["securityID"],
-                None if values["side"] is None else Side[values["side"]],
-                values["ordTagID"] or 0,
-                _REASONS[why],
-            ),
-            Asked(mass_action=accepted),
-        )
+        return
+    apply(
+        MassCancel(
+            session.session_id,
+            values["clOrdID"],
+            values["securityID"],
+            None if values["side"] is None else Side[values["side"]],
+            values["ordTagID"] or 0,
+            _REASONS[why],
+            values["asset"] or "",
+            investor_number(prefix, document) if prefix or document else 0,
+            MassActionType[values["massActionType"]],
+            firm=session.account.firm,
+            segment=segment,
+        ),
+        Asked(mass_action=answered),
+    )
 
 
 _REASONS: Final = {

@@ -70,7 +70,6 @@ class Reporting:
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
         }
-        self._mass_action: int | None = None
 
     def forget_places(self) -> None:
         """Days, phases or instruments may have changed."""
@@ -78,12 +77,8 @@ class Reporting:
 
     def tell(self, reports: list[Report], asked: Asked, now_ns: int) -> None:
         """Send the reports of an outcome."""
-        if asked.mass_action is not None:
-            ended = [each.exec_id for each in reports if isinstance(each, MassCancelled)]
-            self._mass_action = ended[-1] if ended else None
         for report in reports:
             self._tell[type(report)](report, asked, now_ns)
-        self._mass_action = None
 
     def _post(
         self, kind: int, owner: int, place: Place, values: tuple[Any, ...], now_ns: int
@@ -151,15 +146,15 @@ class Reporting:
         own = asked.request if report.orig_cl_ord_id else None
         place = self._place(report.security_id)
         received = None if own is None else now_ns
-        values = wire.cancel_values(report, request, place, received, own, self._mass_action)
+        values = wire.cancel_values(report, request, place, received, own)
         self._post(wire.CANCEL, report.session, place, values, now_ns)
 
     def _filled(self, report: OrderFilled, _asked: Asked, now_ns: int) -> None:
-        if report.leaves_qty:
-            request = self.orders.get(report.order_id, _NOBODY)
-        else:
-            request = self.orders.pop(report.order_id, _NOBODY)
-            self._ended[report.order_id] = request
+        number = report.order_id
+        request = self.orders.get(number) or self._ended.get(number, _NOBODY)
+        if not report.leaves_qty:
+            self.orders.pop(number, None)
+            self._ended[number] = request  # another leg may trade, or a bust may come
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
         place = self._look(report.security_id)
