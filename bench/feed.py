@@ -1,17 +1,26 @@
-"""A channel followed live, in plain Python: datagrams in, books and events out, without sockets."""
+"""A channel followed live without sockets: by the plain machine, and by the pump.
+
+The pump is measured with the whole day in memory, in batches of one packet and of many. What is
+measured as *compiled call* is the kernel alone; *with events* turns all that it tells into objects.
+"""
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from bench.measure import Row, best
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MINUTE
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.feed import Channel, ChannelSettings
+from pregao.feed.pump import Datagrams as Batch
+from pregao.feed.pumped_channel import PumpedChannel
 from pregao.umdf.streams import Stream
 
 SECTION = "feed"
@@ -40,6 +49,85 @@ def run() -> Iterator[Row]:
         yield Row(
             SECTION, f"a channel followed in plain Python, {what}", rate, "kpackets/s", target
         )
+    yield from pumped(sent)
+
+
+def pumped(sent: Datagrams) -> Iterator[Row]:
+    batch = batch_of(sent)
+    for size, target in ((1, "≤ 2"), (16, ""), (1024, "≤ 0.2")):
+        found = min(pump(batch, size) for _ in range(3))
+        what = f"the pump, {size} packet{'s' * (size > 1)} at once, a packet"
+        yield Row(SECTION, f"{what}, compiled call", found[0], "µs", target)
+        yield Row(SECTION, f"{what}, as called from Python", found[1], "µs")
+    for size in (1, 1024):
+        seconds = best(partial(pump_with_events, batch, size))
+        rate = len(sent) / seconds / 1000
+        what = f"a channel followed by the pump, {size} at once, with events"
+        yield Row(SECTION, what, rate, "kpackets/s")
+
+
+def batch_of(sent: Datagrams) -> Batch:
+    """All datagrams as a receiver gives them, on one line."""
+    length = np.array([len(payload) for _, payload in sent], np.int32)
+    buffer = np.frombuffer(
+        bytearray(b"".join(payload for _, payload in sent) + bytes(64)), np.uint8
+    )
+    offset = np.cumsum(length, dtype=np.int64) - length
+    times = np.array([time_ns for time_ns, _ in sent], np.int64)
+    return Batch(buffer, offset, length, times, np.zeros(len(sent), np.int32))
+
+
+def new_channel(first_ns: int) -> PumpedChannel:
+    channel = PumpedChannel(ChannelSettings(CHANNEL, ("A",), from_the_start=True))
+    channel.start(first_ns)
+    channel.set_lines({0: (Stream.INCREMENTAL, "A")})
+    return channel
+
+
+def pump(batch: Batch, size: int) -> tuple[float, float]:
+    """Microseconds a packet of the second half of a day: in the kernel, and in all."""
+    count = len(batch.offset)
+    half = count // 2
+    channel = new_channel(int(batch.time_ns[0]))
+    channel.want_events(wanted=False)
+    channel.receive_many(batch, 0, half)
+    inner = channel._pump
+    run, spent, taken = inner.run, 0.0, 0
+
+    def timed(datagrams: Batch, first: int, last: int) -> int:
+        nonlocal spent, taken
+        start = time.perf_counter()
+        stopped = run(datagrams, first, last)
+        spent += time.perf_counter() - start
+        taken += stopped - first
+        return stopped
+
+    start = time.perf_counter()
+    for at in range(half, count, size):
+        channel.receive_many(batch, at, min(at + size, count))
+    whole = time.perf_counter() - start
+    before = channel.pumped
+    channel = new_channel(int(batch.time_ns[0]))
+    channel.want_events(wanted=False)
+    channel.receive_many(batch, 0, half)
+    inner = channel._pump
+    run = inner.run
+    inner.run = timed  # type: ignore[method-assign]
+    for at in range(half, count, size):
+        channel.receive_many(batch, at, min(at + size, count))
+    if channel.counters.gaps or channel.pumped != before or before < 0.8 * count:
+        raise RuntimeError("the day was not followed by the pump")
+    return spent / taken * 1e6, whole / (count - half) * 1e6
+
+
+def pump_with_events(batch: Batch, size: int) -> None:
+    channel = new_channel(int(batch.time_ns[0]))
+    count = len(batch.offset)
+    for at in range(0, count, size):
+        channel.receive_many(batch, at, min(at + size, count))
+        channel.take_events()
+    if channel.counters.gaps or channel.counters.delivered < count // 2:
+        raise RuntimeError("the day was not followed to its end")
 
 
 def follow(sent: Datagrams, feeds: str) -> None:

@@ -19,9 +19,21 @@ from pregao.exchange.publisher import Channel as Endpoints
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings
-from pregao.live import FeedHandler, Line, LiveConfig, Recorder, RecordSettings, Replayer, Speed
+from pregao.feed.pump import Datagrams
+from pregao.feed.pumped_channel import PumpedChannel
+from pregao.live import (
+    FeedHandler,
+    Line,
+    LiveConfig,
+    Recorder,
+    RecordSettings,
+    Replayer,
+    Speed,
+    report,
+)
 from pregao.live.config import STREAMS
 from pregao.net import Address, Sender, dropped, find_interface, open_receiver, receive_socket
+from pregao.umdf.streams import Stream
 
 SECTION = "live"
 INSTRUMENTS = 500
@@ -30,6 +42,7 @@ SIZE = 114
 """Bytes of a packet with one order, as most are."""
 PLAIN_RATE = 5e3
 """Packets a second that the plain machine is never behind with."""
+PUMP_RATE = 20e3
 BUFFER = 64 * 1024 * 1024
 LO = find_interface("lo")
 _network = f"239.{160 + os.getpid() % 16}.{os.getpid() // 16 % 256}"
@@ -48,6 +61,8 @@ def run() -> Iterator[Row]:
         settings: dict[str, Any] = {"instruments": INSTRUMENTS, "messages": MESSAGES}
         Simulation(Settings("stress", day, duration_ns=10 * MINUTE, **settings)).run()
         yield from replayed(day)
+        yield from drained_with_books(day)
+        yield from lossless_with_books(day)
         yield from followed(day)
 
 
@@ -62,7 +77,7 @@ def drained() -> Iterator[Row]:
     """What a full buffer holds, taken out as fast as possible."""
     address = group(1)
     for compiled, words, target in (
-        (True, "from compiled code", "≥ 0.7 with books"),
+        (True, "from compiled code", ""),
         (False, "one by one in Python", ""),
     ):
         receiver = open_receiver(compiled=compiled)
@@ -190,41 +205,139 @@ class Times:
             self.delays.append(time.time_ns() - received)
 
 
-def steady(address: Address, path: Path, rate: float, ready: Any) -> None:
-    """Send the packets of a capture with an even pace."""
+def send_at(
+    addresses: list[Address], path: Path, rate: float, piece: int, ready: Any, took: Any
+) -> None:
+    """Send the packets of a capture with an even pace, each to every address."""
     payloads = payloads_of(path)
-    with Sender([address], interface=LO) as sender:
+    length = np.array([len(each) for each in payloads], np.int32)
+    buffer = np.frombuffer(b"".join(payloads), np.uint8)
+    offset = np.cumsum(length, dtype=np.int64) - length
+    copies = len(addresses)
+    offset, length = np.repeat(offset, copies), np.repeat(length, copies)
+    target = np.tile(np.arange(copies, dtype=np.int32), len(payloads))
+    with Sender(addresses, interface=LO) as sender:
+        sender.send_all(buffer, offset[:0], length[:0], target[:0])
         ready.set()
-        start = time.perf_counter()
-        for number, payload in enumerate(payloads):
-            while (time.perf_counter() - start) * rate < number:
-                pass
-            sender.send(0, payload)
+        start, done = time.perf_counter(), 0
+        while done < len(offset):
+            due = int((time.perf_counter() - start) * rate) * copies
+            if due - done >= piece * copies or (piece == 1 and due > done):
+                end = min(done + piece * copies, len(offset))
+                sender.send_all(buffer, offset[done:end], length[done:end], target[done:end])
+                done = end
+        took.value = time.perf_counter() - start
+
+
+def lines_of(number: int, feeds: str, first: int) -> tuple[Line, ...]:
+    wanted = [(stream, feed) for stream in STREAMS for feed in feeds]
+    return tuple(
+        Line(number, stream, feed, group(first + at), "lo")
+        for at, (stream, feed) in enumerate(wanted)
+    )
+
+
+def drained_with_books(day: Path) -> Iterator[Row]:
+    """What a full buffer holds, taken out and followed as fast as possible."""
+    number = channel_of(day)
+    payloads = payloads_of(day / f"{number:03d}_Incremental_A.pcap")
+    buffer = np.frombuffer(b"".join(payloads), np.uint8)
+    length = np.array([len(each) for each in payloads], np.int32)
+    offset = np.cumsum(length, dtype=np.int64) - length
+    target = np.zeros(len(payloads), np.int32)
+    address, piece = group(4), 20_000
+    fastest = 0.0
+    for _ in range(3):
+        receiver = open_receiver()
+        line = receiver.add(receive_socket(address, interface=LO, buffer_bytes=BUFFER))
+        channel = PumpedChannel(ChannelSettings(number, ("A",), from_the_start=True))
+        channel.want_events(wanted=False)
+        channel.start(time.time_ns())
+        channel.set_lines({line: (Stream.INCREMENTAL, "A")})
+        with Sender([address], interface=LO) as sender:
+            for begin in range(0, len(payloads) - piece, piece):
+                part = slice(begin, begin + piece)
+                sender.send_all(buffer, offset[part], length[part], target[part])
+                found = 0
+                start = time.perf_counter()
+                while len(batch := receiver.receive(0)):
+                    channel.receive_many(Datagrams(*batch.columns))
+                    found += len(batch)
+                if begin:  # books are filled first
+                    fastest = max(fastest, found / (time.perf_counter() - start))
+        if channel.counters.gaps:
+            raise RuntimeError("packets were lost")
+        receiver.close()
+    what = "drained from a full buffer with the kernel's times, followed with books"
+    yield Row(SECTION, what, fastest / 1e6, "M packets/s", "≥ 0.7")
+
+
+def lossless_with_books(day: Path) -> Iterator[Row]:
+    """The highest rate, of some, at which a handler loses nothing, best of five."""
+    number = channel_of(day)
+    path = day / f"{number:03d}_Incremental_A.pcap"
+    count = len(payloads_of(path))
+    context = multiprocessing.get_context("spawn")
+    for feeds, rates, target in (
+        ("A", (120e3, 250e3, 350e3, 450e3), "≥ 250"),
+        ("AB", (60e3, 120e3, 180e3, 240e3), "≥ 120"),
+    ):
+        reached = 0.0
+        for rate in rates:
+            if not any(_lossless(context, number, feeds, path, count, rate) for _ in range(5)):
+                break
+            reached = rate
+        what = f"followed live without loss, feed{'s' * (len(feeds) > 1)} {' and '.join(feeds)}"
+        yield Row(SECTION, f"{what}, best of five", reached / 1e3, "k packets/s", target)
+
+
+def _lossless(context: Any, number: int, feeds: str, path: Path, count: int, rate: float) -> bool:
+    lines = lines_of(number, feeds, 120)
+    settings = ChannelSettings(number, tuple(feeds), from_the_start=True)
+    handler = FeedHandler(LiveConfig((settings,), lines, BUFFER))
+    handler.start()
+    ready = context.Event()
+    addresses = [line.address for line in lines[: len(feeds)]]
+    took = context.Value("d", 0.0)
+    process = context.Process(target=send_at, args=(addresses, path, rate, 32, ready, took))
+    process.start()
+    process.join()
+    sent_at = count / took.value
+    time.sleep(0.3)
+    handler.stop()
+    made = handler.ask(report).channels[0]
+    lost = made.counters["gaps"] + made.dropped + (made.counters["packets"] < count)
+    return not lost and sent_at > 0.9 * rate
 
 
 def followed(day: Path) -> Iterator[Row]:
-    """The plain machine behind sockets: how late it tells what happened."""
+    """A handler behind sockets: how late it tells what happened."""
     number = channel_of(day)
     path = day / f"{number:03d}_Incremental_A.pcap"
     context = multiprocessing.get_context("spawn")
-    lines = tuple(
-        Line(number, stream, "A", group(100 + at), "lo") for at, stream in enumerate(STREAMS)
-    )
+    lines = lines_of(number, "A", 100)
     settings = ChannelSettings(number, ("A",), from_the_start=True)
-    for spin in (False, True):
+    for compiled, rate, spin, targets in (
+        (False, PLAIN_RATE, False, ("", "")),
+        (None, PUMP_RATE, False, ("≤ 40", "≤ 250")),
+        (None, PUMP_RATE, True, ("", "")),
+    ):
         times = Times()
-        handler = FeedHandler(LiveConfig((settings,), lines, BUFFER), spin=spin)
+        handler = FeedHandler(LiveConfig((settings,), lines, BUFFER), spin=spin, compiled=compiled)
         handler.listen(times)
         handler.start()
         ready = context.Event()
-        given = (lines[0].address, path, PLAIN_RATE, ready)
-        process = context.Process(target=steady, args=given)
+        given = ([lines[0].address], path, rate, 1, ready, context.Value("d", 0.0))
+        process = context.Process(target=send_at, args=given)
         process.start()
         process.join()
         time.sleep(0.3)
         handler.stop()
-        for share in (50, 99):
-            value = float(np.percentile(times.delays, share)) / 1e3
+        half = times.delays[len(times.delays) // 2 :]
+        machine = "plain machine" if compiled is False else "pump"
+        for share, target in zip((50, 99), targets, strict=True):
+            value = float(np.percentile(half, share)) / 1e3
             how = "spinning" if spin else "blocking"
-            what = f"kernel's time to event, plain machine, 5 k packets/s, {how}, p{share}"
-            yield Row(SECTION, what, value, "µs")
+            at = f"{rate / 1e3:.0f} k packets/s"
+            what = f"kernel's time to event in Python, {machine}, {at}, {how}, p{share}"
+            yield Row(SECTION, what, value, "µs", target)

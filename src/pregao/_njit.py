@@ -18,6 +18,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import caching, types
 from numba.extending import intrinsic
+from numba.np import arrayobj
 
 from pregao._kernel_cache import (
     PACKAGE,
@@ -44,6 +45,12 @@ def njit(function: Callable[..., Any]) -> Any:
         return numba.njit(function, nogil=True)
     with _lock, _own_cache(str(_CACHE)):
         return numba.njit(function, cache=True, nogil=True)
+
+
+_PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
+part = numba.njit(**_PART)
+"""For what only kernels call. Arrays are dear to pass: nothing stays a call, and nobody counts
+references to them on the way, which alone took more than half of the time."""
 
 
 _LOCATORS = "CACHE_LOCATOR_CLASSES"
@@ -111,6 +118,43 @@ load_u32 = _loader(4, types.uint32)
 load_i32 = _loader(4, types.int32)
 load_u64 = _loader(8, types.uint64)
 load_i64 = _loader(8, types.int64)
+
+
+def _viewer(item: Any) -> Any:
+    """An intrinsic that sees memory at an address as an array; who owns it keeps it alive.
+
+    So a kernel reaches any number of arrays by one table of addresses: each array that is passed
+    to a compiled function takes as long as the work on a small packet.
+    """
+
+    @intrinsic
+    def view(typingctx: Any, address: Any, length: Any) -> Any:  # noqa: ARG001
+        if not (isinstance(address, types.Integer) and isinstance(length, types.Integer)):
+            return None
+        result = types.Array(item, 1, "C")
+        signature = result(types.intp, types.intp)
+
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            made = context.make_array(signature.return_type)(context, builder)
+            size = context.get_abi_sizeof(context.get_data_type(item))
+            arrayobj.populate_array(
+                made,
+                data=builder.inttoptr(arguments[0], made.data.type),
+                shape=[arguments[1]],
+                strides=[context.get_constant(types.intp, size)],
+                itemsize=context.get_constant(types.intp, size),
+                meminfo=None,
+            )
+            return made._getvalue()
+
+        return signature, codegen
+
+    return view
+
+
+words_at = _viewer(types.int64)
+halves_at = _viewer(types.int32)
+bytes_at = _viewer(types.uint8)
 
 
 def _prefetcher(writing: int) -> Any:

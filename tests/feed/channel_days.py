@@ -10,6 +10,7 @@ import random
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 
 from pregao.book.faults import State
@@ -374,3 +375,57 @@ def told_of(channel):
         values = {k: v for k, v in instrument.values.items() if k not in _TECHNICAL}
         found[security_id] = (channel.phases.status(security_id), statistics, values)
     return found
+
+
+MARKETS = 20
+"""So many markets are simulated; each is followed with many mixes of faults."""
+RESETS = ((), (), ("channel@0.4",), ("sequence@0.5",), ("sequence@0.3", "channel@0.6"))
+VERSIONS = (16, 16, 15, 10, 7)
+
+
+@cache
+def market(number):
+    """A simulated market, and what is told of it over sound lines."""
+    day = made_day(
+        number,
+        version=VERSIONS[number % len(VERSIONS)],
+        resets=RESETS[number // 2 % len(RESETS)],
+        rate=100.0 + 10 * number,
+    )
+    assert day.messages >= 500
+    assert len(day.books) >= 5
+    found, _, joined_ns = arrivals(day, Faults(), number)
+    sound = Checked(day, settings_of())
+    sound.follow(found, joined_ns)
+    check_the_end(sound)
+    return day, told_of(sound.channel)
+
+
+def mix(seed):
+    """The faults of a day, and how its channel is set."""
+    draw = random.Random(seed)
+
+    def perhaps(rate, most):
+        return draw.random() * most if draw.random() < rate else 0.0
+
+    loss = {"A": perhaps(0.7, 0.3), "B": perhaps(0.7, 0.3)}
+    loss |= {"snapshot": perhaps(0.5, 0.3), "definition": perhaps(0.5, 0.3)}
+    faults = Faults(
+        loss=loss,
+        reorder=perhaps(0.6, 0.1),
+        duplicate=perhaps(0.6, 0.1),
+        bursts=draw.choice((0, 0, 1, 2, 4)),
+        burst_packets=draw.choice((5, 50, 200)),
+        torn=perhaps(0.3, 0.02),
+        crash=draw.random() < 0.3,
+        join=draw.choice((0.0, 0.0, draw.random() * 0.6)),
+        slow=draw.choice((0, 0, 40)),
+    )
+    settings = settings_of(
+        reorder_packets=draw.choice((1, 4, 16)),
+        most_held=draw.choice((8, 65_536)),
+        most_queued=draw.choice((3, 20, 10_000)),
+        most_queued_in_all=draw.choice((10, 1_000_000)),
+        most_events=30 if faults.slow else 1_000_000,
+    )
+    return faults, settings

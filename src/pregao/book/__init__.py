@@ -1,6 +1,6 @@
 """Order books: by price and priority, by position, by level, top of book, and their replay.
 
-Names are loaded when they are first asked for: only the replay needs numba.
+Names are loaded when they are first asked for: only the replay and flat books need numba.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pregao.book.faults import Fault as Fault
     from pregao.book.faults import FaultCode as FaultCode
     from pregao.book.faults import State as State
+    from pregao.book.flat import FlatBook as FlatBook
     from pregao.book.levels import LevelsBook as LevelsBook
     from pregao.book.levels import TopOfBook as TopOfBook
     from pregao.book.position import PositionBook as PositionBook
@@ -38,6 +39,7 @@ _HOMES = {
     "base": ["Book"],
     "depth": ["PriceDepthBook"],
     "faults": ["Fault", "FaultCode", "State"],
+    "flat": ["FlatBook"],
     "levels": ["LevelsBook", "TopOfBook"],
     "position": ["PositionBook"],
     "priority": ["PriorityBook"],

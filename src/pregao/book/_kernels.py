@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import njit
+from pregao._njit import njit, part
 from pregao.book import _words as w
-from pregao.book._ladder_kernels import bottom, enter, part, price_of, u
+from pregao.book._ladder_kernels import bottom, enter, price_of, u
 from pregao.book._position_kernels import apply_by_position
 from pregao.book._priority_kernels import apply_by_priority, clear_side
 
 
 @part
-def _wipe(meta, table, slots, ranks, ladder, by_position):
+def wipe(meta, table, slots, ranks, ladder, by_position):
     """Empty both sides; slots and map begin anew."""
     if not by_position:
         if (meta[w.ORDERS] + meta[w.ORDERS + 1]) << 5 < len(table):
@@ -34,6 +34,12 @@ def _wipe(meta, table, slots, ranks, ladder, by_position):
     meta[w.FREE_SLOT] = -1
     meta[w.USED_SLOTS] = 0
     meta[w.SLOTS_LEFT] = len(slots) // w.SLOT_WORDS
+
+
+@part
+def builds(kind, flags):
+    """Does an update fill a book that was emptied, so that it is not whole yet?"""
+    return kind <= w.CHANGE and (flags & w.RECOVERY) != 0
 
 
 @part
@@ -117,7 +123,7 @@ def _tick(
 
 
 @part
-def _dump(
+def dump(
     meta, queue, slots, ladder, by_position,
     dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm, dump_inserted,
     dump_implied,
@@ -166,7 +172,7 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
         meta[w.DOUBTED] = kind == w.DOUBT
         return 0
     if kind == w.EMPTY or kind == w.RESET or kind == w.SNAPSHOT_BEGIN:
-        _wipe(meta, table, slots, ranks, ladder, by_position)
+        wipe(meta, table, slots, ranks, ladder, by_position)
         meta[w.STALE] = 0
         meta[w.SNAPSHOT] = meta[w.BUILDING] = kind == w.SNAPSHOT_BEGIN
         meta[w.BIDS_TOLD] = size
@@ -212,7 +218,7 @@ def replay(
     while True:
         ended = i == stop
         while next_dump < first_row + i:
-            if not _dump(
+            if not dump(
                 meta, queue, slots, ladder, by_position, dump_end, dump_state, dump_side,
                 dump_id, dump_price, dump_size, dump_firm, dump_inserted, dump_implied,
             ):  # fmt: skip
@@ -240,7 +246,7 @@ def replay(
             status = w.FAULTS_FULL
             break
         if not started or instruments[u(i)] != instrument:
-            _wipe(meta, table, slots, ranks, ladder, by_position)
+            wipe(meta, table, slots, ranks, ladder, by_position)
             instrument = instruments[u(i)]
             _begin(meta, top, instrument)
             started = True
@@ -274,7 +280,7 @@ def replay(
                     positions[at], firms[at], inserteds[at],
                 ))  # fmt: skip
             if kind != w.SNAPSHOT_ORDER:
-                meta[w.BUILDING] = kind <= w.CHANGE and (flags[at] & w.RECOVERY) != 0
+                meta[w.BUILDING] = builds(kind, flags[at])
         if code != 0:
             meta[w.STALE] = 1
             meta[w.SNAPSHOT] = meta[w.BUILDING] = 0

@@ -8,17 +8,10 @@ half begins with a few entries of the lowest rank, so that a search may look bel
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 
+from pregao._njit import part
 from pregao.book import _words as w
-
-_OPTIONS: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
-part = numba.njit(**_OPTIONS)
-"""For what only kernels call. Arrays are dear to pass: nothing stays a call, and nobody counts
-references to them on the way, which alone took more than half of the time."""
 
 u = np.uint64
 """Wraps every computed index: numba gives signed ones a detour for those below 0."""

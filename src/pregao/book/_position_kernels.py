@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pregao._njit import part
 from pregao.book import _words as w
 from pregao.book._ladder_kernels import (
     bottom,
@@ -17,7 +18,6 @@ from pregao.book._ladder_kernels import (
     fill,
     give,
     open_level,
-    part,
     rank_of,
     take,
     u,

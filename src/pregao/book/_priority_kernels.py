@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pregao._njit import part
 from pregao.book import _words as w
 from pregao.book._ladder_kernels import (
     bottom,
@@ -16,7 +17,6 @@ from pregao.book._ladder_kernels import (
     give,
     ladder_place,
     open_level,
-    part,
     rank_of,
     remove,
     take,

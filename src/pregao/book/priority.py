@@ -6,7 +6,7 @@ This is how Binary UMDF describes books from schema version 15 on.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pregao.book.base import misfit
 from pregao.book.faults import FaultCode
@@ -14,6 +14,9 @@ from pregao.book.orders import OrderBook, order_of
 from pregao.book.queue_order import PriceRank, price_rank, priority, ranked_price
 from pregao.book.updates import OrderAdded, OrderChanged, OrderDeleted, Side, SnapshotOrder
 from pregao.book.views import Level, Order
+
+MOST_ORDER_ID = 2**63 - 1
+"""No order has a higher number: the kernels, and every table, keep them in 63 bits."""
 
 
 class _Queue:
@@ -64,6 +67,11 @@ class PriorityBook(OrderBook):
         """How many orders a side has."""
         return self._counts_by_side[side]
 
+    def fill(self, orders: Iterable[Order]) -> None:
+        """Put orders in, each of which has a number that no other has."""
+        for order in orders:
+            self._insert(order)
+
     def _walk(self, side: Side) -> Iterator[_Queue]:
         queues = self._queues[side]
         for rank in self._ladders[side]:
@@ -94,7 +102,7 @@ class PriorityBook(OrderBook):
         self._counts_by_side[order.side] -= 1
 
     def _find(self, update: OrderChanged | OrderDeleted) -> Order:
-        if update.order_id is None or update.order_id < 0:
+        if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
             misfit(FaultCode.NO_ORDER_ID, "an update of an order without its number")
         order = self._orders.get(update.order_id)
         if order is None:
@@ -108,7 +116,7 @@ class PriorityBook(OrderBook):
         return order
 
     def _add(self, update: OrderAdded | SnapshotOrder) -> None:
-        if update.order_id is None or update.order_id < 0:
+        if update.order_id is None or not 0 <= update.order_id <= MOST_ORDER_ID:
             misfit(FaultCode.NO_ORDER_ID, "a new order without a number")
         if update.order_id in self._orders:
             misfit(FaultCode.DUPLICATE_ORDER, f"order {update.order_id} is in the book already")

@@ -171,6 +171,11 @@ class BookState:
             getattr(grown, name).reshape(2, -1)[:, : old.shape[1]] = old
         return grown
 
+    def enter_all(self) -> None:
+        """Enter every order of a book by price and priority into the map, which is empty."""
+        counts = self.meta[w.LEVELS : w.LEVELS + 2]
+        _kernels.enter_all(self.table, self.slots, self.ladder, counts)
+
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
@@ -272,9 +277,7 @@ class Replay:
     def _grow(self) -> None:
         self.state = self.state.grown()
         if self.kind is BookKind.PRIORITY:
-            state = self.state
-            counts = state.meta[w.LEVELS : w.LEVELS + 2]
-            _kernels.enter_all(state.table, state.slots, state.ladder, counts)
+            self.state.enter_all()
 
     def _replay(
         self,

@@ -15,7 +15,8 @@ from pregao.errors import UsageError
 
 if TYPE_CHECKING:
     from pregao.cli.live_demo import Demo
-    from pregao.live import FeedHandler, LiveConfig, Recorder
+    from pregao.live import FeedHandler, FeedProcesses, LiveConfig, Recorder
+    from pregao.live.processes import ProcessSubscription
 
 EPILOG = "\n\n".join(
     (
@@ -69,6 +70,12 @@ def live(
     spin: Annotated[
         bool, typer.Option("--spin", help="Never sleep: faster by some µs, takes a whole core.")
     ] = False,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=255, help="Follow the channels in so many processes; needs --headless."
+        ),
+    ] = None,
     duration: Annotated[
         str | None, typer.Option("--for", metavar="SPAN", help="End after so long, such as 10m.")
     ] = None,
@@ -78,7 +85,7 @@ def live(
     from pregao.cli import option_values
     from pregao.cli.decode_output import ReaderGoneError
     from pregao.clock import SECOND, parse_span
-    from pregao.live import FeedHandler, parse_speed, read_config, serve
+    from pregao.live import FeedHandler, FeedProcesses, parse_speed, read_config, serve
 
     if (config is None) != demo:
         raise UsageError("pregao live takes either --config FILE or --demo.")
@@ -106,14 +113,21 @@ def live(
             followed = shown.config.only(channels)
             shown.prepare(pace)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
-        handler = FeedHandler(followed, recorder=recorder, spin=spin)
-        if recorder is not None and lake is not None:
-            from pregao.cli.live_lake import LakeFollower
+        groups = followed.groups(processes)
+        handler: FeedHandler | FeedProcesses
+        if len(groups) > 1:
+            _check_apart(headless=headless, recorded=recorder is not None)
+            handler = FeedProcesses(groups, spin=spin or None)
+            opened.callback(handler.stop)
+        else:
+            handler = FeedHandler(followed, recorder=recorder, spin=spin or None)
+            if recorder is not None and lake is not None:
+                from pregao.cli.live_lake import LakeFollower
 
-            follower = opened.enter_context(LakeFollower(recorder.settings.folder, lake, followed))
-            opened.callback(follower.finish)
-        opened.callback(handler.stop)
-        handler.start()
+                taking = LakeFollower(recorder.settings.folder, lake, followed)
+                opened.callback(opened.enter_context(taking).finish)
+            opened.callback(handler.stop)
+            handler.start()
         if metrics is not None:
             server = serve(handler, metrics)
             opened.callback(server.close)
@@ -122,12 +136,23 @@ def live(
             shown.start()
         end = None if seconds is None else time.monotonic() + seconds
         try:
-            if headless:
+            if headless or isinstance(handler, FeedProcesses):
                 write_lines(handler, symbols, depth, end, shown)
             else:
                 _show(handler, followed, shown, end)
         except (KeyboardInterrupt, ReaderGoneError):
             pass  # that is how one ends what would go on for ever
+
+
+def _check_apart(*, headless: bool, recorded: bool) -> None:
+    """Channels in processes of their own can be listened to, and no more."""
+    if recorded:
+        raise UsageError(
+            "Several processes cannot record into one folder: start `pregao live --channel …` once "
+            "for each, each with its own --record."
+        )
+    if not headless:
+        raise UsageError("The view follows channels in one process: give --headless for several.")
 
 
 def _say(words: str) -> None:
@@ -169,7 +194,7 @@ def _recorder(
 
 
 def write_lines(
-    handler: FeedHandler,
+    handler: FeedHandler | FeedProcesses,
     symbols: list[str] | None,
     depth: int,
     end: float | None,
@@ -178,10 +203,14 @@ def write_lines(
     """Write a line for everything that happens, and one a second for the state of the feed."""
     from pregao.cli.decode_output import StandardOutput
     from pregao.cli.live_lines import line_of, status_line
-    from pregao.live import Subscription, report
+    from pregao.live import FeedHandler, Subscription, report
 
-    subscription = Subscription(symbols, depth=depth)
-    handler.ask(subscription.begin)
+    subscription: Subscription | ProcessSubscription
+    if isinstance(handler, FeedHandler):
+        own = subscription = Subscription(symbols, depth=depth)
+        handler.ask(own.begin)
+    else:
+        subscription = handler.subscribe(symbols, depth=depth)
     unnamed = set(symbols or ())
     out = StandardOutput()
     told = 0.0
@@ -206,7 +235,7 @@ def write_lines(
             out.write(("\n".join(lines) + "\n").encode())
         if over:
             return
-        if subscription.behind:
+        if subscription.behind and isinstance(subscription, Subscription):
             handler.ask(subscription.refresh)
         elif not items:
             time.sleep(_PAUSE_S)

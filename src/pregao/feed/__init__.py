@@ -2,7 +2,8 @@
 
 What is here holds whoever reads the channel: `Follower` takes packets in their turn, its bulk twin
 `DayFollower` takes a day as columns. `Channel` follows a channel live, over its feeds: datagrams
-and a time in, events (`channel_events`) and actions out. None of them knows of files, sockets or
+and a time in, events (`channel_events`) and actions out; `PumpedChannel` does the same many
+datagrams at a time. None of them knows of files, sockets or
 Spark.
 """
 
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from pregao.feed.meaning import snapshot_updates as snapshot_updates
     from pregao.feed.meaning import update_columns as update_columns
     from pregao.feed.meaning import update_of as update_of
+    from pregao.feed.pump import Datagrams as Datagrams
+    from pregao.feed.pumped_channel import PumpedChannel as PumpedChannel
     from pregao.feed.stale_spans import StaleSpan as StaleSpan
     from pregao.feed.statistics import PhaseChanges as PhaseChanges
     from pregao.feed.statistics import StatisticReader as StatisticReader
@@ -48,6 +51,8 @@ _HOMES = {
     "healing": ["Gap", "Healed"],
     "holes": ["Hole", "Holes"],
     "meaning": ["snapshot_updates", "update_columns", "update_of"],
+    "pump": ["Datagrams"],
+    "pumped_channel": ["PumpedChannel"],
     "stale_spans": ["StaleSpan"],
     "statistics": ["PhaseChanges", "StatisticReader"],
 }

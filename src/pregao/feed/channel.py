@@ -27,6 +27,7 @@ from pregao.feed.channel_settings import (
 )
 from pregao.feed.channel_teller import Teller
 from pregao.feed.definitions import Instrument
+from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.healing import Room
 from pregao.feed.liveness import Sites
@@ -42,7 +43,7 @@ from pregao.umdf.streams import Stream
 _CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
 """States that say something of the exchange's book; a silent channel says nothing."""
 
-_FEWEST_BEHIND = 4
+FEWEST_BEHIND = 4
 """So many packets of the past, and nothing else for three heartbeats, say that numbers went back:
 a few may only be late."""
 
@@ -53,9 +54,9 @@ class Channel:
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         self.settings = settings
         names = (*settings.feeds, *settings.backup)
-        self.counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
+        self._counters = ChannelCounters(feeds={name: FeedCounters() for name in names})
         self._decoder = PacketDecoder() if decoder is None else decoder
-        self._teller = Teller(settings, self.counters)
+        self._teller = Teller(settings, self._counters)
         self._sites = Sites(settings.sites, settings.heartbeat_ns)
         self._actions: list[Action] = []
         self._recovery = RecoveryStreams(self._actions)
@@ -65,6 +66,8 @@ class Channel:
         self._behind = 0
         """How many packets have been of the past since."""
         self._now_ns = 0
+        self._done = 0
+        """How many messages of the packet that comes next were taken in already."""
         self._follow({}, from_the_start=settings.from_the_start)
 
     def _follow(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
@@ -84,10 +87,19 @@ class Channel:
             room=self._room,
             only_current=True,
             books=books,
+            new_book=self._new_book,
         )
         self._teller.know = self._follower.know
 
+    def _new_book(self) -> OrderBook:
+        return PriorityBook()
+
     # What there is to read
+
+    @property
+    def counters(self) -> ChannelCounters:
+        """What happened so far."""
+        return self._counters
 
     @property
     def state(self) -> ChannelState:
@@ -150,6 +162,15 @@ class Channel:
         """What happened since it was asked last, in order."""
         return self._teller.take()
 
+    def take_batch(self) -> EventBatch:
+        """The same as columns; either of the two takes what happened."""
+        return EventBatch.of(self.take_events())
+
+    def want_events(self, *, wanted: bool) -> None:
+        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        self._teller.wanted = wanted
+        self._teller.take()
+
     def take_actions(self) -> list[Action]:
         """What the channel asks for since it was asked last, in order."""
         actions = list(self._actions)
@@ -163,7 +184,7 @@ class Channel:
         self._now_ns = self._progress_ns = now_ns
         settings = self.settings
         self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
-        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.counters.feeds]
+        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self._counters.feeds]
         self._settle()
 
     def tick(self, now_ns: int) -> None:
@@ -185,7 +206,7 @@ class Channel:
     def _notice_silence(self) -> None:
         life = self._sites.life
         if life.check(self._now_ns):
-            self.counters.downs += 1
+            self._counters.downs += 1
             self._here()
             self._teller.end_event()
             self._teller.tell(told.ChannelDown, life.silent_ns(self._now_ns))
@@ -196,7 +217,7 @@ class Channel:
         """Go over to another site that is alive."""
         another = self._sites.another(self._now_ns)
         if another is not None:
-            self.counters.failovers += 1
+            self._counters.failovers += 1
             self._begin_anew(another)
             self._teller.tell(told.FailedOver, self.site)
 
@@ -223,7 +244,7 @@ class Channel:
         received_ns: int | None = None,
     ) -> None:
         """Take a datagram in that came on a stream of a feed."""
-        counters = self.counters
+        counters = self._counters
         counters.packets += 1
         counters.bytes += len(payload)
         self._now_ns = max(now_ns, self._now_ns)
@@ -255,14 +276,14 @@ class Channel:
         else:
             raw = RawPacket.of(header, payload, received_ns)
             if not raw.frames:
-                self.counters.bad_packets += 1
+                self._counters.bad_packets += 1
                 return
         self._notice_silence()
         sites.hear(feed, now_ns)
         if not sites.is_followed(feed):
-            self.counters.unasked += 1
+            self._counters.unasked += 1
             return
-        of_feed = self.counters.feeds[feed]
+        of_feed = self._counters.feeds[feed]
         of_feed.packets += 1
         if header.sequenced:
             resets = is_reset(raw)
@@ -287,7 +308,7 @@ class Channel:
             self._is_behind()
 
     def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
-        feeds = self.counters.feeds
+        feeds = self._counters.feeds
         for outcome in outcomes:
             match outcome:
                 case Delivered():
@@ -308,7 +329,7 @@ class Channel:
 
     def _deliver(self, raw: RawPacket, place: Place) -> None:
         """Take a packet in whose turn it is."""
-        counters, teller, follower = self.counters, self._teller, self._follower
+        counters, teller, follower = self._counters, self._teller, self._follower
         teller.at(place, raw.header.sending_time_ns, raw.received_ns)
         teller.now_ns = self._now_ns
         position = follower.position
@@ -319,7 +340,8 @@ class Channel:
         if unread:
             counters.unread += len(unread)
             teller.lost_packets(place.sequence_version, *[place.sequence_number] * 2)
-        follower.deliver(packet)
+        done, self._done = self._done, 0
+        follower.deliver(packet, done)
         counters.delivered += 1
         counters.messages += len(packet.outcomes)
         counters.overflows = self._room.overflows
@@ -350,10 +372,10 @@ class Channel:
         self._behind += 1
         silent_ns = self._now_ns - self._progress_ns
         if (
-            self._behind >= _FEWEST_BEHIND
+            self._behind >= FEWEST_BEHIND
             and silent_ns >= MISSED_HEARTBEATS * self.settings.heartbeat_ns
         ):
-            self.counters.resyncs += 1
+            self._counters.resyncs += 1
             self._begin_anew(self._sites.followed)
 
     def _here(self) -> None:
@@ -365,7 +387,7 @@ class Channel:
     def _looped(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
         """Take a packet of the snapshot or definition stream in."""
         if not raw.frames:
-            self.counters.bad_packets += 1
+            self._counters.bad_packets += 1
             return
         teller = self._teller
         teller.at(self._follower.position, header.sending_time_ns, raw.received_ns)
@@ -382,7 +404,7 @@ class Channel:
         else:
             definitions = teller.state.definitions
             teller.defined(definitions.looped(packet))
-            self.counters.definition_loops = definitions.loops
+            self._counters.definition_loops = definitions.loops
 
     def _settle(self) -> None:
         """Listen to the streams that are needed now, and to no others."""

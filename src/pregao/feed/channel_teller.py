@@ -7,11 +7,13 @@ taken in; trades, states and statistics as their messages come.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from pregao.book.updates import BookEmptied, ChannelReset, Doubted, Update
 from pregao.book.updates import Confirmed as BookConfirmed
 from pregao.feed import channel_events as told
+from pregao.feed.backlog import MOST_WAITING, Backlog
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings
 from pregao.feed.definitions import Instrument
 from pregao.feed.healing import Gap, Healed, is_void
@@ -32,6 +34,15 @@ from pregao.umdf.sequencing import Place, covers
 
 _Handler = Callable[[Mapping[str, Any]], None]
 
+
+_OF_STATE = STATISTICS | {
+    templates.TRADE,
+    templates.FORWARD_TRADE,
+    templates.TRADE_BUST,
+    templates.SECURITY_STATUS,
+    templates.SECURITY_GROUP_PHASE,
+}
+"""Messages that change nothing but what is known of the market's state."""
 
 _NOWHERE = Place(0, 0)
 """The place of what was told before the first packet."""
@@ -58,6 +69,10 @@ class Teller(Listener):
         book has been filled, and the statistics that may have been lost before."""
         self.reset = False
         """Has a ChannelReset come since this was last looked at?"""
+        self.wanted = True
+        """Is anybody to be told?"""
+        self.backlog: Backlog | None = None
+        """Where what messages say of the market's state waits; None if it does not."""
         self.know: Callable[[int], None] = lambda _: None
         """Makes the follower know an instrument."""
         self._counters = counters
@@ -86,6 +101,8 @@ class Teller(Listener):
 
     def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
         """Tell an event of here and now."""
+        if not self.wanted:
+            return
         if len(self._events) >= self._most:
             # A slow reader never stops the feed: it is told that it has missed something.
             self._missed += len(self._events)
@@ -109,6 +126,20 @@ class Teller(Listener):
     @property
     def _here(self) -> Place:
         return self.place or _NOWHERE
+
+    @property
+    def templates(self) -> Collection[int]:
+        """The messages that something is told of."""
+        return self._handlers.keys()
+
+    def take_touched(self) -> dict[int, int]:
+        """Give away which books changed in the event that is not over yet, and its number."""
+        touched, self._touched = self._touched, {}
+        return touched
+
+    def put_touched(self, touched: dict[int, int]) -> None:
+        """These books changed in the event that is not over yet."""
+        self._touched = touched
 
     def end_event(self) -> None:
         """Tell of the books that changed: the event is over, or its end was lost."""
@@ -150,11 +181,42 @@ class Teller(Listener):
         """A message of the incremental stream was taken in."""
         handler = self._handlers.get(template_id)
         if handler is not None:
-            self._event, self._template = event, template_id
-            self.place = place
-            handler(values)
+            if self.backlog is not None and template_id in _OF_STATE:
+                where = (place, self.sending_ns, self.received_ns)
+                self.backlog.add(partial(self._look, where, event, template_id, values), 1)
+            else:
+                self.hear(place, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
+
+    def hear(self, place: Place, event: int, template_id: int, values: Mapping[str, Any]) -> None:
+        """Tell what a message says beside what it does to books."""
+        self._event, self._template = event, template_id
+        self.place = place
+        self._handlers[template_id](values)
+
+    def _look(
+        self,
+        where: tuple[Place, int, int],
+        event: int,
+        template_id: int,
+        values: Mapping[str, Any],
+        _most: int,
+    ) -> int:
+        """Look at a message that has waited."""
+        self.at(*where)
+        self.hear(where[0], event, template_id, values)
+        return 0
+
+    def catch_up(self, most: int = MOST_WAITING) -> None:
+        """Look at messages that wait: what comes now depends on them, or there is time."""
+        backlog = self.backlog
+        if backlog:
+            before = self.place, self.sending_ns, self.received_ns
+            self.backlog = None
+            backlog.look(most)
+            self.backlog = backlog
+            self.at(*before)
 
     def _trade(self, values: Mapping[str, Any]) -> None:
         security_id = values["securityID"]
@@ -199,6 +261,7 @@ class Teller(Listener):
         self.changed(self.state.group_phase(values, self._here, self.missing))
 
     def _channel_reset(self, _values: Mapping[str, Any]) -> None:
+        self.catch_up()
         self.state.definitions.channel_reset()
         # What is not filled again has an empty book: nothing is left to be looked for.
         self.loop_needed = False
@@ -226,6 +289,7 @@ class Teller(Listener):
 
     def defined(self, changes: Iterable[tuple[told.Change, Instrument]]) -> None:
         """Definitions have changed."""
+        self.catch_up()
         for change, instrument in changes:
             security_id = instrument.security_id
             self.tell(told.InstrumentChanged, security_id, instrument.symbol, change)
@@ -261,6 +325,7 @@ class Teller(Listener):
 
     def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
         """A whole snapshot is taken in."""
+        self.catch_up()
         assert found.header is not None
         self._counters.snapshots += 1
         if is_void(found.header):
@@ -274,12 +339,14 @@ class Teller(Listener):
 
     def absent(self, security_id: int, place: Place) -> None:
         """A whole loop is without an instrument."""
+        self.catch_up()
         self.changed(self.state.absent(security_id, place))
 
     def whole_loop(
         self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
     ) -> None:
         """A whole loop of snapshots came."""
+        self.catch_up()
         self._counters.snapshot_loops += 1
         for part in phases:
             self.changed(self.state.snapshot_phase(part.values, place, self.missing))
@@ -296,6 +363,7 @@ class Teller(Listener):
 
     def lost_packets(self, version: int, first: int, last: int | None) -> None:
         """Packets are missing: what they told of phases and instruments is not known."""
+        self.catch_up()
         self.end_event()
         self.missing += 1
         self.phases_doubted = True
@@ -306,6 +374,7 @@ class Teller(Listener):
 
     def begin_anew(self) -> None:
         """The channel is followed elsewhere, or from the beginning."""
+        self.catch_up()
         self._touched.clear()
         self.awaited.clear()
         self.state.begin_anew()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -59,6 +59,42 @@ class EventBatch:
     def __len__(self) -> int:
         """How many events there are."""
         return len(self.kind)
+
+    @staticmethod
+    def joined(parts: Sequence[EventBatch]) -> EventBatch:
+        """The events of several, one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = (
+            np.concatenate([getattr(part, each.name) for part in parts])
+            for each in fields(EventBatch)
+        )
+        return EventBatch(*columns) if parts else EventBatch.of(())
+
+    @staticmethod
+    def of_books(
+        security_id: Numbers,
+        sequence_version: int,
+        sequence_number: Numbers,
+        event: Numbers,
+        sending_ns: Numbers,
+        received_ns: Numbers,
+    ) -> EventBatch:
+        """The columns of books that changed."""
+        count = len(security_id)
+        none = np.full(count, NULL, np.int64)
+        return EventBatch(
+            np.full(count, _CODES[told.BookChanged], np.uint8),
+            security_id,
+            np.full(count, sequence_version, np.int64),
+            sequence_number,
+            event,
+            sending_ns,
+            received_ns,
+            none,
+            none,
+            none,
+        )
 
     @staticmethod
     def of(events: Sequence[told.Event]) -> EventBatch:

@@ -7,6 +7,7 @@ instrument, and what remains changes the books of `pregao.book`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from pregao.book.faults import Fault, State
@@ -67,11 +68,13 @@ class Follower:
         room: Room | None = None,
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
+        new_book: Callable[[], OrderBook] = PriorityBook,
     ) -> None:
         """``from_the_start`` says that the first packet is the first of its sequence version.
 
         With ``only_current``, snapshots of an older sequence version are passed over (000 §7.2).
-        ``books`` are those of a follower before this one: none of them is confirmed.
+        ``books`` are those of a follower before this one: none of them is confirmed. ``new_book``
+        makes a book by price and priority.
         """
         self.books: dict[int, OrderBook] = {} if books is None else books
         self.position: Place | None = None
@@ -93,8 +96,11 @@ class Follower:
         self._waiting: WaitingSnapshots[Part] = WaitingSnapshots()
         self._events = EventNumbers()
         self._by_position = False
+        self._new_book = new_book
         self._stale: set[int] = set()
         """The instruments whose books are stale."""
+        self.moved: set[int] = set()
+        """The instruments that something happened to since this was last emptied."""
         for security_id in self.books:
             self.know(security_id)
 
@@ -127,6 +133,31 @@ class Follower:
         found = self._instruments.values()
         return {each.security_id: each.gap for each in found if each.gap is not None}
 
+    # What a kernel goes on with, and where it got to
+
+    @property
+    def simple(self) -> bool:
+        """Does nothing wait for a packet to come, and are books kept by price and priority?"""
+        return not self._waiting and not self._by_position
+
+    @property
+    def events(self) -> EventNumbers:
+        """The numbers of the market's events."""
+        return self._events
+
+    def followed(self, security_id: int) -> _Instrument:
+        """What is known of an instrument."""
+        return self._instruments[security_id]
+
+    def is_steady(self, security_id: int) -> bool:
+        """Does the next message of an instrument simply apply, if its count is the next one?"""
+        return self._instruments[security_id].is_steady(self._holes.missing)
+
+    def go_on(self, place: Place) -> None:
+        """Packets up to one were delivered elsewhere, in order, and none ended its version."""
+        self.position = place
+        self._ended = False
+
     # The incremental stream
 
     def begin(self, following: Place) -> None:
@@ -137,8 +168,11 @@ class Follower:
             self._begun(following)
             self.position = before
 
-    def deliver(self, packet: DecodedPacket) -> None:
-        """Take the next packet of the sequence in; packets before it may be missing."""
+    def deliver(self, packet: DecodedPacket, done: int = 0) -> None:
+        """Take the next packet of the sequence in; packets before it may be missing.
+
+        So many of its messages are ``done`` already.
+        """
         place = Place(packet.header.sequence_version, packet.header.sequence_number)
         before = self.position
         if before is None or (before[0], before[1] + 1) != place:
@@ -154,7 +188,7 @@ class Follower:
         if not sound:
             self._hole(place, 1)
         ended = False
-        for found in outcomes:
+        for found in outcomes[done:]:
             if found.decoded is not None and found.frame is not None:
                 self._message(place, found, sound)
                 if found.frame.template_id == templates.SEQUENCE_RESET:
@@ -192,6 +226,7 @@ class Follower:
     def _trust(self, instrument: _Instrument, key: MessageKey | None = None) -> None:
         """Let the book of an instrument be unconfirmed, or confirmed by what has that key."""
         security_id = instrument.security_id
+        self.moved.add(security_id)
         doubted = instrument.unconfirmed(self._holes.missing)
         if doubted == (security_id in self._doubted):
             return
@@ -218,6 +253,7 @@ class Follower:
             rpt_seq = values.get("rptSeq") or None
             version, missing = found.frame.version, self._holes.missing
             instrument = self._instruments.get(security_id) or self._instrument(security_id)
+            self.moved.add(security_id)
             if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
                 key = MessageKey(place[0], place[1], index)
                 update = update_of(key, template, version, values)
@@ -353,6 +389,7 @@ class Follower:
     def _do(self, instrument: _Instrument, changes: list[Change[Part]]) -> None:
         """Let changes happen to a book."""
         security_id = instrument.security_id
+        self.moved.add(security_id)
         for change in changes:
             match change:
                 case Apply(message):
@@ -409,7 +446,8 @@ class Follower:
     def _apply(self, security_id: int, event: int, update: Update) -> Fault | None:
         book = self.books.get(security_id)
         if book is None or (book.state is State.EMPTY and self._is_other(book)):
-            book = self.books[security_id] = PositionBook() if self._by_position else PriorityBook()
+            book = PositionBook() if self._by_position else self._new_book()
+            self.books[security_id] = book
         fault = book.apply(update)
         self._listener.updated(security_id, event, update)
         return fault

@@ -166,6 +166,15 @@ class FollowedInstrument(Generic[T]):
         self._last_item = self._sound = place
         return True
 
+    def is_steady(self, missing: int) -> bool:
+        """Would `goes_on` take the next message, if its count is the next one?"""
+        return not self._kept and self.count.is_steady(missing)
+
+    def go_on(self, place: Place, count: int) -> None:
+        """Messages up to one were counted elsewhere, as `goes_on` would have."""
+        self.count.last = count
+        self._last_item = self._sound = place
+
     def message(
         self, message: Incremental[T], missing: int = 0, *, sound: bool = True
     ) -> list[Change[T]]:

@@ -23,6 +23,16 @@ class Liveness:
         return any(when is not None for when in self._heard.values())
 
     @property
+    def limit_ns(self) -> int:
+        """How long silence may last."""
+        return self._limit_ns
+
+    @property
+    def since_ns(self) -> int:
+        """When something was last heard, or listening began."""
+        return self._since_ns
+
+    @property
     def deadline_ns(self) -> int | None:
         """When silence will have lasted too long; None if it has."""
         return None if self.down else self._since_ns + self._limit_ns

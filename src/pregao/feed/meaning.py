@@ -52,30 +52,40 @@ BOOK_TEMPLATES: Final = (
 PRICE_SCALE: Final = 4
 """Digits behind the point of a price: a book's prices are mantissas of that scale."""
 
-_UNKNOWN = 255
+UNKNOWN: Final = 255
+"""The code of a side or an action that is not known."""
 _DELETE: UpdateKind | None = UpdateKind.DELETE
 
+ORDER_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
+    templates.ORDER: {
+        "order_id": "secondary_order_id",
+        "price": "md_entry_px",
+        "size": "md_entry_size",
+        "previous": "md_entry_prev_size",
+        "position": "md_entry_position_no",
+        "firm": "entering_firm",
+        "inserted": "md_insert_timestamp_ns",
+    },
+    templates.DELETE_ORDER: {
+        "order_id": "secondary_order_id",
+        "price": "md_entry_px",
+        "previous": "md_entry_size",
+        "position": "md_entry_position_no",
+    },
+    templates.MASS_DELETE_ORDERS: {"position": "md_entry_position_no"},
+}
+"""Which column of a message tells which column of its book update."""
+INDICATOR, ACTION, SIDE = "match_event_indicator", "md_update_action", "md_entry_type"
+"""The columns that tell flags, what is done, and the side."""
+
 ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
-    templates.ORDER: (
-        "match_event_indicator",
-        "md_update_action",
-        "md_entry_type",
-        "md_entry_px",
-        "md_entry_size",
-        "md_entry_prev_size",
-        "md_entry_position_no",
-        "entering_firm",
-        "md_insert_timestamp_ns",
-        "secondary_order_id",
+    templates.ORDER: (INDICATOR, ACTION, SIDE, *ORDER_COLUMNS[templates.ORDER].values()),
+    templates.DELETE_ORDER: (SIDE, *ORDER_COLUMNS[templates.DELETE_ORDER].values()),
+    templates.MASS_DELETE_ORDERS: (
+        ACTION,
+        SIDE,
+        *ORDER_COLUMNS[templates.MASS_DELETE_ORDERS].values(),
     ),
-    templates.DELETE_ORDER: (
-        "md_entry_type",
-        "md_entry_px",
-        "md_entry_size",
-        "md_entry_position_no",
-        "secondary_order_id",
-    ),
-    templates.MASS_DELETE_ORDERS: ("md_update_action", "md_entry_type", "md_entry_position_no"),
     templates.EMPTY_BOOK: (),
 }
 """The columns that tell what a message does to a book."""
@@ -136,38 +146,25 @@ def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> 
     count = len(rows)
     if template_id == templates.EMPTY_BOOK:
         return BookColumns.empty(count, UpdateKind.EMPTY)
-    none = np.broadcast_to(np.int64(NULL), count)
-    position = rows.numbers("md_entry_position_no")
-    side = rows.codes("md_entry_type", SIDES, _UNKNOWN)
+    side = rows.codes(SIDE, SIDES, UNKNOWN)
     kind = np.full(count, UpdateKind.DELETE, np.uint8)
     if template_id != templates.DELETE_ORDER:
-        kind = rows.codes("md_update_action", ACTIONS, _UNKNOWN)
+        kind = rows.codes(ACTION, ACTIONS, UNKNOWN)
     if template_id == templates.MASS_DELETE_ORDERS:
-        kind[kind <= UpdateKind.DELETE] = _UNKNOWN
-    kind[(side == _UNKNOWN) | (kind == _UNKNOWN)] = UpdateKind.INTERRUPT
-    side[side == _UNKNOWN] = 0
+        kind[kind <= UpdateKind.DELETE] = UNKNOWN
+    kind[(side == UNKNOWN) | (kind == UNKNOWN)] = UpdateKind.INTERRUPT
+    side[side == UNKNOWN] = 0
     flags = np.zeros(count, np.uint8)
-    if template_id == templates.MASS_DELETE_ORDERS:
-        return BookColumns(kind, side, flags, none, none, none, none, position, none, none)
-    price = rows.numbers("md_entry_px")
-    size = rows.numbers("md_entry_size")
-    order_id = rows.numbers("secondary_order_id")
-    if template_id == templates.DELETE_ORDER:
-        return BookColumns(kind, side, flags, order_id, price, none, size, position, none, none)
-    bits = rows.numbers("match_event_indicator", 0)
-    flags = _flag(bits & templates.RECOVERY, RECOVERY) | _flag(bits & implied, IMPLIED)
-    return BookColumns(
-        kind,
-        side,
-        flags,
-        order_id,
-        price,
-        size,
-        rows.numbers("md_entry_prev_size"),
-        position,
-        rows.numbers("entering_firm"),
-        rows.numbers("md_insert_timestamp_ns"),
-    )
+    if template_id == templates.ORDER:
+        bits = rows.numbers(INDICATOR, 0)
+        flags = _flag(bits & templates.RECOVERY, RECOVERY) | _flag(bits & implied, IMPLIED)
+    told = ORDER_COLUMNS[template_id]
+    none = np.broadcast_to(np.int64(NULL), count)
+    columns = {
+        name: rows.numbers(told[name]) if name in told else none
+        for name in ("order_id", "price", "size", "previous", "position", "firm", "inserted")
+    }
+    return BookColumns(kind, side, flags, **columns)
 
 
 def snapshot_updates(
@@ -204,7 +201,7 @@ def snapshot_columns(entries: MessageColumns, implied: Numbers) -> BookColumns:
     bits = entries.numbers("match_event_indicator", 0)
     return BookColumns(
         np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),
-        entries.codes("md_entry_type", SIDES, _UNKNOWN),
+        entries.codes("md_entry_type", SIDES, UNKNOWN),
         _flag(bits & implied, IMPLIED),
         entries.numbers("secondary_order_id"),
         entries.numbers("md_entry_px"),

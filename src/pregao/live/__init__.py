@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pregao.live.handler import FeedHandler as FeedHandler
     from pregao.live.handler import LineState as LineState
     from pregao.live.handler import Listener as Listener
+    from pregao.live.processes import FeedProcesses as FeedProcesses
     from pregao.live.recording import Recorder as Recorder
     from pregao.live.recording import RecordSettings as RecordSettings
     from pregao.live.replaying import ReplayCounts as ReplayCounts
@@ -49,6 +50,7 @@ _HOMES = {
     "client": ["Live"],
     "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
     "handler": ["FeedHandler", "LineState", "Listener"],
+    "processes": ["FeedProcesses"],
     "recording": ["RecordSettings", "Recorder"],
     "replaying": [
         "ReplayCounts",

@@ -43,7 +43,7 @@ class Live:
         depth: int = DEPTH,
         most_waiting: int = MOST_WAITING,
         recorder: Recorder | None = None,
-        spin: bool = False,
+        spin: bool | None = None,
     ) -> None:
         """``config`` is a file or what was read from one; without ``symbols`` all are followed."""
         self._config = config if isinstance(config, LiveConfig) else read_config(config)

@@ -20,9 +20,10 @@ A mistake is told with the file, the table and the entry.
 from __future__ import annotations
 
 import difflib
+import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,10 +36,10 @@ from pregao.umdf.streams import Stream
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 BACKUP_FEED = "C"
 """The feed that is another site unless ``backup`` says otherwise."""
-_TOP = ("interface", "buffer_bytes", "channel")
+_TOP = ("interface", "buffer_bytes", "spin", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
 _NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
-_CHANNEL = (*(stream.value for stream in STREAMS), "backup", *_SPANS, *_NUMBERS)
+_CHANNEL = (*(stream.value for stream in STREAMS), "backup", "process", *_SPANS, *_NUMBERS)
 _LINE = ("address", "interface", "source")
 _LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
 
@@ -68,6 +69,20 @@ class LiveConfig:
     buffer_bytes: int = BUFFER_BYTES
     name: str = "the configuration"
     """Where it comes from, for sentences about it."""
+    spin: bool = False
+    """Ask sockets without pause instead of waiting for packets?"""
+    processes: Mapping[int, str] = field(default_factory=dict)
+    """The process that follows a channel, by a name of its own; others are together."""
+
+    def groups(self, most: int | None = None) -> list[LiveConfig]:
+        """The channels of each process; or of so many processes, all that are named aside."""
+        names = dict.fromkeys(self.processes.get(each.number, "") for each in self.channels)
+        numbers = [each.number for each in self.channels]
+        if most is None:
+            found = [[n for n in numbers if self.processes.get(n, "") == name] for name in names]
+        else:
+            found = [numbers[first::most] for first in range(min(most, len(numbers)))]
+        return [self.only(group) for group in found]
 
     def only(self, numbers: Iterable[int] | None) -> LiveConfig:
         """The same with some of its channels."""
@@ -82,6 +97,7 @@ class LiveConfig:
             self,
             channels=tuple(each for each in self.channels if each.number in wanted),
             lines=tuple(line for line in self.lines if line.channel in wanted),
+            processes={n: name for n, name in self.processes.items() if n in wanted},
         )
 
 
@@ -107,13 +123,16 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
     buffer = data.get("buffer_bytes", BUFFER_BYTES)
     if not _is_whole(buffer) or not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
         reading.fail("buffer_bytes", f"takes a number from {_LEAST_BUFFER} to {_MOST_BUFFER}")
+    spin = data.get("spin", False)
+    if not isinstance(spin, bool):
+        reading.fail("spin", f"takes true or false, not {spin!r}")
     tables = reading.table(data, "channel")
     if not tables:
         raise UsageError(
             f"{name} names no channel: it needs tables such as [channel.51.incremental] with "
             'A = "233.252.14.1:30511".'
         )
-    channels, lines = [], []
+    channels, lines, processes = [], [], {}
     for number, table in tables.items():
         inside = reading.inside(f"channel.{number}")
         if not (number.isascii() and number.isdigit() and int(number) <= 0xFF):
@@ -123,8 +142,11 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
         own = list(_lines(inside, int(number), table, interface))
         channels.append(_settings(inside, int(number), table, own))
         lines += own
+        process = inside.text(table, "process")
+        if process is not None:
+            processes[int(number)] = process
     _check_distinct(name, lines)
-    return LiveConfig(tuple(channels), tuple(lines), buffer, name)
+    return LiveConfig(tuple(channels), tuple(lines), buffer, name, spin, processes)
 
 
 class _Reading:
@@ -256,7 +278,12 @@ def config_text(config: LiveConfig) -> str:
     parts = (
         [f"buffer_bytes = {config.buffer_bytes}\n"] if config.buffer_bytes != BUFFER_BYTES else []
     )
+    if config.spin:
+        parts.append("spin = true\n")
     for channel in config.channels:
+        if channel.number in config.processes:
+            name = config.processes[channel.number]
+            parts.append(f"\n[channel.{channel.number}]\nprocess = {json.dumps(name)}\n")
         for stream in STREAMS:
             parts.append(f"\n[channel.{channel.number}.{stream.value}]\n")
             for line in config.lines:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import queue
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -18,13 +17,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError, PregaoError
 from pregao.feed.channel import Channel
 from pregao.feed.channel_events import Event
-from pregao.feed.channel_settings import Join
+from pregao.feed.channel_settings import ChannelSettings, Join
+from pregao.feed.pump import Datagrams
+from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line, LiveConfig
-from pregao.live.latency import RecentDelays
+from pregao.live.latency import RecentDelays, sent_ns
 from pregao.live.recording import Recorder
 from pregao.net import (
     Batch,
@@ -34,7 +38,7 @@ from pregao.net import (
     open_receiver,
     receive_socket,
 )
-from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
+from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 
 T = TypeVar("T")
@@ -45,7 +49,9 @@ _AGAIN_NS = 5 * SECOND
 _RECENT_NS = 10 * SECOND
 _ANSWER_S = 30.0
 _LOOK_S = 1.0
-_SENT = struct.Struct("<q")
+_AT_EASE = 64
+"""With so few packets at a time there is time to look at what else they say."""
+_LOOKED_AT = 16
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +61,10 @@ class Listener(Protocol):
 
     def told(self, channel: Channel, events: list[Event]) -> None:
         """Something happened on a channel."""
+
+
+def _followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:
+    return Followed(Channel(settings) if compiled is False else PumpedChannel(settings))
 
 
 @dataclass(slots=True)
@@ -94,13 +104,20 @@ class FeedHandler:
         config: LiveConfig,
         *,
         recorder: Recorder | None = None,
-        spin: bool = False,
+        spin: bool | None = None,
         compiled: bool | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """Sockets are opened here, so that what the network refuses is told at once."""
+        """Sockets are opened here, so that what the network refuses is told at once.
+
+        Whether it spins is the configuration's to say, unless it is said here. Without
+        ``compiled`` everything is done as fast as this system can; True refuses to do it
+        in plain Python, False does nothing else.
+        """
         self.config = config
-        self.channels = {each.number: Followed(Channel(each)) for each in config.channels}
+        self.channels = {
+            each.number: _followed(each, compiled=compiled) for each in config.channels
+        }
         self.recorder = recorder
         self.unrecorded = 0
         """Packets that could not be recorded."""
@@ -115,11 +132,19 @@ class FeedHandler:
         self._again: dict[Line, int] = {}
         self._record_from_ns = 0
         self._listeners: list[Listener] = []
+        self._wanted = True
+        self._singly: list[Listener] = []
+        """Those of them that hear of each packet before the next one is taken in."""
+        self._owners: NDArray[np.int64] = np.empty(0, np.int64)
+        self._timed: NDArray[np.int64] = np.empty(0, np.int64)
+        """The channel of each line, by its number; and of those whose delays are noted."""
         self._questions: queue.SimpleQueue[tuple[Callable[[FeedHandler], Any], Future[Any]]]
         self._questions = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
+        self._receiver: LineReceiver = open_receiver(
+            compiled=compiled, spin=config.spin if spin is None else spin
+        )
         self.started_ns = clock()
         try:
             self._open_lines()
@@ -146,9 +171,27 @@ class FeedHandler:
             number = self._receiver.add(_open(line, self.config.buffer_bytes))
             joined = _Joined(number, self.channels[line.channel], line, wanted)
             self._joined[line] = self._route[number] = joined
+            self._routed(joined.followed)
             if self.recorder is not None:
                 self.recorder.line(number, line.address)
-        joined.wanted |= wanted
+        if wanted and not joined.wanted:
+            joined.wanted = True
+            self._routed(joined.followed)
+
+    def _routed(self, followed: Followed) -> None:
+        """Tell a channel which of its lines is which, and note whose lines are whose."""
+        own = [each for each in self._route.values() if each.followed is followed]
+        if isinstance(followed.channel, PumpedChannel):
+            wanted = {
+                each.number: (each.line.stream, each.line.feed) for each in own if each.wanted
+            }
+            followed.channel.set_lines(wanted)
+        self._owners = np.full(max(self._route, default=-1) + 1, -1, np.int64)
+        self._timed = self._owners.copy()
+        for number, each in self._route.items():
+            self._owners[number] = each.line.channel
+            if each.wanted and each.line.stream is Stream.INCREMENTAL:
+                self._timed[number] = each.line.channel
 
     def _leave(self, line: Line) -> None:
         self._again.pop(line, None)
@@ -157,10 +200,12 @@ class FeedHandler:
             return
         if self.recorder is not None:
             joined.wanted = False
+            self._routed(joined.followed)
             return
         self._ended[line] = self._counts(line)
         del self._joined[line], self._route[joined.number]
         self._receiver.remove(joined.number)
+        self._routed(joined.followed)
 
     def _act(self, followed: Followed, *, first: bool = False) -> None:
         """Do what a channel asks for."""
@@ -215,13 +260,21 @@ class FeedHandler:
 
     # Running
 
-    def listen(self, listener: Listener) -> None:
-        """Tell somebody too what happens; before the handler runs, or by a question."""
-        self._listeners.append(listener)
+    def listen(self, listener: Listener, *, singly: bool = True) -> None:
+        """Tell somebody too what happens; before the handler runs, or by a question.
+
+        Who does not look at the books when something is told says ``singly=False``: he may then be
+        told of many packets at once, which takes far less time.
+        """
+        self._want(wanted=True)
+        self._listeners = [*self._listeners, listener]
+        if singly:
+            self._singly = [*self._singly, listener]
 
     def forget(self, listener: Listener) -> None:
         """Tell somebody no more."""
         self._listeners = [each for each in self._listeners if each is not listener]
+        self._singly = [each for each in self._singly if each is not listener]
 
     def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
         """Have a question answered by the thread that runs the handler, between two batches."""
@@ -278,9 +331,12 @@ class FeedHandler:
         if len(batch):
             self._record(batch)
             self._take(batch)
+            self._note_delays(batch)
             last = int(batch.time_ns[-1])
             now = last if batch.more else max(now, last)
         for followed in self.channels.values():
+            if len(batch) < _AT_EASE and isinstance(followed.channel, PumpedChannel):
+                followed.channel.catch_up(_LOOKED_AT)
             deadline = followed.channel.deadline()
             if deadline is not None and deadline <= now:
                 followed.channel.tick(now)
@@ -299,19 +355,55 @@ class FeedHandler:
         return max(0, min([*waits, _LONGEST_WAIT_NS]))
 
     def _take(self, batch: Batch) -> None:
-        route = self._route
-        lines, times = batch.line.tolist(), batch.time_ns.tolist()
-        for number, payload, when in zip(lines, batch.payloads(), times, strict=True):
-            joined = route[number]
-            if not joined.wanted:
-                continue
-            followed, line = joined.followed, joined.line
-            followed.channel.receive(line.stream, line.feed, payload, when, when)
-            if line.stream is Stream.INCREMENTAL and len(payload) >= PACKET_HEADER_SIZE:
-                followed.delays.add(when - _SENT.unpack_from(payload, SENDING_TIME_AT)[0], when)
-            self._tell(followed)
+        whole = Datagrams(*batch.columns)
+        if len(self.channels) == 1:
+            for followed in self.channels.values():
+                self._take_of(followed, whole)
+            return
+        owners = self._owners[batch.line]
+        for number, followed in self.channels.items():
+            own = np.flatnonzero(owners == number)
+            if len(own):
+                self._take_of(followed, whole.chosen(own))
+
+    def _take_of(self, followed: Followed, datagrams: Datagrams) -> None:
+        """Take in what came of one channel."""
+        channel = followed.channel
+        at, end = 0, len(datagrams.offset)
+        if isinstance(channel, PumpedChannel):
+            while at < end:
+                at = channel.receive_many(datagrams, at, end, singly=bool(self._singly))
+                self._tell(followed)
+            return
+        lines, times = datagrams.line.tolist(), datagrams.time_ns.tolist()
+        for number, when in zip(lines, times, strict=True):
+            joined = self._route[number]
+            if joined.wanted:
+                line = joined.line
+                channel.receive(line.stream, line.feed, datagrams.payload(at), when, when)
+                self._tell(followed)
+            at += 1
+
+    def _note_delays(self, batch: Batch) -> None:
+        """Note how long packets of the incremental streams were on their way."""
+        owners = np.where(batch.length >= PACKET_HEADER_SIZE, self._timed[batch.line], -1)
+        for number, followed in self.channels.items():
+            own = np.flatnonzero(owners == number)
+            if len(own):
+                when = batch.time_ns[own]
+                followed.delays.add_many(when - sent_ns(batch, own), int(when[-1]))
+
+    def _want(self, *, wanted: bool) -> None:
+        """Have channels tell what happens, or not: events are not made for nobody."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            for followed in self.channels.values():
+                followed.channel.want_events(wanted=wanted)
 
     def _tell(self, followed: Followed) -> None:
+        if not self._listeners:
+            self._want(wanted=False)
+            return
         events = followed.channel.take_events()
         if events:
             for listener in self._listeners:

@@ -5,14 +5,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from pregao.net import Batch
+from pregao.umdf.layout import SENDING_TIME_AT
+
 _STEPS = 16
 """Classes for each doubling: a percentile is known to about 6 %."""
 _DOUBLINGS = 44
 """Up to some five hours; what is longer counts as that."""
 
 
+_TIME_BYTES = np.arange(8)
 _LONGEST = 2.0**62
 _MOST_WAITING = 1024
+
+
+def sent_ns(batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """When some packets of a batch were sent, each of which has a whole header."""
+    at = (batch.offset[rows] + SENDING_TIME_AT)[:, np.newaxis]
+    found: NDArray[np.int64] = batch.buffer[at + _TIME_BYTES].view("<i8")[:, 0]
+    return found
 
 
 class Delays:
@@ -54,6 +65,14 @@ class RecentDelays:
     def add(self, delay_ns: int, now_ns: int) -> None:
         """Count one; they are put into their classes many at a time."""
         self._waiting.append(delay_ns)
+        self._look(now_ns)
+
+    def add_many(self, delays_ns: NDArray[np.int64], now_ns: int) -> None:
+        """Count some."""
+        self._waiting += delays_ns.tolist()
+        self._look(now_ns)
+
+    def _look(self, now_ns: int) -> None:
         if len(self._waiting) >= _MOST_WAITING or now_ns - self._since_ns >= self._span_ns:
             self._move(now_ns)
 

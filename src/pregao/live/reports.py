@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from http import HTTPStatus
+from typing import Protocol
 
 from pregao.book.faults import State
 from pregao.clock import SECOND
@@ -58,6 +59,18 @@ class Report:
     def ready(self) -> bool:
         """Is every channel ready?"""
         return all(channel.ready for channel in self.channels)
+
+    @staticmethod
+    def joined(reports: Sequence[Report]) -> Report:
+        """One report of several handlers."""
+        recorded = [each.recorded for each in reports if each.recorded is not None]
+        return Report(
+            max(each.at_ns for each in reports),
+            min(each.since_ns for each in reports),
+            tuple(channel for each in reports for channel in each.channels),
+            sum(recorded) if recorded else None,
+            sum(each.unrecorded for each in reports),
+        )
 
 
 def report(handler: FeedHandler) -> Report:
@@ -209,7 +222,14 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def serve(handler: FeedHandler, port: int) -> HttpServer:
+class Asked(Protocol):
+    """Who answers questions about the feed: a handler, or several in processes of their own."""
+
+    def ask(self, question: Callable[[FeedHandler], Report]) -> Report:
+        """Have a question answered."""
+
+
+def serve(handler: Asked, port: int) -> HttpServer:
     """Answer ``/metrics``, ``/health`` (does it run?) and ``/ready`` (are all books confirmed?)."""
 
     def answered(page: Page) -> Callable[[], Response]:

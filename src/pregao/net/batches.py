@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    @property
+    def columns(self) -> tuple[NDArray[Any], ...]:
+        """The buffer, and of each payload where it is, how long, when it came and on which line."""
+        return self.buffer, self.offset, self.length, self.time_ns, self.line
 
     def payload(self, index: int) -> bytes:
         """One payload, copied out."""

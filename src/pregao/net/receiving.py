@@ -323,7 +323,7 @@ def _batch(taken: _Taken) -> Batch:
     order = np.argsort(times, kind="stable")
     lines = np.array(taken.lines, np.int32)
     return Batch(
-        np.frombuffer(joined, np.uint8),
+        np.frombuffer(bytearray(joined), np.uint8),  # kernels take arrays that can be written
         offset.astype(np.int64)[order],
         length[order],
         times[order],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, njit
+from pregao._njit import load_u8, njit, part
 from pregao.umdf import events
 from pregao.umdf.templates import END_OF_EVENT
 
@@ -16,7 +16,17 @@ FLAGS_ABSENT = -1
 NEVER_LAST = -2
 """Messages without event flags that never do."""
 
-_event_number = njit(events.event_number)
+event_number = njit(events.event_number)
+
+
+@part
+def ends_event(buffer, body, end, block, at):
+    """Is a message the last one of its event? ``at`` is where its flags are in its block."""
+    if at == NEVER_LAST:
+        return False
+    if at == FLAGS_ABSENT or at >= block or body + at >= end:
+        return True
+    return (load_u8(buffer, body + at) & END_OF_EVENT) != 0
 
 
 @njit
@@ -37,14 +47,8 @@ def number_events(
             if versions[packet] != versions[before] or numbers[packet] != numbers[before] + 1:
                 begins = True
         if begins:
-            event = _event_number(
+            event = event_number(
                 np.int64(versions[packet]), np.int64(numbers[packet]), np.int64(index_of[m])
             )
         events[m] = event
-        at = flag_at[flag_of[m]]
-        if at == NEVER_LAST:
-            begins = False
-        elif at == FLAGS_ABSENT or at >= blocks[m] or bodies[m] + at >= ends[m]:
-            begins = True
-        else:
-            begins = (load_u8(buffer, bodies[m] + at) & END_OF_EVENT) != 0
+        begins = ends_event(buffer, bodies[m], ends[m], blocks[m], flag_at[flag_of[m]])

@@ -37,6 +37,8 @@ UNSEEN = gaps.UNSEEN
 UNPROVEN = gaps.UNPROVEN
 MOST_IN_PACKET = gaps.MOST_IN_PACKET
 
+continues = njit(gaps.continues)
+
 
 @njit
 def follow_counts(
@@ -71,7 +73,7 @@ def follow_counts(
                 elif broken:
                     step = QUEUED
                 elif known != NOTHING:
-                    if count != max(known, 0) + 1:
+                    if not continues(max(known, 0), count):
                         step = GAP
                         broken = True
                     elif proof != UNPROVEN and whole and count > MOST_IN_PACKET * (past - proof):

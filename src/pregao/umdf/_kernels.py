@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit, prefetch
+from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit, part, prefetch
 from pregao.umdf.layout import (
     BLOCK_LENGTH_AT,
     CHANNEL_AT,
@@ -54,6 +54,20 @@ def _other_label(slots, known, tallies, kind, slot, found):
         known[label] = kind
         tallies[label] = 0
     return label, found
+
+
+@part
+def frame_fault(buffer, position, end):
+    """What is wrong with the frame of a message at a position, if anything."""
+    room = end - position
+    if room < SMALLEST_MESSAGE:
+        return TRAILING_BYTES
+    if load_u16(buffer, position + ENCODING_TYPE_AT) != ENCODING_TYPE:
+        return WRONG_ENCODING
+    length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
+    if length < SMALLEST_MESSAGE:
+        return SMALL_LENGTH
+    return LONG_LENGTH if length > room else SOUND
 
 
 @njit
@@ -133,20 +147,11 @@ def walk_packets(
             continue
         index = 0
         while position < end:
-            room = end - position
-            if room < SMALLEST_MESSAGE:
-                faults[p] = TRAILING_BYTES
+            fault = frame_fault(buffer, position, end)
+            if fault != SOUND:
+                faults[p] = fault
                 break
             length = np.int64(load_u16(buffer, position + MESSAGE_LENGTH_AT))
-            if load_u16(buffer, position + ENCODING_TYPE_AT) != ENCODING_TYPE:
-                faults[p] = WRONG_ENCODING
-                break
-            if length < SMALLEST_MESSAGE:
-                faults[p] = SMALL_LENGTH
-                break
-            if length > room:
-                faults[p] = LONG_LENGTH
-                break
             packet_of[total] = p
             index_of[total] = index
             bodies[total] = position + SMALLEST_MESSAGE

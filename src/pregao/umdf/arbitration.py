@@ -7,7 +7,8 @@ named beforehand, it is given up as soon as all of them are well past it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,6 +21,8 @@ MOST_HELD = 65_536
 MOST_WAIT_NS = 20 * MILLISECOND
 REMEMBERED = 65_536
 REORDER = 16
+MOST_RUNS = 16_384
+"""So many runs of packets without a hole are remembered."""
 
 
 class Delivered(NamedTuple, Generic[T]):
@@ -46,9 +49,10 @@ class Duplicate(NamedTuple):
 
     place: Place
     feed: str
-    first_feed: str
-    difference_ns: int
-    """How much later it came."""
+    first_feed: str | None
+    """None where that is not remembered any more."""
+    difference_ns: int | None
+    """How much later it came; None likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,12 @@ class Arbiter(Generic[T]):
         self._first = FirstArrivals(remembered)
         self._version: int | None = None
         self._next = 1
+        self._whole_since = 1
+        """From this number of the version on, every one was delivered."""
+        self._base = 0
+        """The sequence version from which serials count."""
+        self._runs: list[tuple[int, int]] = []
+        """What was delivered before: from which serial to which, without a hole."""
         self._ended = False
         self._promised = 1
         """A heartbeat said that all numbers below this one were sent."""
@@ -138,6 +148,30 @@ class Arbiter(Generic[T]):
         """When what is missing will be given up, if something is."""
         return None if self._waiting_since is None else self._waiting_since + self._most_wait_ns
 
+    @property
+    def calm(self) -> bool:
+        """Is nothing held or waited for, so that only the next packet changes anything?"""
+        return (
+            self._version is not None
+            and not self._held
+            and self._waiting_since is None
+            and not self._ended
+        )
+
+    @property
+    def whole_since(self) -> int:
+        """From this number of the version on, every one was delivered."""
+        return self._whole_since
+
+    def reached(self, feed: str) -> int:
+        """The last number of the version that a feed has brought."""
+        return self._reached.get(feed, 0)
+
+    def go_on(self, following: int, reached: Mapping[str, int]) -> None:
+        """Packets up to one were delivered elsewhere, as they would have been here while calm."""
+        self._next = following
+        self._reached.update(reached)
+
     def accept(
         self, feed: str, place: Place, time_ns: int, item: T, *, resets: bool = False
     ) -> list[FeedOutcome[T]]:
@@ -147,9 +181,11 @@ class Arbiter(Generic[T]):
             outcomes += self.expire(time_ns)
         first = self._first.note(self.channel, self.stream, place, feed, time_ns)
         if self._version is None:
-            self._version, self._next = place
+            self._begin(place)
         if first is not None:
             outcomes.append(Duplicate(place, feed, *first))
+        elif self._was_delivered(place):
+            outcomes.append(Duplicate(place, feed, None, None))
         elif self._is_past(place):
             outcomes.append(TooLate(place, feed))
         else:
@@ -166,7 +202,7 @@ class Arbiter(Generic[T]):
         """Take a heartbeat in, which tells the number of the packet that comes next."""
         outcomes: list[FeedOutcome[T]] = list(self.expire(time_ns))
         if self._version is None:  # an idle channel: nothing is missing before the next one
-            self._version, self._next = version, next_number
+            self._begin(Place(version, next_number))
         elif version == self._version:
             if not self._ended:
                 self._promised = max(self._promised, next_number)
@@ -182,11 +218,33 @@ class Arbiter(Generic[T]):
             self._waiting_since = None
             self._watch(now_ns)
 
+    def _begin(self, place: Place) -> None:
+        """A place is the first of all whose turn it is."""
+        self._version, self._next = place
+        self._whole_since, self._base = place.sequence_number, place.sequence_version
+
     def _is_past(self, place: Place) -> bool:
         assert self._version is not None
         if place.sequence_version == self._version:
             return place.sequence_number < self._next
         return version_distance(self._version, place.sequence_version) < 0
+
+    def _was_delivered(self, place: Place) -> bool:
+        """Is a packet of the past of those that are known to have been delivered?"""
+        if place.sequence_version == self._version and self._whole_since <= place.sequence_number:
+            return place.sequence_number < self._next
+        serial = place.serial(self._base)
+        at = bisect_right(self._runs, serial, key=lambda run: run[0]) - 1
+        return at >= 0 and serial <= self._runs[at][1]
+
+    def _begin_run(self, first: int) -> None:
+        """Packets were lost, or a version is over: what is delivered next begins a new run."""
+        if self._version is not None and self._whole_since < self._next:
+            begin = Place(self._version, self._whole_since).serial(self._base)
+            self._runs.append((begin, begin + self._next - 1 - self._whole_since))
+            if len(self._runs) > MOST_RUNS:
+                del self._runs[: MOST_RUNS // 2]
+        self._whole_since = first
 
     def _all_past(self) -> bool:
         """Is every feed so far past what is missing that none will bring it?"""
@@ -219,6 +277,8 @@ class Arbiter(Generic[T]):
     def _deliver(self, place: Place) -> Delivered[T]:
         item, feed, time_ns, resets = self._held.pop(place)
         new_version = place.sequence_version != self._version
+        if new_version or place.sequence_number != self._next:
+            self._begin_run(place.sequence_number)
         if new_version:
             self._begin_version()
             if self._newer is not None and self._is_reached(self._newer, place):
@@ -245,6 +305,7 @@ class Arbiter(Generic[T]):
         if not self._held:
             if self._promised > self._next:
                 yield Lost(self._version, self._next, self._promised - 1)
+                self._begin_run(self._promised)
                 self._next = self._promised
             if self._newer is not None:
                 yield from self._go_on_at(self._newer)
@@ -253,6 +314,7 @@ class Arbiter(Generic[T]):
         if following.sequence_version != self._version:
             if not self._ended:
                 yield Lost(self._version, self._next, None)
+            self._begin_run(self._next)
             self._next = 1
         if following.sequence_number > self._next:
             last = following.sequence_number - 1
@@ -267,6 +329,7 @@ class Arbiter(Generic[T]):
         if not self._ended:
             yield Lost(self._version, self._next, None)
         self._begin_version()
+        self._begin_run(following.sequence_number)
         self._version, self._next = following.sequence_version, 1
         self._ended = False
         if following.sequence_number > 1:

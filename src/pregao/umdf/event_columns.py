@@ -8,12 +8,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pregao.sbe.model import Message
 from pregao.umdf import _event_kernels as k
 from pregao.umdf.bulk import BulkDecoder, MessageKind, Numbers, Walked, kind_of
 from pregao.umdf.events import ends_event, flags_at
 
 NO_EVENT = -1
 """The event of a message outside the incremental streams."""
+
+
+def flags_place(template_id: int, message: Message | None) -> int:
+    """Where a kernel finds the event flags of a template's messages, or what it says without."""
+    at = None if message is None else flags_at(message)
+    if at is not None:
+        return at
+    return k.FLAGS_ABSENT if ends_event(template_id, None) else k.NEVER_LAST
 
 
 class EventColumns:
@@ -60,11 +69,7 @@ class EventColumns:
         key = (kind.schema_id, kind.template_id, kind.version)
         found = self._known.get(key)
         if found is None:
-            message = self._decoder.template(kind)
-            at = None if message is None else flags_at(message)
-            if at is None:
-                at = k.FLAGS_ABSENT if ends_event(kind.template_id, None) else k.NEVER_LAST
-            found = at
+            found = flags_place(kind.template_id, self._decoder.template(kind))
             if len(self._known) < 4096:  # the numbers come from the wire
                 self._known[key] = found
         return found

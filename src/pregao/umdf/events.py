@@ -52,6 +52,15 @@ class EventNumbers:
         self._event = 0
         self._begins = True
 
+    @property
+    def running(self) -> tuple[Place | None, int, bool]:
+        """The last packet, the number of the last event, and whether that one is over."""
+        return self._place, self._event, self._begins
+
+    def go_on(self, place: Place, event: int, *, over: bool) -> None:
+        """Messages up to those of a packet were numbered elsewhere."""
+        self._place, self._event, self._begins = place, event, over
+
     def number(
         self, place: Place, index_in_packet: int, template_id: int, flags: int | None
     ) -> int:

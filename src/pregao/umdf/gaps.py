@@ -151,10 +151,14 @@ class InstrumentCount:
 
         Then it is counted, as `follow` would: this is the short way for nearly all messages.
         """
-        if self.stale or count != self.last + 1 or self.last <= 0 or missing != self.proven:
+        if not continues(self.last, count) or not self.is_steady(missing):
             return False
         self.last = count
         return True
+
+    def is_steady(self, missing: int) -> bool:
+        """Is a count known, and nothing missing since the last proof?"""
+        return not self.stale and self.last > 0 and missing == self.proven
 
     def _message(self, count: int, covered: int, sound: bool) -> Step:
         if count == 0:
@@ -168,7 +172,7 @@ class InstrumentCount:
             return Step.QUEUED
         if last == NOTHING:
             return Step.APPLIES
-        if count != max(last, 0) + 1:
+        if not continues(max(last, 0), count):
             self.stale = True
             return Step.GAP
         hidden = MOST_IN_PACKET * (covered - self.proven)
@@ -193,6 +197,11 @@ class InstrumentCount:
         self.stale = False
         self.proven = max(covered, self.proven)
         return Step.EMPTIES
+
+
+def continues(last: int, count: int) -> bool:
+    """Is a count the next one behind the last? Kernels compile this same function."""
+    return count == last + 1
 
 
 def first_count(*, from_the_start: bool) -> int:

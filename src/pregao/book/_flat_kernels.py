@@ -1,0 +1,112 @@
+"""Kernels of a book that is kept flat: an update applied, and what is in it written down.
+
+They take the addresses of the book's arrays: a single update is done in less time than it takes to
+pass the arrays themselves.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+from pregao._njit import halves_at, njit, part, words_at
+from pregao.book import _words as w
+from pregao.book._kernels import dump, wipe
+from pregao.book._ladder_kernels import bottom, find, price_of, u
+from pregao.book._priority_kernels import apply_by_priority
+
+_TABLE = 4
+"""Words of the map of order numbers, for each order or level that there is room for."""
+LEVEL_WORDS = 3
+"""Price, size and number of orders."""
+ORDER_WORDS = 7
+"""Number, side, price, size, firm, insert time, and whether it is implied."""
+
+
+@part
+def apply_at(
+    meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+    kind, side, flags, order_id, price, size, previous, position, firm, inserted,
+):  # fmt: skip
+    """Apply one order row to the book at these addresses: 0 or a fault; there is room for it."""
+    return apply_by_priority(
+        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
+        words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
+        halves_at(ladder_at, 2 * (w.SCAN + room)), 0, check,
+        kind, side, flags, order_id, price, size, previous, position, firm, inserted,
+    )  # fmt: skip
+
+
+@njit
+def apply_one(
+    meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+    kind, side, flags, order_id, price, size, previous, position, firm, inserted,
+):  # fmt: skip
+    """Apply one order row: 0, a fault, or NO_ROOM."""
+    if words_at(meta_at, w.STATE_WORDS)[w.SLOTS_LEFT] < w.SLOTS_PER_ROW:
+        return w.NO_ROOM
+    return apply_at(
+        meta_at, table_at, slots_at, ranks_at, ladder_at, room, check,
+        kind, side, flags, order_id, price, size, previous, position, firm, inserted,
+    )  # fmt: skip
+
+
+@njit
+def empty(meta_at, table_at, slots_at, ranks_at, ladder_at, room):
+    """Take everything out of a book."""
+    wipe(
+        words_at(meta_at, w.STATE_WORDS), words_at(table_at, _TABLE * room),
+        words_at(slots_at, w.SLOT_WORDS * room), words_at(ranks_at, 2 * (w.SCAN + room)),
+        halves_at(ladder_at, 2 * (w.SCAN + room)), False,
+    )  # fmt: skip
+
+
+@njit
+def write_levels(meta_at, _table_at, slots_at, ranks_at, ladder_at, room, side, out):
+    """Write the best levels of a side down, best first, as far as there is room."""
+    meta, slots = words_at(meta_at, w.STATE_WORDS), words_at(slots_at, w.SLOT_WORDS * room)
+    ranks, ladder = (
+        words_at(ranks_at, 2 * (w.SCAN + room)),
+        halves_at(ladder_at, 2 * (w.SCAN + room)),
+    )
+    at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
+    for k in range(len(out)):
+        at -= 1
+        level = ladder[u(at)]
+        out[k, 0] = price_of(side, ranks[u(at)])
+        out[k, 1] = slots[u(level + w.SIZE)]
+        out[k, 2] = slots[u(level + w.COUNT)]
+
+
+@njit
+def write_orders(
+    meta_at, _table_at, slots_at, _ranks_at, ladder_at, room, end, state, sides, ids, prices, sizes,
+    firms, inserteds, implieds,
+):  # fmt: skip
+    """Write all orders down, bids first, each side in the order in which they would trade."""
+    meta, ladder = words_at(meta_at, w.STATE_WORDS), halves_at(ladder_at, 2 * (w.SCAN + room))
+    meta[w.DUMPS] = 0
+    meta[w.DUMPED_ORDERS] = 0
+    dump(
+        meta, ladder, words_at(slots_at, w.SLOT_WORDS * room), ladder, False,
+        end, state, sides, ids, prices, sizes, firms, inserteds, implieds,
+    )  # fmt: skip
+
+
+@njit
+def write_order(_meta_at, table_at, slots_at, _ranks_at, _ladder_at, room, order_id, out):
+    """Write one order down; False if it is not in the book."""
+    table, slots = words_at(table_at, _TABLE * room), words_at(slots_at, w.SLOT_WORDS * room)
+    at = find(table, order_id)
+    if at < 0:
+        return False
+    first = table[u(2 * at + 1)] - 1
+    side = slots[u(first + w.TAG)] & 1
+    out[0] = order_id
+    out[1] = side
+    out[2] = price_of(side, slots[u(first + w.RANK)])
+    out[3] = slots[u(first + w.SIZE)]
+    out[4] = slots[u(first + w.FIRM)]
+    out[5] = slots[u(first + w.INSERTED)]
+    out[6] = slots[u(first + w.KEY)] >= 0
+    return True

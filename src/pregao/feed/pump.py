@@ -1,0 +1,407 @@
+"""The pump of a followed channel: hands a channel's state to the kernel, and takes it back.
+
+While a channel is in sync, its packets need none of the plain machine's rules but the simplest of
+each. `Pump.run` lets a kernel take them in, on the very arrays in which the books are kept
+(`pregao.book.flat`). What the kernel leaves alone goes to the plain machine, which finds all as if
+it had done everything itself. What there is to tell waits as rows, and becomes events when
+somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.book.flat import FlatBook
+from pregao.feed import _pump_kernels as kernels
+from pregao.feed import _pump_words as w
+from pregao.feed.columns import Numbers
+from pregao.feed.event_batch import EventBatch
+from pregao.feed.pump_tables import PumpTables
+from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER
+from pregao.umdf.packets import Frame
+
+_MOST_ROWS = 65_536
+"""So much is told at the most before it is turned into events."""
+_STORE_BYTES = 8 << 20
+_MOST_MESSAGES = 8_192
+"""A datagram of 64 kB has fewer."""
+_FIRST_ROOM = 64
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Datagrams(NamedTuple):
+    """Datagrams as flat arrays, in the order of their times."""
+
+    buffer: Bytes
+    offset: Numbers
+    length: npt.NDArray[np.int32]
+    time_ns: Numbers
+    line: npt.NDArray[np.int32]
+    """The number of the line that brought each."""
+
+    def chosen(self, rows: Numbers) -> Datagrams:
+        """Some of them, in order."""
+        return Datagrams(
+            self.buffer,
+            self.offset[rows],
+            self.length[rows],
+            self.time_ns[rows],
+            self.line[rows],
+        )
+
+    def payload(self, at: int) -> bytes:
+        """The bytes of one."""
+        start = int(self.offset[at])
+        return self.buffer[start : start + int(self.length[at])].tobytes()
+
+
+class ToldBooks(NamedTuple):
+    """Books that changed, each in an event that is over."""
+
+    security_id: Numbers
+    rows: Numbers
+
+    def batch(self, sequence_version: int) -> EventBatch:
+        """As columns of events."""
+        rows = self.rows
+        return EventBatch.of_books(
+            self.security_id,
+            sequence_version,
+            *(
+                rows[:, word].copy()
+                for word in (w.ITEM_NUMBER, w.ITEM_EVENT, w.ITEM_SENDING, w.ITEM_RECEIVED)
+            ),
+        )
+
+
+class ToldMessage(NamedTuple):
+    """A message that somebody is to hear of."""
+
+    number: int
+    """Of its packet, in the sequence version that runs; so below."""
+    sending_ns: int
+    received_ns: int
+    event: int
+    payload: bytes
+    frame: Frame
+    """Where its parts are in these bytes."""
+
+
+class Pump:
+    """The arrays of a kernel that follows one channel."""
+
+    def __init__(self, channel: int, tables: PumpTables) -> None:
+        self._tables = tables
+        self._table: Numbers | None = None
+        self._singly = False
+        self._control = np.zeros(w.CONTROL_WORDS, np.int64)
+        self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
+        self._store = np.empty(_STORE_BYTES, np.uint8)
+        self._scratch = np.empty(_MOST_MESSAGES, np.int64)
+        self._lines = np.empty(0, np.int64)
+        self.securities: list[int] = []
+        """The instruments, by their places in the arrays."""
+        self._places: dict[int, int] = {}
+        self._instruments: Numbers = np.empty(0, np.int64)
+        self._books: dict[int, FlatBook] = {}
+        """Keeps the memory of books alive as long as the kernel has its address."""
+        control = self._control
+        control[w.CHANNEL] = channel
+        control[w.SCHEMA] = w.ABSENT
+        control[w.ROWS_ROOM], control[w.STORE_ROOM] = _MOST_ROWS, _STORE_BYTES
+        for word, array in (
+            (w.ROWS_AT, self._rows), (w.STORE_AT, self._store), (w.SCRATCH_AT, self._scratch),
+        ):  # fmt: skip
+            control[word] = array.ctypes.data
+        self._make_room(_FIRST_ROOM)
+
+    # Instruments
+
+    def _make_room(self, room: int) -> None:
+        """Have room for so many instruments, which is a power of two."""
+        before = self._instruments[: len(self.securities) * w.INSTRUMENT_WORDS]
+        self._securities = np.zeros(room, np.int64)
+        self._securities[: len(self.securities)] = self.securities
+        self._instruments = np.zeros(room * w.INSTRUMENT_WORDS, np.int64)
+        self._instruments[: len(before)] = before
+        self._touched = np.zeros(2 * room, np.int64)
+        self._changed = np.zeros(room, np.int64)
+        self._ids = np.zeros(4 * room, np.int64)
+        kernels.enter_ids(self._ids, np.array(self.securities, np.int64), 0)
+        control = self._control
+        for word, array in (
+            (w.INSTRUMENTS_AT, self._instruments), (w.TOUCHED_AT, self._touched),
+            (w.CHANGED_AT, self._changed), (w.IDS_AT, self._ids),
+        ):  # fmt: skip
+            control[word] = array.ctypes.data
+        control[w.IDS] = len(self._ids)
+
+    def forget(self) -> None:
+        """Know no instrument any more."""
+        self.securities = []
+        self._places, self._books = {}, {}
+        self._make_room(_FIRST_ROOM)
+
+    def _place(self, security_id: int) -> int:
+        """Where the words of an instrument are; it is made known if it is new."""
+        place = self._places.get(security_id)
+        if place is None:
+            place = self._places[security_id] = len(self.securities)
+            if place * w.INSTRUMENT_WORDS == len(self._instruments):
+                self._make_room(2 * place)
+            self.securities.append(security_id)
+            self._securities[place] = security_id
+            kernels.enter_ids(self._ids, np.array(self.securities[place:], np.int64), place)
+            self._instruments[place * w.INSTRUMENT_WORDS + w.SECURITY] = security_id
+        return place
+
+    def knows(self, security_id: int) -> bool:
+        """Is it an instrument that the kernel knows?"""
+        return security_id in self._places
+
+    def know(self, security_id: int, last: int, book: FlatBook | None, *, steady: bool) -> None:
+        """Say how an instrument is: its last count, and whether the next message simply applies."""
+        if security_id >= 1 << 63:
+            return  # no kernel can name it
+        at = self._place(security_id) * w.INSTRUMENT_WORDS
+        words = self._instruments
+        words[at + w.STEADY] = steady
+        words[at + w.HAS_BOOK] = book is not None
+        words[at + w.LAST] = last
+        if book is not None:
+            self._books[security_id] = book
+            words[at + w.META_AT : at + w.ROOM + 1] = book.addresses
+            book.give()
+
+    def grow_book(self) -> None:
+        """Make room in the book that the kernel stopped at."""
+        place = int(self._control[w.DETAIL])
+        book = self._books[self.securities[place]]
+        book.grow()
+        at = place * w.INSTRUMENT_WORDS
+        self._instruments[at + w.META_AT : at + w.ROOM + 1] = book.addresses
+
+    def changed(self) -> Iterator[Changed]:
+        """The instruments of which messages were taken in since this was last asked."""
+        control, words = self._control, self._instruments
+        count = int(control[w.CHANGED])
+        control[w.CHANGED] = 0
+        for at in self._changed[:count].tolist():
+            own = words[at : at + w.INSTRUMENT_WORDS].tolist()
+            words[at + w.CHANGE] = words[at + w.KEY_NUMBER] = 0
+            key = (own[w.KEY_NUMBER], own[w.KEY_INDEX]) if own[w.KEY_NUMBER] else None
+            yield Changed(own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT])
+
+    # The control block
+
+    def set(self, **values: int) -> None:
+        """Say what the kernel goes on from, by the names of its words."""
+        for name, value in values.items():
+            self._control[_WORDS[name]] = value
+
+    def words(self) -> dict[str, int]:
+        """What the kernel got to, by the names of its words."""
+        found = self._control.tolist()
+        return {name: found[word] for name, word in _WORDS.items()}
+
+    def set_feeds(self, feeds: Sequence[tuple[int, int]]) -> None:
+        """Say what each feed reached, and when it was last heard."""
+        for place, (reached, heard) in enumerate(feeds):
+            at = w.FEEDS + place * w.FEED_WORDS
+            self._control[at : at + w.FEED_WORDS] = (0, 0, 0, 0, reached, heard)
+
+    def feeds(self, count: int) -> list[FeedWords]:
+        """What came on each feed since this was last asked."""
+        words = self._control[w.FEEDS : w.FEEDS + count * w.FEED_WORDS].reshape(count, -1)
+        found = [FeedWords(*own) for own in words.tolist()]
+        words[:, : w.FEED_REACHED] = 0
+        return found
+
+    def tallies(self) -> dict[str, int]:
+        """What was counted since this was last asked."""
+        found = {}
+        for name in ("delivered", "messages", "packets", "bytes"):
+            found[name] = int(self._control[_WORDS[name]])
+            self._control[_WORDS[name]] = 0
+        return found
+
+    def set_lines(self, lines: Mapping[int, int]) -> None:
+        """Say which lines bring which of the feeds, by their places."""
+        self._lines = np.full(max(lines, default=-1) + 1, w.ABSENT, np.int64)
+        for line, feed in lines.items():
+            self._lines[line] = feed
+        self._control[w.LINES_AT] = self._lines.ctypes.data
+        self._control[w.LINES] = len(self._lines)
+
+    def set_schema(self, schema_id: int, version: int) -> bool:
+        """Read messages of this version from here on; False if that cannot be, or is so."""
+        schema = schema_id << 16 | version
+        if schema == self._control[w.SCHEMA]:
+            return False
+        table = self._tables.table(schema_id, version)
+        if table is None:
+            return False
+        self._table = table  # kept alive
+        self._control[w.TABLE_AT], self._control[w.SCHEMA] = table.ctypes.data, schema
+        return True
+
+    def touch(self, touched: Mapping[int, int]) -> None:
+        """Say which books changed in the event that is not over yet."""
+        words = self._instruments
+        for place, (security_id, event) in enumerate(touched.items()):
+            at = self._place(security_id) * w.INSTRUMENT_WORDS
+            self._touched[2 * place : 2 * place + 2] = at, event
+            words[at + w.TOUCH] = place + 1
+        self._control[w.TOUCHED] = len(touched)
+
+    def touched(self) -> dict[int, int]:
+        """Which books changed in the event that is not over yet; the kernel forgets them."""
+        count = int(self._control[w.TOUCHED])
+        self._control[w.TOUCHED] = 0
+        found = {}
+        for at, event in self._touched[: 2 * count].reshape(-1, 2).tolist():
+            self._instruments[at + w.TOUCH] = 0
+            found[self.securities[at // w.INSTRUMENT_WORDS]] = event
+        return found
+
+    # Running
+
+    def run(self, datagrams: Datagrams, first: int, last: int) -> int:
+        """Take datagrams in; gives the first one that was not. `status` says why."""
+        if self._table is None:
+            self._control[w.STATUS] = w.PLAIN
+            return first
+        stopped: int = kernels.pump(self._control, *datagrams, first, last)
+        return stopped
+
+    @property
+    def status(self) -> int:
+        """Why the kernel stopped."""
+        return int(self._control[w.STATUS])
+
+    @property
+    def detail(self) -> int:
+        """Where in what it stopped at."""
+        return int(self._control[w.DETAIL])
+
+    @property
+    def silent_ns(self) -> int:
+        """When silence will have lasted too long."""
+        return int(self._control[w.SINCE] + self._control[w.LIMIT])
+
+    def set_singly(self, *, singly: bool) -> None:
+        """Stop behind each packet that told something, or not."""
+        if singly != self._singly:
+            self._singly = singly
+            self._control[w.SINGLY] = singly
+
+    @property
+    def waiting(self) -> int:
+        """How much there is to tell."""
+        return int(self._control[w.ROWS])
+
+    def place(self) -> tuple[int, int, int, int]:
+        """Sequence version, the number that is next, and when the last packet was sent and came."""
+        version, following, sending, received = self._control[w.VERSION : w.RECEIVED + 1].tolist()
+        return version, following, sending, received
+
+    def take_rows(self) -> list[list[int]]:
+        """What there is to tell, row by row; it waits no more, but for its messages' bytes."""
+        count = int(self._control[w.ROWS])
+        self._control[w.ROWS] = self._control[w.STORED] = 0
+        rows: list[list[int]] = self._rows[: count * w.ROW_WORDS].reshape(count, -1).tolist()
+        return rows
+
+    def told(self) -> Iterator[ToldBooks | ToldMessage]:
+        """What there is to tell, in order, books that changed by the run; it waits no more.
+
+        It is to be iterated to its end before anything else is done.
+        """
+        count = int(self._control[w.ROWS])
+        rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
+        messages = np.flatnonzero(rows[:, w.KIND] == w.MESSAGE).tolist()
+        begin = 0
+        for at in [*messages, count]:
+            if at > begin:
+                yield ToldBooks(self._securities[rows[begin:at, w.ITEM]], rows[begin:at])
+            if at < count:
+                yield self.message(rows[at].tolist())
+            begin = at + 1
+        self._control[w.ROWS] = self._control[w.STORED] = 0
+
+    def take_messages(self) -> ToldMessages:
+        """The messages that are to be told, apart from what the kernel does next."""
+        count, stored = int(self._control[w.ROWS]), int(self._control[w.STORED])
+        self._control[w.ROWS] = self._control[w.STORED] = 0
+        rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
+        return ToldMessages(rows[rows[:, w.KIND] == w.MESSAGE], self._store[:stored].copy())
+
+    def message(self, row: list[int]) -> ToldMessage:
+        """The message of a row."""
+        return _message(row, self._store)
+
+
+class ToldMessages:
+    """Messages that somebody is to hear of, some time."""
+
+    def __init__(self, rows: Numbers, store: Bytes) -> None:
+        self._rows = rows
+        self._store = store
+        self._done = 0
+
+    def __len__(self) -> int:
+        """How many there are left."""
+        return len(self._rows) - self._done
+
+    def take(self, most: int) -> Iterator[ToldMessage]:
+        """The next ones."""
+        rows = self._rows[self._done : self._done + most].tolist()
+        self._done += len(rows)
+        return (_message(row, self._store) for row in rows)
+
+
+def _message(row: list[int], store: Bytes) -> ToldMessage:
+    _, item, event, number, sending, received, size, index = row
+    payload = store[item : item + size].tobytes()
+    header = MESSAGE_HEADER.unpack_from(payload, FRAMING_SIZE)
+    return ToldMessage(number, sending, received, event, payload, Frame(index, 0, size, *header))
+
+
+class Changed(NamedTuple):
+    """An instrument of which messages were taken in."""
+
+    security_id: int
+    number: int
+    """Of the packet of the last one."""
+    counted: int
+    """The count of the last one."""
+    key: tuple[int, int] | None
+    """The packet and the index of the last one that changed the book; None if none did."""
+    book_counted: int
+    """The count of that one."""
+
+
+class FeedWords(NamedTuple):
+    """What came on a feed."""
+
+    packets: int
+    first: int
+    duplicates: int
+    heartbeats: int
+    reached: int
+    heard_ns: int
+
+
+_WORDS = {
+    "version": w.VERSION, "next": w.NEXT, "whole_since": w.WHOLE_SINCE, "now": w.NOW,
+    "since": w.SINCE, "limit": w.LIMIT, "progress": w.PROGRESS, "behind": w.BEHIND,
+    "most_behind": w.MOST_BEHIND, "event": w.EVENT, "event_at": w.EVENT_AT,
+    "begins": w.BEGINS, "wanted": w.WANTED,
+    "sending": w.SENDING, "received": w.RECEIVED, "delivered": w.DELIVERED,
+    "messages": w.MESSAGES, "packets": w.PACKETS, "bytes": w.BYTES,
+}  # fmt: skip

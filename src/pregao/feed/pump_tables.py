@@ -1,0 +1,183 @@
+"""What the pump's kernel needs to know of a schema version: where the fields are that it reads.
+
+A template that has a field in another form than the kernel reads is left to the plain machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import numpy as np
+
+from pregao.book.rows import NULL
+from pregao.errors import DecodeError
+from pregao.feed import _pump_words as w
+from pregao.feed.columns import Numbers
+from pregao.feed.meaning import (
+    ACTION,
+    ACTIONS,
+    ORDER_COLUMNS,
+    PRICE_SCALE,
+    SIDE,
+    SIDES,
+    UNKNOWN,
+)
+from pregao.sbe.model import Message, Schema
+from pregao.sbe.values import Reading, ValueKind, readings
+from pregao.umdf import templates
+from pregao.umdf.event_columns import flags_place
+from pregao.umdf.packets import PacketDecoder
+
+_SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
+_ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
+"""The messages whose books the kernel changes itself."""
+_MOST_TABLES = 64
+_WORDS: Final = {
+    "order_id": w.ORDER_ID,
+    "price": w.PRICE,
+    "size": w.SIZE,
+    "previous": w.PREVIOUS,
+    "firm": w.FIRM,
+    "inserted": w.INSERTED,
+}
+_FIRM_BYTES = _POSITION_BYTES = 4
+
+
+class PumpTables:
+    """The tables of the schema versions that were met."""
+
+    def __init__(self, decoder: PacketDecoder, heard: Collection[int]) -> None:
+        """``heard`` are the templates that somebody is to be told of."""
+        self._decoder = decoder
+        self._heard = heard
+        self._known: dict[tuple[int, int], Numbers] = {}
+
+    def table(self, schema_id: int, version: int) -> Numbers | None:
+        """The table of messages of a schema id and version; None if they cannot be read."""
+        found = self._known.get((schema_id, version))
+        if found is None:
+            try:
+                schema = self._decoder.codec(schema_id, version).schema
+            except DecodeError:
+                return None
+            found = _table(schema, version, self._heard)
+            if len(self._known) >= _MOST_TABLES:  # both numbers come from the wire
+                self._known.clear()
+            self._known[schema_id, version] = found
+        return found
+
+
+def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
+    table = np.zeros(w.TABLE_WORDS, np.int64)
+    table[w.ACTIONS_AT :] = UNKNOWN
+    for template_id in {*heard, *_ORDERS, templates.EXECUTION_SUMMARY}:
+        message = schema.by_id.get(template_id)
+        if message is None or message.groups or message.data or template_id >= w.TEMPLATES:
+            continue
+        words = _words(message, version, heard=template_id in heard)
+        if words is not None:
+            at = template_id * w.TEMPLATE_WORDS
+            table[at : at + w.TEMPLATE_WORDS] = words
+    sequence = schema.by_id.get(templates.SEQUENCE)
+    if sequence is not None:
+        _heartbeat_words(table, sequence)
+    order = schema.by_id.get(templates.ORDER)
+    if order is not None:
+        fields = {each.column: each for each in readings(order)}
+        _fill(table, w.ACTIONS_AT, fields.get(ACTION), ACTIONS)
+        _fill(table, w.SIDES_AT, fields.get(SIDE), SIDES)
+    return table
+
+
+def _heartbeat_words(table: Numbers, message: Message) -> None:
+    """How a heartbeat tells the number that comes next."""
+    following = next((each for each in readings(message) if each.column == _NEXT), None)
+    if following is not None and following.size == 4 and not message.groups and not message.data:
+        at = templates.SEQUENCE * w.TEMPLATE_WORDS
+        table[at + w.USE], table[at + w.BLOCK] = w.HEARTBEAT, message.block_length
+        table[at + w.COUNT_AT] = following.offset
+
+
+def _fill(table: Numbers, at: int, reading: Reading | None, codes: Mapping[str, int]) -> None:
+    """What the values of an enumeration mean."""
+    for member in reading.enum.members if reading is not None and reading.enum is not None else ():
+        if member.name in codes and 0 <= member.value <= 0xFF:
+            table[at + member.value] = codes[member.name]
+
+
+def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
+    """The words of a template; None if the kernel cannot read it."""
+    fields = {each.column: each for each in readings(message)}
+    words = np.zeros(w.TEMPLATE_WORDS, np.int64)
+    words[w.USE] = w.COUNTED
+    words[w.BLOCK] = message.block_length
+    words[w.FLAGS_AT] = flags_place(message.id, message)
+    words[[w.SECURITY_AT, w.COUNT_AT, w.ACTION_AT, w.SIDE_AT]] = w.ABSENT
+    words[w.HEARD] = heard
+    if any(each.since_version > version for each in fields.values()):
+        return None
+    security, count = fields.get(_SECURITY), fields.get(_COUNT)
+    if security is not None:
+        if count is None or (security.size, count.size) != (8, 4):
+            return None
+        words[w.SECURITY_AT], words[w.COUNT_AT] = security.offset, count.offset
+    leaves = [leaf for each in fields.values() for leaf in each.leaves]
+    decimals = [leaf for leaf in leaves if leaf.kind is ValueKind.DECIMAL]
+    # What else a codec refuses: a day that is no date, which 16 bits cannot hold.
+    days = [leaf for leaf in leaves if leaf.kind is ValueKind.DATE and leaf.size > 2]
+    if days or len(decimals) > w.MOST_DECIMALS:
+        return None
+    if any(leaf.size != 8 for leaf in decimals):
+        return None
+    words[w.DECIMALS] = len(decimals)
+    for place, leaf in enumerate(decimals):
+        words[w.DECIMALS + 1 + place] = leaf.offset
+        if leaf.null is None or _signed(leaf.null) != NULL:
+            words[w.DECIMALS + 1 + place] |= w.NO_LOWEST
+    if message.id not in _ORDERS:
+        return words
+    return words if _order_words(words, message.id, version, fields) else None
+
+
+def _order_words(
+    words: Numbers, template_id: int, version: int, fields: Mapping[str, Reading]
+) -> bool:
+    """Fill in what is read of messages about orders; False if the kernel cannot."""
+    told = ORDER_COLUMNS[template_id]
+    position = fields.get(told["position"])
+    words[w.POSITION_AT] = w.ABSENT
+    if position is not None:
+        if position.null is None or position.size != _POSITION_BYTES:
+            return False  # these books are kept by position
+        words[w.POSITION_AT], words[w.NO_POSITION] = position.offset, int(position.null)
+    action, side = fields.get(ACTION), fields.get(SIDE)
+    price = fields.get(told["price"])
+    if side is None or (action is None) != (template_id == templates.DELETE_ORDER):
+        return False
+    if price is None or price.scale != PRICE_SCALE or words[w.FLAGS_AT] < 0:
+        return False
+    words[w.USE] = w.ORDERS
+    words[w.IMPLIED_BITS] = templates.implied_mask(version)
+    words[w.SIDE_AT] = side.offset
+    if action is not None:
+        words[w.ACTION_AT] = action.offset
+    for name, word in _WORDS.items():
+        reading = fields.get(told.get(name, ""))
+        words[word] = w.ABSENT
+        words[w.NULLS + word - w.ORDER_ID] = NULL
+        if reading is None:
+            continue  # as null in every message
+        wanted = _FIRM_BYTES if name == "firm" else 8
+        if reading.size != wanted or (name == "inserted" and reading.unit != "ns"):
+            return False
+        words[word] = reading.offset
+        words[w.NULLS + word - w.ORDER_ID] = _signed(reading.null)
+    return True
+
+
+def _signed(null: float | None) -> int:
+    """A null as a kernel reads it: 64 bits with a sign; NULL where there is none."""
+    if null is None:
+        return NULL
+    return int(null) - (1 << 64) if null >= 1 << 63 else int(null)

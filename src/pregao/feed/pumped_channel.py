@@ -1,0 +1,386 @@
+"""A channel followed live with the pump: many datagrams at once, by compiled code where it can.
+
+It is a `Channel`, and tells the same of the same datagrams. Packets that are simply next go through
+a kernel (`pregao.feed.pump`); all others, and everything that time brings about, go through the
+plain machine. Each of the two begins where the other one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from pregao.book.flat import FlatBook
+from pregao.book.orders import OrderBook
+from pregao.feed import _pump_words as w
+from pregao.feed import channel_events as told
+from pregao.feed.backlog import Backlog
+from pregao.feed.book_view import ChannelBook
+from pregao.feed.channel import FEWEST_BEHIND, Channel
+from pregao.feed.channel_settings import ChannelCounters, ChannelSettings, ChannelState
+from pregao.feed.event_batch import EventBatch
+from pregao.feed.follower import Follower
+from pregao.feed.market_state import Key, Statistic
+from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
+from pregao.feed.pump_tables import PumpTables
+from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
+from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.phases import Phases
+from pregao.umdf.sequencing import Place
+from pregao.umdf.streams import Stream
+
+_LONGEST_PAUSE: Final = 64
+"""After packets that the kernel could do nothing with it is left out for so many at the most."""
+
+
+class PumpedChannel(Channel):
+    """Follows one channel over its feeds, as `Channel` does, many datagrams at a time."""
+
+    def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
+        super().__init__(settings, decoder)
+        tables = PumpTables(self._decoder, self._teller.templates)
+        self._pump = Pump(settings.number, tables)
+        self._handed = False
+        """Does the kernel know more than the plain machine?"""
+        self._known: Follower | None = None
+        """The follower whose instruments the kernel knows."""
+        self._lines: dict[int, tuple[Stream, str]] = {}
+        self._lines_of: tuple[str, ...] = ()
+        """The site whose lines the kernel knows."""
+        self._pause = self._pausing = 0
+        self._pumped = 0
+        self._backlog = Backlog()
+
+    def _new_book(self) -> OrderBook:
+        return FlatBook()
+
+    # Datagrams
+
+    def set_lines(self, lines: Mapping[int, tuple[Stream, str]]) -> None:
+        """Say which stream of which feed each line brings."""
+        self._take_back()
+        self._lines = dict(lines)
+        self._lines_of = ()
+
+    def receive_many(
+        self, datagrams: Datagrams, first: int = 0, last: int | None = None, *, singly: bool = False
+    ) -> int:
+        """Take datagrams in, from one to another; gives the one behind those that were taken.
+
+        ``singly`` stops behind each packet that told something, for those who look at the books
+        as they are then.
+        """
+        last = len(datagrams.offset) if last is None else last
+        pump = self._pump
+        at = first
+        while at < last:
+            done = 0
+            if self._pausing:
+                self._pausing -= 1
+            elif self._hand_over():
+                pump.set_singly(singly=singly)
+                before, at = at, pump.run(datagrams, at, last)
+                status = pump.status
+                if at > before:
+                    self._pause = 0
+                if status in (w.DONE, w.TOLD):
+                    return at
+                if status == w.BOOK_FULL:
+                    pump.grow_book()
+                    continue
+                if status == w.ROWS_FULL:
+                    self._tell()
+                    continue
+                if status == w.MISFIT:
+                    done = pump.detail
+                elif self._read_schema(datagrams, at):
+                    continue
+                elif at == before:
+                    self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
+                    self._pausing = self._pause
+            self._plain(datagrams, at, done)
+            at += 1
+            if singly:
+                return at
+        return at
+
+    def _plain(self, datagrams: Datagrams, at: int, done: int) -> None:
+        line = self._lines.get(int(datagrams.line[at]))
+        if line is None:
+            return
+        when = int(datagrams.time_ns[at])
+        self._take_back()
+        self._done = done
+        super().receive(*line, datagrams.payload(at), when, when)
+
+    def _read_schema(self, datagrams: Datagrams, at: int) -> bool:
+        """Is a packet's first message of a version that the kernel did not expect, but can read?"""
+        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
+            return False
+        start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
+        _, _, schema_id, version = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
+        return self._pump.set_schema(schema_id, version)
+
+    # From the plain machine to the kernel, and back
+
+    def _hand_over(self) -> bool:
+        """Let the kernel go on, if there is nothing that only the plain machine knows of."""
+        if self._handed:
+            return True
+        arbiter, follower, life = self._arbiter, self._follower, self._sites.life
+        expected = arbiter.expected
+        if not arbiter.calm or not follower.simple or life.down or expected is None:
+            return False
+        if self._recovery.idle:  # each packet is an occasion to look for another site
+            return False
+        if follower.position != (expected.sequence_version, expected.sequence_number - 1):
+            return False
+        self._know_instruments()
+        touched = self._teller.take_touched()
+        if not all(map(self._pump.knows, touched)):
+            self._teller.put_touched(touched)
+            return False
+        feeds = self._sites.feeds
+        if self._lines_of != feeds:
+            self._lines_of = feeds
+            self._pump.set_lines(
+                {
+                    line: feeds.index(feed)
+                    for line, (stream, feed) in self._lines.items()
+                    if stream is Stream.INCREMENTAL and feed in feeds[: w.MOST_FEEDS]
+                }
+            )
+        place, event, over = follower.events.running
+        if place is not None and (place[0] != expected[0] or expected[1] - place[1] not in (0, 1)):
+            over = True
+        pump = self._pump
+        pump.touch(touched)
+        pump.set_feeds([(arbiter.reached(feed), 0) for feed in feeds[: w.MOST_FEEDS]])
+        pump.set(
+            version=expected.sequence_version, next=expected.sequence_number,
+            whole_since=arbiter.whole_since, now=self._now_ns, since=life.since_ns,
+            limit=life.limit_ns, progress=self._progress_ns, behind=self._behind,
+            most_behind=FEWEST_BEHIND, event=event, event_at=0, begins=over,
+            wanted=self._teller.wanted,
+        )  # fmt: skip
+        self._handed = True
+        return True
+
+    def _know_instruments(self) -> None:
+        follower, pump = self._follower, self._pump
+        if self._known is not follower:
+            self._known = follower
+            pump.forget()
+        for security_id in follower.moved:
+            book = follower.books.get(security_id)
+            flat = book if isinstance(book, FlatBook) else None
+            steady = follower.is_steady(security_id) and (flat is None or flat.steady)
+            last = follower.followed(security_id).count.last
+            pump.know(security_id, last, flat, steady=steady)
+        follower.moved.clear()
+
+    def _take_back(self) -> None:
+        """Let the plain machine go on where the kernel got to."""
+        if self._handed:
+            self._tell()
+            self._sync()
+            self._teller.put_touched(self._pump.touched())
+            self._handed = False
+
+    def _tell(self) -> None:
+        """Tell what waits to be told; if nobody is to be told, it may wait longer."""
+        if not (self._handed and self._pump.waiting):
+            return
+        teller, pump = self._teller, self._pump
+        version, following, *times = pump.place()
+        if teller.backlog is not None:
+            messages = pump.take_messages()
+            teller.backlog.add(partial(self._look, version, messages), len(messages))
+            return
+        place = Place(version, following)
+        for row in pump.take_rows():
+            kind, item, event, number, sending_ns, received_ns, _, _ = row
+            if kind == w.MESSAGE:
+                self._tell_message(version, pump.message(row))
+                continue
+            if number != place.sequence_number:
+                place = Place(version, number)
+            teller.at(place, sending_ns, received_ns)
+            teller.tell(told.BookChanged, pump.securities[item], event)
+        teller.at(Place(version, following - 1), *times)
+
+    def _look(self, version: int, messages: ToldMessages, most: int) -> int:
+        """Tell of messages that have waited, so many at the most; gives how many are left."""
+        for message in messages.take(most):
+            self._tell_message(version, message)
+        return len(messages)
+
+    def catch_up(self, most: int) -> None:
+        """Bring statistics and phases up to date by so many messages: there is time for it."""
+        if len(self._backlog):
+            self._teller.catch_up(most)
+        elif self._handed and self._teller.backlog is not None:
+            self._tell()
+
+    def _tell_message(self, version: int, message: ToldMessage) -> None:
+        teller, frame = self._teller, message.frame
+        place = Place(version, message.number)
+        decoded = self._decoder.outcome(message.payload, frame).decoded
+        assert decoded is not None
+        teller.at(place, message.sending_ns, message.received_ns)
+        teller.hear(place, message.event, frame.template_id, decoded.values)
+
+    def take_batch(self) -> EventBatch:
+        """The same as columns, for which books that changed never become objects."""
+        teller = self._teller
+        parts = [EventBatch.of(teller.take())]
+        if self._handed and self._pump.waiting and teller.wanted:
+            version, following, *times = self._pump.place()
+            for part in self._pump.told():
+                if isinstance(part, ToldBooks):
+                    parts.append(part.batch(version))
+                else:
+                    self._tell_message(version, part)
+                    parts.append(EventBatch.of(teller.take()))
+            teller.at(Place(version, following - 1), *times)
+        return EventBatch.joined(parts)
+
+    def _sync(self) -> None:
+        """Let the plain machine know what the kernel knows; the kernel may go on."""
+        if not self._handed:
+            return
+        pump, follower, teller = self._pump, self._follower, self._teller
+        words, tallies = pump.words(), pump.tallies()
+        if not (tallies["packets"] or words["event_at"]):
+            return
+        self._pumped += tallies["packets"]
+        counters = self._counters
+        for name, count in tallies.items():
+            setattr(counters, name, getattr(counters, name) + count)
+        reached = {}
+        feeds = self._sites.feeds[: w.MOST_FEEDS]
+        for feed, own in zip(feeds, pump.feeds(len(feeds)), strict=True):
+            reached[feed] = own.reached
+            if own.packets:
+                self._sites.hear(feed, own.heard_ns)
+                of_feed = counters.feeds[feed]
+                of_feed.packets += own.packets
+                of_feed.first += own.first
+                of_feed.duplicates += own.duplicates
+                of_feed.heartbeats += own.heartbeats
+        self._now_ns, self._progress_ns = words["now"], words["progress"]
+        self._behind = words["behind"]
+        self._arbiter.go_on(words["next"], reached)
+        version = words["version"]
+        if tallies["delivered"]:
+            place = Place(version, words["next"] - 1)
+            follower.go_on(place)
+            teller.at(place, words["sending"], words["received"])
+            teller.now_ns = self._now_ns
+        if words["event_at"]:  # of the last packet, or of one of which a part was taken in
+            place = Place(version, words["event_at"])
+            follower.events.go_on(place, words["event"], over=bool(words["begins"]))
+            pump.set(event_at=0)
+            self._sync_instruments(version)
+
+    def _sync_instruments(self, version: int) -> None:
+        follower = self._follower
+        for each in self._pump.changed():
+            follower.followed(each.security_id).go_on(Place(version, each.number), each.counted)
+            if each.key is not None:
+                book = follower.books[each.security_id]
+                assert isinstance(book, FlatBook)
+                book.take((version, *each.key), each.book_counted)
+
+    # What there is to read, and what time brings about
+
+    @property
+    def pumped(self) -> int:
+        """How many packets the kernel took in."""
+        self._sync()
+        return self._pumped
+
+    @property
+    def counters(self) -> ChannelCounters:
+        """What happened so far."""
+        self._sync()
+        return super().counters
+
+    @property
+    def state(self) -> ChannelState:
+        """How the channel is."""
+        self._sync()
+        return super().state
+
+    @property
+    def place(self) -> Place | None:
+        """The last packet that was taken in, or that a heartbeat named as the last one."""
+        self._sync()
+        return super().place
+
+    @property
+    def phases(self) -> Phases:
+        """The phases of groups and the states of instruments."""
+        self._tell()
+        self._teller.catch_up()
+        return super().phases
+
+    def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
+        """The statistics of an instrument by name and kind."""
+        self._tell()
+        self._teller.catch_up()
+        return super().statistics(security_id)
+
+    def book(self, security_id: int) -> ChannelBook:
+        """The book of an instrument, and how far it can be trusted."""
+        self._sync()
+        return super().book(security_id)
+
+    def is_alive(self, feed: str) -> bool:
+        """Has a feed brought something within the last heartbeats?"""
+        self._sync()
+        return super().is_alive(feed)
+
+    def take_events(self) -> list[told.Event]:
+        """What happened since it was asked last, in order."""
+        self._tell()
+        return super().take_events()
+
+    def want_events(self, *, wanted: bool) -> None:
+        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        self._tell()
+        self._teller.catch_up()
+        super().want_events(wanted=wanted)
+        self._teller.backlog = None if wanted else self._backlog
+        self._pump.set(wanted=wanted)
+
+    def start(self, now_ns: int) -> None:
+        """Begin: asks for the streams that are needed."""
+        self._take_back()
+        super().start(now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Let time pass: what is missing is given up, silence is noticed."""
+        self._take_back()
+        super().tick(now_ns)
+
+    def deadline(self) -> int | None:
+        """When `tick` is needed next; None while nothing is waited for."""
+        if not self._handed:
+            return super().deadline()
+        # Nothing is held or waited for but the next packet, and parts of news.
+        silent_ns, news_ns = self._pump.silent_ns, self._teller.news_deadline_ns
+        return silent_ns if news_ns is None else min(silent_ns, news_ns)
+
+    def receive(
+        self,
+        stream: Stream,
+        feed: str,
+        payload: bytes,
+        now_ns: int,
+        received_ns: int | None = None,
+    ) -> None:
+        """Take a datagram in that came on a stream of a feed."""
+        self._take_back()
+        super().receive(stream, feed, payload, now_ns, received_ns)

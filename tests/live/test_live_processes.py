@@ -1,0 +1,77 @@
+"""Groups of channels in processes of their own: asked together, apart from who asks."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from pregao.errors import NetworkError, UsageError
+from pregao.feed.channel_settings import ChannelSettings, ChannelState
+from pregao.live import FeedProcesses, Line, LiveConfig, report
+from pregao.live.books import FreshBook, LiveEvent
+from pregao.live.config import STREAMS
+from tests.live.live_support import NUMBER, followed_at, replayer, simulated
+from tests.net.net_support import free_group
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("apart")
+    return folder, simulated(folder, seconds=5)
+
+
+def with_another(config):
+    """The same configuration with a silent channel beside its own."""
+    lines = tuple(Line(52, stream, "A", free_group(), "lo") for stream in STREAMS)
+    channels = (*config.channels, ChannelSettings(52, ("A",)))
+    return replace(config, channels=channels, lines=(*config.lines, *lines))
+
+
+def test_channels_are_followed_apart_and_answer_together(day):
+    folder, _summary = day
+    config, targets = followed_at()
+    groups = with_another(config).groups(2)
+    assert [[each.number for each in group.channels] for group in groups] == [[NUMBER], [52]]
+    processes = FeedProcesses(groups)
+    try:
+        heard = processes.subscribe(depth=1)
+        replayer(folder, targets).run()
+        found, stop = [], time.monotonic() + 20
+        while time.monotonic() < stop:
+            found += heard.take()
+            made = processes.ask(report)
+            if made.channels[0].state in (ChannelState.LIVE, ChannelState.HEALING):
+                break
+        assert [each.number for each in made.channels] == [NUMBER, 52]
+        assert made.channels[1].state is ChannelState.STARTING
+        assert made.channels[0].counters["packets"] > 100
+        found += heard.take()
+        assert any(isinstance(each, LiveEvent) for each in found)
+        assert all(isinstance(each, LiveEvent | FreshBook) for each in found)
+        with pytest.raises(UsageError, match="cannot be put together"):
+            processes.ask(str)
+    finally:
+        processes.stop()
+    with pytest.raises(NetworkError, match="has ended"):
+        processes.ask(report)
+
+
+def test_what_the_network_refuses_in_a_process_is_told_at_once():
+    config, _ = followed_at()
+    wrong = tuple(replace(line, interface="nothere0") for line in config.lines)
+    with pytest.raises(NetworkError, match="nothere0"):
+        FeedProcesses([LiveConfig(config.channels, wrong)])
+
+
+def test_a_configuration_says_which_process_follows_a_channel():
+    config = with_another(followed_at()[0])
+    assert len(config.groups()) == 1
+    apart = replace(config, processes={52: "other"})
+    assert [[each.number for each in group.channels] for group in apart.groups()] == [
+        [NUMBER],
+        [52],
+    ]
+    assert len(apart.groups(1)) == 1
+    assert len(apart.groups(9)) == 2
+    with pytest.raises(UsageError, match="no channel to follow"):
+        FeedProcesses([])
