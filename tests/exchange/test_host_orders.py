@@ -367,15 +367,15 @@ def test_003_16_2_1_an_investor_does_not_trade_with_itself(exchange):
 
 def test_003_7_1_4_a_stop_order_waits_and_tells_its_stop(exchange, trader):
     other = exchange.trader(session_id=OTHER)
-    trader.single(1, "BUY", 100, 14, ordType="STOP_LIMIT", stopPx=13)
+    trader.single(1, "BUY", 100, 14, ordType="STOP_LIMIT", stopPx=13, memo="mine")
     new = trader.one("ExecutionReport_New")
     assert (new["workingIndicator"], new["stopPx"]) == ("FALSE_VALUE", 13)
     other.new(1, "SELL", 100, 13)
     other.new(2, "BUY", 100, 13)
     other.hear(4)
     triggered = trader.one("ExecutionReport_New")
-    assert triggered["ordStatus"] == "RESTATED"
-    assert triggered["orderID"] == new["orderID"]
+    assert (triggered["ordStatus"], triggered["workingIndicator"]) == ("NEW", "TRUE_VALUE")
+    assert (triggered["orderID"], triggered["memo"]) == (new["orderID"], "mine")
 
 
 def test_003_7_2_a_cancel_by_mistake_is_told_as_such(trader):

@@ -58,8 +58,10 @@ NEW_FIELDS: Final = (
 )  # fmt: skip
 
 
-def new_values(r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int) -> tuple[Any, ...]:
-    """An order was accepted."""
+def new_values(
+    r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int | None
+) -> tuple[Any, ...]:
+    """An order was accepted, or a stop order was triggered."""
     return (
         _SIDE + r.side, _NEW, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.protection_price, p.trade_day,

@@ -115,13 +115,18 @@ class Reporting:
         )
 
     def _accepted(self, report: OrderAccepted, asked: Asked, now_ns: int) -> None:
+        known = self.orders.get(report.order_id)
+        place = self._place(report.security_id)
+        if known is not None:  # a stop order that somebody's trade has triggered
+            values = wire.new_values(report, known, place, None)
+            self._post(wire.NEW, report.session, place, values, now_ns)
+            return
         request = asked.request
         if asked.sides:
             request = asked.sides[report.side - 1]
         if not isinstance(request, OrderRequest):
             request = _NOBODY
         self.orders[report.order_id] = request
-        place = self._place(report.security_id)
         values = wire.new_values(report, request, place, now_ns)
         self._post(wire.NEW, report.session, place, values, now_ns)
 
