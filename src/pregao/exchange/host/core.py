@@ -116,7 +116,7 @@ class Host:
         """The connections that ended without a word, as when a gateway fails."""
         self._units: list[MarketEvent] = []
         self._segments = self._listed_segments()
-        self._reporting = Reporting(self.engine.market, self._owner)
+        self._reporting = Reporting(self.engine.market, self._owner, self._sessions_of)
         self._frames = FrameReader()
 
     # What the owner does.
@@ -280,6 +280,7 @@ class Host:
                 rare_requests.answer(
                     event,
                     session,
+                    self.engine.market,
                     self._segments,
                     lambda command, asked: self._apply(command, asked, now_ns),
                     lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
@@ -431,6 +432,14 @@ class Host:
         if session is not None and session.connection is not None:
             self.talking.add(session.connection)
         return session
+
+    def _sessions_of(self, firm: int) -> list[GatewaySession]:
+        """The sessions of a firm that were there today; all of them if none was."""
+        own = [each for each in self.gateways[self.active] if each.account.firm == firm]
+        found = [each for each in own if each.state.negotiated] or own
+        for session in found:
+            self._heard(session)
+        return found
 
     def _heard(self, session: GatewaySession) -> None:
         if session.connection is not None:

@@ -31,8 +31,8 @@ _PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
 _ROUTINGS: Final = tuple(RoutingInstruction)
 _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
 _REMOVE_ACCOUNT: Final = 38
-_KEPT_ACCOUNTS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
-"""Access categories whose orders keep their account (§11, §13.1)."""
+DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
+"""The access categories of direct market access (§11): they keep their accounts (§13.1)."""
 MOST_QUANTITY: Final = 10**12
 MOST_PRICE: Final = 10**14
 """Beyond these the sums of a day would not fit the feed."""
@@ -53,7 +53,7 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
             return rejects.QUANTITY_OUTSIDE_RANGE
         if request.price is not None and not -MOST_PRICE <= request.price <= MOST_PRICE:
             return rejects.PRICE_OUTSIDE_LIMITS
-        if request.account_type == _REMOVE_ACCOUNT and request.location in _KEPT_ACCOUNTS:
+        if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
             return rejects.ACCOUNT_KEPT
     if new:
         return None

@@ -1,4 +1,4 @@
-"""The requests that come now and then: crosses, mass actions, strategies, and what is refused.
+"""The requests that come now and then: crosses, mass actions, quotes, and what is refused.
 
 They are decoded in full; what there is no function for is answered as the documents say.
 """
@@ -17,6 +17,7 @@ from pregao.exchange.engine.commands import (
     MassCancel,
     NewCross,
 )
+from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import MassCancelled
 from pregao.exchange.engine.self_trade import investor_number
@@ -29,6 +30,7 @@ from pregao.exchange.engine.terms import (
     Side,
 )
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
+from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.reporting import Asked
 from pregao.exchange.host.requests import OrderRequest, is_plain
 
@@ -36,7 +38,9 @@ UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
 OTHER: Final = 0
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
-_LAST_WITH_A_NUMBER: Final = 2
+_NEGOTIATED: Final = frozenset(
+    {"QuoteRequest", "Quote", "QuoteRequestReject", "QuoteCancel", "SecurityDefinitionRequest"}
+)
 _MOST_PREFIX, _MOST_DOCUMENT = 999, 999_999_999
 _LIMIT, _DAY = ord("2"), ord("0")
 
@@ -47,6 +51,7 @@ Refuse = Callable[[OrderRequest, Reject], None]
 def answer(
     event: Received,
     session: GatewaySession,
+    market: Market,
     segments: frozenset[int],
     apply: Apply,
     refuse: Refuse,
@@ -72,8 +77,12 @@ def answer(
             _cross(session, values, segment, apply, refuse)
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
-    elif event.name == "SecurityDefinitionRequest":
-        _strategy(session, values, now_ns)
+    elif event.name in _NEGOTIATED:
+        command = command_of(event.name, values, session, market)
+        if isinstance(command, str):
+            session.reject(event.name, event.message, event.data, OTHER, command, now_ns)
+        else:
+            apply(command, Asked(values=values))
     else:
         text = f"{event.name} is not served by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
@@ -266,22 +275,3 @@ _REASONS: Final = {
         ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
     ),
 }
-
-
-def _strategy(session: GatewaySession, values: dict[str, Any], now_ns: int) -> None:
-    """Strategies of users are not made yet: the proposal is rejected (§15.1)."""
-    session.send(
-        "SecurityDefinitionResponse",
-        {
-            "securityReqID": values["securityReqID"],
-            # Up to version 2 there must be a number.
-            "securityID": 0 if session.state.version <= _LAST_WITH_A_NUMBER else None,
-            "securityResponseType": "REJECT_SECURITY_PROPOSAL",
-            "securityStrategyType": None,
-            "symbol": "",
-            "securityResponseID": session.state.next_outgoing,
-            "senderLocation": values["senderLocation"],
-            "enteringTrader": values["enteringTrader"],
-        },
-        now_ns,
-    )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pregao.entrypoint import VERSIONS, GatewaySession
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
     FillBusted,
+    ForwardOffered,
+    ForwardReported,
+    ForwardTraded,
     MassCancelled,
     OrderAccepted,
     OrderCancelled,
@@ -17,10 +20,12 @@ from pregao.exchange.engine.reports import (
     OrderRejected,
     OrderRestated,
     Report,
+    SpreadDefined,
 )
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
+from pregao.exchange.host.negotiation import Negotiation
 from pregao.exchange.host.report_messages import Place, report_messages
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
@@ -29,31 +34,41 @@ _NOBODY: Final = OrderRequest(0, 0, 0, 0, 0, 0, 0, 0, None, None, None, None, No
 _MOST_ENDED: Final = 100_000
 """So many filled orders are remembered: a trade of theirs may be busted."""
 
+_NOTHING: Final[Mapping[str, Any]] = {}
+
 Request = OrderRequest | CancelRequest
 
 
 class Asked:
     """The request whose outcome is told, or what stands for it: the two sides of a cross."""
 
-    __slots__ = ("mass_action", "request", "sides")
+    __slots__ = ("mass_action", "request", "sides", "values")
 
     def __init__(
         self,
         request: Request | None = None,
         sides: tuple[OrderRequest, ...] = (),
         mass_action: Callable[[MassCancelled], None] | None = None,
+        values: Mapping[str, Any] = _NOTHING,
     ) -> None:
         self.request = request
         self.sides = sides
         """Buyer and seller of a cross."""
         self.mass_action = mass_action
         """How a mass action is answered; None if nobody asked for it."""
+        self.values = values
+        """The message of a negotiation, as it was decoded."""
 
 
 class Reporting:
     """Remembers what clients said of their orders and writes the reports about them."""
 
-    def __init__(self, market: Market, session: Callable[[int], GatewaySession | None]) -> None:
+    def __init__(
+        self,
+        market: Market,
+        session: Callable[[int], GatewaySession | None],
+        of_firm: Callable[[int], Iterable[GatewaySession]],
+    ) -> None:
         self._market = market
         self._session = session
         self.orders: dict[int, OrderRequest] = {}
@@ -70,6 +85,14 @@ class Reporting:
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
         }
+        negotiation = Negotiation(market, session, of_firm)
+        for kind, told in (
+            (SpreadDefined, negotiation.spread_defined),
+            (ForwardOffered, negotiation.offered),
+            (ForwardReported, negotiation.reported),
+            (ForwardTraded, negotiation.traded),
+        ):
+            self._tell[kind] = _with_values(told)
 
     def forget_places(self) -> None:
         """Days, phases or instruments may have changed."""
@@ -185,3 +208,15 @@ class Reporting:
     def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:
         if asked.mass_action is not None:
             asked.mass_action(report)
+
+
+def _with_values(told: Callable[[Any, Mapping[str, Any], int], None]) -> _Teller:
+    """What tells a report of a negotiation, with the message that it answers."""
+
+    def tell(report: Any, asked: Asked, now_ns: int) -> None:
+        told(report, asked.values, now_ns)
+
+    return tell
+
+
+_Teller = Callable[[Any, Asked, int], None]
