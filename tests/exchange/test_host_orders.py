@@ -226,6 +226,22 @@ def test_003_16_malformed_messages_get_a_business_reject(trader, changes, text):
     assert trader.one("ExecutionReport_New")["clOrdID"] == 6
 
 
+@pytest.mark.parametrize("name", ["SimpleNewOrder", "NewOrderSingle", "NewOrderCross"])
+def test_003_12_a_memo_of_more_than_40_characters_is_rejected(trader, name):
+    """A sender that minds no schema can write one: its length has a byte."""
+    sent = []
+    trader.say = sent.append
+    if name == "NewOrderCross":
+        trader.cross(9, 1, 2, memo="x" * 40)
+    else:
+        (trader.new if name == "SimpleNewOrder" else trader.single)(1, memo="x" * 40)
+    frame = sent[0][:-41] + bytes([60]) + b"y" * 60
+    trader.socket.sendall(len(frame).to_bytes(2, "little") + frame[2:])
+    values = trader.one("BusinessMessageReject")
+    assert values["text"] == "memo is longer than 40 characters"
+    assert values["memo"] is None
+
+
 def test_003_4_6_3_1_the_segment_chooses_the_engine(trader):
     trader.request("SimpleNewOrder", segment=99, **_simple(1))
     trader.request("SimpleNewOrder", segment=72, **_simple(2))

@@ -61,7 +61,7 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
     price = _scaled(values["price"], PRICE_SCALE)
     rate = _scaled(values["fixedRate"], PRICE_SCALE)
     if price is None or rate is None:
-        return "price and fixedRate have at most four decimals here"
+        return "price and fixedRate need values, of at most four decimals"
     if abs(price) > MOST_PRICE or abs(rate) > MOST_PRICE or values["orderQty"] > MOST_QUANTITY:
         return "price, fixedRate or orderQty is too large"
     trade = values["tradeID"]
@@ -83,8 +83,10 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
     )
 
 
-def _scaled(value: Decimal, scale: int) -> int | None:
-    """A decimal as the engine's integer; None if it has more digits than that."""
+def _scaled(value: Decimal | None, scale: int) -> int | None:
+    """A decimal as the engine's integer; None if there is none, or it has more digits than that."""
+    if value is None:
+        return None
     scaled = value * scale
     return int(scaled) if scaled == int(scaled) else None
 
@@ -99,12 +101,12 @@ def _by_own_id(values: Values, session: int, market: Market) -> int:
 
 
 def _proposal(values: Values, session: int) -> DefineSpread | str:
-    legs = [
-        ProposedLeg(
-            each["legSymbol"], Side[each["legSide"]], int(each["legRatioQty"] * RATIO_SCALE)
-        )
-        for each in values["noLegs"]
-    ]
+    legs = []
+    for each in values["noLegs"]:
+        side, ratio = each["legSide"], each["legRatioQty"]
+        if side is None or ratio is None or each["legSymbol"] is None:
+            return "noLegs needs symbol, side and ratio of each leg"
+        legs.append(ProposedLeg(each["legSymbol"], Side[side], int(ratio * RATIO_SCALE)))
     if any(abs(leg.ratio_qty) > MOST_QUANTITY for leg in legs):
         return "legRatioQty is too large"
     return DefineSpread(session, values["securityReqID"], tuple(legs))
@@ -215,7 +217,9 @@ class Negotiation:
         wanted = terms.quote_req_id
         number: Any = wanted
         if session.messages.version > _TEXT_IDS:
+            # A text of an older version may be no number, or too large a one.
             number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
+            number = number if number < 1 << 64 else 0
         cash = _WITH_CASH if terms.with_cash else "NO_UNDERLYING_TRADE"
         return {
             "securityID": terms.security_id,

@@ -32,7 +32,7 @@ from pregao.exchange.engine.terms import (
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
 from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.reporting import Asked
-from pregao.exchange.host.requests import OrderRequest, is_plain
+from pregao.exchange.host.requests import OrderRequest, text_fault
 
 UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
@@ -62,8 +62,7 @@ def answer(
     segment = values["businessHeader"]["marketSegmentID"]
     odd = _odd_text(values)
     if odd is not None:
-        text = f"{odd} has characters that cannot be printed"
-        session.reject(event.name, event.message, event.data, OTHER, text, now_ns)
+        session.reject(event.name, event.message, event.data, OTHER, odd, now_ns)
         return
     if event.name == "OrderMassActionRequest":
         _mass_action(session, values, segment, segments, apply, now_ns)
@@ -89,15 +88,16 @@ def answer(
 
 
 def _odd_text(values: Mapping[str, Any]) -> str | None:
-    """The name of a text that nobody could read, if there is one."""
+    """What is wrong with a text among the values, if anything is."""
     for name, value in values.items():
+        fault = None
         if isinstance(value, str):
-            if not is_plain(value):
-                return name
+            fault = text_fault(name, value)
         elif isinstance(value, list):
-            for entry in value:
-                if (found := _odd_text(entry)) is not None:
-                    return f"{name}.{found}"
+            faults = (_odd_text(entry) for entry in value)
+            fault = next((each for each in faults if each is not None), None)
+        if fault is not None:
+            return fault
     return None
 
 
