@@ -51,8 +51,9 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
     if isinstance(request, OrderRequest):
         if not 0 < request.quantity <= MOST_QUANTITY:
             return rejects.QUANTITY_OUTSIDE_RANGE
-        if request.price is not None and not -MOST_PRICE <= request.price <= MOST_PRICE:
-            return rejects.PRICE_OUTSIDE_LIMITS
+        for price in (request.price, request.stop_px):
+            if price is not None and not -MOST_PRICE <= price <= MOST_PRICE:
+                return rejects.PRICE_OUTSIDE_LIMITS
         if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
             return rejects.ACCOUNT_KEPT
     if new:
@@ -118,7 +119,8 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         None,
         request.stop_px,
         None if simple else _investor(request),
-        None if simple else _PREVENTIONS[request.self_trade],
+        # What a change does not say stays as it was (§7.4).
+        None if simple else _PREVENTIONS[request.self_trade] or None,
         None if simple or request.routing is None else _ROUTINGS[request.routing],
         bool(request.mm_reset),
     )

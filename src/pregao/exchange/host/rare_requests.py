@@ -41,6 +41,7 @@ _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "
 _NEGOTIATED: Final = frozenset(
     {"QuoteRequest", "Quote", "QuoteRequestReject", "QuoteCancel", "SecurityDefinitionRequest"}
 )
+_FIRST_ON_BEHALF: Final = 3
 _MOST_PREFIX, _MOST_DOCUMENT = 999, 999_999_999
 _LIMIT, _DAY = ord("2"), ord("0")
 
@@ -237,8 +238,9 @@ def _mass_action(
         )
 
     why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
-    investor = values["investorID"] or {"prefix": None, "document": None}
-    prefix, document = investor["prefix"] or 0, investor["document"] or 0
+    named = values["investorID"] or {"prefix": None, "document": None}
+    prefix, document = named["prefix"] or 0, named["document"] or 0
+    investor = investor_number(prefix, document) if prefix or document else 0
     if segment not in segments or prefix > _MOST_PREFIX or document > _MOST_DOCUMENT:
         known = segment in segments
         report(
@@ -258,8 +260,10 @@ def _mass_action(
             values["ordTagID"] or 0,
             _REASONS[why],
             values["asset"] or "",
-            investor_number(prefix, document) if prefix or document else 0,
+            investor,
             MassActionType[values["massActionType"]],
+            # From then on an investor's orders are cancelled in all sessions of the firm.
+            on_behalf=bool(investor) and session.state.version >= _FIRST_ON_BEHALF,
             firm=session.account.firm,
             segment=segment,
         ),
