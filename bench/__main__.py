@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "fast", "market", "feed", "live", "lake", "books", "years"]
+SECTIONS = ["decoding", "fast", "market", "gateway", "feed", "live", "lake", "books", "years"]
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from tests.cli.market import Market, order, small_market
 
 COMMANDS = [
     "decode", "info", "schema", "demo", "simulate", "ingest", "stream", "query",
-    "books", "book", "audit", "export", "analytics", "lake", "pack",
+    "books", "book", "audit", "export", "analytics", "lake", "pack", "exchange",
 ]  # fmt: skip
 
 

@@ -25,6 +25,7 @@ from pregao.exchange.engine.events import (
     TheoreticalOpeningPrice,
     Trade,
 )
+from pregao.exchange.engine.instruments import Product
 from pregao.exchange.engine.reports import OrderCancelled
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
@@ -36,7 +37,7 @@ from pregao.exchange.engine.terms import (
     TradingStatus,
 )
 from pregao.umdf.phases import TradingEvent
-from tests.exchange.floor import BUY, SELL, SHARE, Floor, px, share
+from tests.exchange.floor import BUY, SELL, SHARE, Floor, future, px, share
 
 HARD, REJECTION = PriceBandType.HARD_LIMIT, PriceBandType.REJECTION_BAND
 STATIC, AUCTION = PriceBandType.STATIC_LIMITS, PriceBandType.AUCTION_LIMITS
@@ -145,10 +146,27 @@ def test_a_percentage_band_can_follow_the_theoretical_price():
 
 
 def test_the_reference_price_is_a_band_without_a_type():
-    floor = Floor()
+    floor = Floor(share(product=Product.ECONOMIC_INDICATOR))
     floor.do(SetPriceBand(SHARE, reference8=123_456_789))
     (item,) = floor.items()
     assert item == PriceBand(SHARE, None, None, None, None, None, 123_456_789, floor.now)
+
+
+def test_001_9_2_13_only_economic_indicators_show_a_reference_price():
+    floor = Floor()
+    floor.do(SetPriceBand(SHARE, reference8=123_456_789))
+    assert not floor.last.market
+    assert not floor.shown(PriceBand)
+
+
+def test_000_13_11_2_derivatives_have_no_average_and_no_limit():
+    floor = Floor(future())
+    with pytest.raises(UsageError, match="derivative"):
+        floor.do(SetQuantityBand(SHARE, 1000, 5000))
+    floor.do(SetQuantityBand(SHARE, 0, 0))
+    assert floor.unit().items == [QuantityBand(SHARE, 0, 0, floor.now)]
+    floor.order(BUY, 1_000_000, 10)
+    assert floor.reject_code() is None
 
 
 def test_a_quantity_band_limits_orders():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -30,6 +30,7 @@ from pregao.exchange.engine.commands import (
     SetOpenInterest,
     SetSecurityStatus,
     SetSettlementPrice,
+    StartDay,
 )
 from pregao.exchange.engine.events import (
     ChannelReset,
@@ -55,9 +56,10 @@ from pregao.exchange.engine.events import (
     Trade,
     TradeBust,
 )
-from pregao.exchange.engine.instruments import SecurityType, Underlying
+from pregao.exchange.engine.instruments import Leg, Product, SecurityType, Underlying
 from pregao.exchange.engine.market import days
 from pregao.exchange.engine.reports import FillBusted, OrderAccepted, OrderCancelled, OrderFilled
+from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     NewsSource,
@@ -67,12 +69,21 @@ from pregao.exchange.engine.terms import (
     SettlPriceType,
     TimeInForce,
     TradeCondition,
+    TradingSession,
     TradingStatus,
     TrdSubType,
 )
 from tests.exchange.floor import BUY, DAY, OTHER, SELL, SHARE, Floor, future, px, share
 
 REGULAR = TradeCondition.REGULAR_TRADE
+SPREAD = future(
+    OTHER,
+    security_type=SecurityType.MLEG,
+    legs=(
+        Leg(SHARE, "ACME1", 10_000_000, SecurityType.FUT, SELL),
+        Leg(5, "B", 10_000_000, SecurityType.FUT, BUY),
+    ),
+)
 ON_BEHALF = TradeCondition.TRADE_ON_BEHALF
 OPENING = TradeCondition.OPENING_PRICE
 SAME = TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE
@@ -175,7 +186,7 @@ def test_a_trade_is_busted_once_and_only_while_it_is_on_record():
     ],
 )
 def test_000_13_3_3_conditions_of_trades_entered_by_hand(fields, condition):
-    floor = Floor()
+    floor = Floor(share(), SPREAD)
     floor.do(EnterTrade(SHARE, px(10), 100, 11, 12, **fields))
     assert not floor.items(ExecutionSummary)
     (made,) = floor.items(Trade)
@@ -185,8 +196,31 @@ def test_000_13_3_3_conditions_of_trades_entered_by_hand(fields, condition):
     assert floor.items()[-1] == floor.items(ExecutionStatistics)[0]
 
 
+@pytest.mark.parametrize(
+    ("instrument", "fields", "reason"),
+    [
+        (share(), {"trd_sub_type": TrdSubType.RFQ_TRADE, "crossed": True}, "crossed"),
+        (share(), {"trd_sub_type": TrdSubType.BLOCK_BOOK_TRADE, "crossed": True}, "crossed"),
+        (share(), {"trd_sub_type": TrdSubType.MIDPOINT_TRADE, "crossed": True}, "crossed"),
+        (share(), {"trd_sub_type": TrdSubType.LEG_TRADE}, "leg of no listed instrument"),
+        (future(), {"trd_sub_type": TrdSubType.MIDPOINT_TRADE}, "derivative"),
+        (future(), {"trd_sub_type": TrdSubType.MULTI_ASSET_TRADE}, "derivative"),
+        (
+            share(product=Product.GOVERNMENT),
+            {"trd_sub_type": TrdSubType.RLP_TRADE},
+            "fixed income",
+        ),
+    ],
+)
+def test_000_13_3_3_what_no_trade_can_be_is_refused(instrument, fields, reason):
+    floor = Floor(instrument)
+    with pytest.raises(UsageError, match=reason):
+        floor.do(EnterTrade(SHARE, px(10), 100, 11, 12, **fields))
+    assert not floor.shown(ExecutionStatistics)
+
+
 def test_000_19_out_of_sequence_and_leg_trades_are_not_the_last_price():
-    floor = Floor()
+    floor = Floor(share(), SPREAD)
     trade(floor, 10)
     floor.do(EnterTrade(SHARE, px(12), 5, out_of_sequence=True))
     floor.do(EnterTrade(SHARE, px(13), 5, trd_sub_type=TrdSubType.LEG_TRADE))
@@ -227,6 +261,8 @@ def test_an_amended_trade_is_published_again_under_its_number():
     assert (made.trade_id, made.price, made.size) == (number, px(12), 30)
     assert made.transact_time_ns == 55
     assert made.trade_condition & ON_BEHALF
+    # It is not the last trade: nobody must take it for the last price.
+    assert made.trade_condition & TradeCondition.OUT_OF_SEQUENCE
     assert [(type(i), i.price) for i in floor.items(OpeningPrice, HighPrice, LowPrice)] == [
         (OpeningPrice, px(12)),
         (HighPrice, px(12)),
@@ -237,6 +273,47 @@ def test_an_amended_trade_is_published_again_under_its_number():
     assert floor.shown(LastTradePrice)[0].price == px(11)
     floor.do(BustTrade(SHARE, number))
     assert floor.items(TradeBust)[0].price == px(12)
+
+
+def test_000_13_3_the_last_trade_amended_is_the_last_price():
+    floor = Floor(share(previous_close=9 * 10**8))
+    trade(floor, 10)
+    number = trade(floor, 11)
+    for price, same in ((10, True), (12, False)):
+        floor.do(AmendTrade(SHARE, number, price=px(price)))
+        (made,) = floor.items(Trade)
+        assert not made.trade_condition & TradeCondition.OUT_OF_SEQUENCE
+        assert bool(made.trade_condition & SAME) == same
+        assert floor.shown(LastTradePrice)[0].price == px(price)
+        (figures,) = floor.items(ExecutionStatistics)
+        assert figures.net_chg_prev_day8 == (price - 9) * 10**8
+    floor.do(BustTrade(SHARE, number))
+    assert floor.shown(LastTradePrice)[0].price == px(10)
+
+
+def test_000_13_3_the_last_price_is_always_that_of_the_last_trade_in_sequence():
+    floor = Floor()
+    numbers = [trade(floor, price) for price in (10, 11, 12)]
+    last = floor.shown(LastTradePrice)[0].price
+    for number, price in zip(numbers * 2, (13, 12, 11, 10, 9, 12), strict=True):
+        floor.do(AmendTrade(SHARE, number, price=px(price)))
+        (made,) = floor.items(Trade)
+        if not made.trade_condition & TradeCondition.OUT_OF_SEQUENCE:
+            last = made.price
+        assert floor.shown(LastTradePrice)[0].price == last
+
+
+def test_000_13_9_3_the_close_is_that_of_the_regular_session():
+    floor = Floor()
+    trade(floor, 10)
+    after = TradingSession.NON_REGULAR
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN, session=after, new_session=True))
+    trade(floor, 15)
+    listing = floor.engine.market.listing(SHARE)
+    assert regular_close(listing) == px(10)
+    floor.do(StartDay(DAY + timedelta(1)))
+    (close,) = floor.shown(ClosingPrice)
+    assert close.price8 == 10 * 10**8
 
 
 def test_exchange_cancels_an_order():

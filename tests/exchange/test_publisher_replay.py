@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from pregao.errors import UsageError
 from pregao.exchange.engine import commands
 from pregao.exchange.engine.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
+from pregao.exchange.engine.instruments import Product
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     PriceBandType,
@@ -304,6 +306,10 @@ def test_positions_are_those_that_the_engine_tracks(version):
 def test_figures_set_by_market_operations_stand_in_the_snapshot_of_every_version():
     for version in VERSIONS:
         broadcast = Broadcast(version)
+        # Only an economic indicator shows a reference price.
+        instrument = broadcast.floor.engine.market.listing(SHARE).instrument
+        indicator = replace(instrument, product=Product.ECONOMIC_INDICATOR)
+        broadcast.do(commands.ChangeInstrument(indicator))
         previous = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
         for command in (
             commands.SetClosingPrice(SHARE, 9_5000_0000, previous),

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.engine.catalogue import bundled_catalogue
-from pregao.exchange.engine.commands import AdvanceTime, SetGroupPhase
+from pregao.exchange.engine.commands import (
+    AdvanceTime,
+    EnterTrade,
+    SetGroupPhase,
+    SetQuantityBand,
+    SetSettlementPrice,
+)
 from pregao.exchange.engine.engine import Engine
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.traders.crowd import Crowd
@@ -101,6 +107,56 @@ def test_everything_happens_in_a_day():
         "TradeBust",
     ):
         assert done[name] > 0, name
+
+
+def test_000_13_11_3_settlement_prices_come_in_every_row_of_the_schedule():
+    futures = [x for x in MARKET if x.security_type.name == "FUT"]
+    stress = load_profile("stress")
+    engine = Engine(futures, date(2026, 5, 21))
+    market = engine.market
+    crowd = Crowd(market, list(market.listings.values()), stress, 1, 10)
+    pace = Pace(Draws(1, "p"), stress.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    profile = replace(stress, operations={}, shocks=replace(stress.shocks, count=0))
+    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    for group in list(market.groups):
+        engine.apply(SetGroupPhase(group, TradingStatus.OPEN), START)
+    told: list[Any] = list(operations.opening())
+    for instrument in futures:
+        engine.apply(EnterTrade(instrument.security_id, instrument.tick, 1), START)
+    told += operations.due(START + LENGTH)
+    told += operations.closing()
+    rows = {
+        (command.flag.name, command.settl_price_type.name)
+        for command in told
+        if isinstance(command, SetSettlementPrice)
+    }
+    assert rows == {
+        ("ENTRY_FROM_PREVIOUS_BUSINESS_DAY", "FINAL"),
+        ("ENTRY_FROM_PREVIOUS_BUSINESS_DAY", "UPDATED"),
+        ("DAILY", "UPDATED"),
+        ("DAILY", "FINAL"),
+    }
+
+
+def test_000_13_11_2_quantity_bands_are_those_of_the_product():
+    engine = Engine(MARKET, date(2026, 5, 21))
+    market = engine.market
+    profile = load_profile("stress")
+    crowd = Crowd(market, list(market.listings.values()), profile, 1, 10)
+    pace = Pace(Draws(1, "p"), profile.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    bands = [x for x in operations.opening() if isinstance(x, SetQuantityBand)]
+    assert bands
+    for band in bands:
+        listing = market.listings[band.security_id]
+        assert band.avg_daily_traded_qty is not None
+        assert band.max_trade_vol is not None
+        if listing.derivative:
+            assert (band.avg_daily_traded_qty, band.max_trade_vol) == (0, 0)
+            continue
+        assert 0 < band.max_trade_vol <= band.avg_daily_traded_qty
+        issued = listing.instrument.no_shares_issued
+        assert issued is None or band.max_trade_vol <= issued
 
 
 def test_a_halted_instrument_rejoins_its_group_and_a_new_one_is_removed():

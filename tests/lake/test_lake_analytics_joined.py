@@ -5,8 +5,13 @@ import pytest
 
 from pregao.lake.analytics.analyse import analyse
 from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.ingest import ingest
 from pregao.lake.store import TableSpec, Unit
+from tests.entrypoint.captured_talk import CLIENT, GATEWAY, write_capture
+from tests.entrypoint.gateway_desk import REPORT
+from tests.entrypoint.raw_peer import RawPeer
 from tests.lake.analytics_support import (
+    DATE,
     assert_same_here,
     few_partitions,
     lake_of,
@@ -51,31 +56,25 @@ TICKS = TableSpec(
         ]
     ),
 )
-HEADER = pa.struct([pa.field("session_id", pa.int64()), pa.field("sending_time_ns", pa.int64())])
-REPORTS = TableSpec(
-    "ep_execution_report_new",
-    pa.schema(
-        [
-            pa.field("business_header", HEADER),
-            pa.field("cl_ord_id", pa.int64()),
-            pa.field("secondary_order_id", pa.int64()),
-            pa.field("transact_time_ns", pa.int64()),
-            pa.field("market_segment_received_time_ns", pa.int64()),
-            pa.field("received_time_ns", pa.int64()),
-            pa.field("date", pa.date32()),
-        ]
-    ),
-)
-REQUESTS = TableSpec(
-    "ep_new_order_single",
-    pa.schema(
-        [
-            pa.field("business_header", HEADER),
-            pa.field("cl_ord_id", pa.int64()),
-            pa.field("date", pa.date32()),
-        ]
-    ),
-)
+
+
+def private_capture(path, requests, reports):
+    """A capture of a connection with these requests and reports, each at its sending time."""
+    peer = RawPeer(version=6)
+    segments, places = [], {True: 1, False: 1}
+    said = [(True, *each) for each in requests] + [(False, *each) for each in reports]
+    for from_client, time_ns, session, values in sorted(said, key=lambda each: each[1]):
+        header = {"sessionID": session, "msgSeqNum": len(segments) + 1, "sendingTime": time_ns}
+        if from_client:
+            header["marketSegmentID"] = 80
+            data = peer.order(1, **values, businessHeader=header)
+        else:
+            header |= {"eventIndicator": 0, "marketSegmentID": 80}
+            data = peer.frame("ExecutionReport_New", **(REPORT | values), businessHeader=header)
+        ends = (CLIENT, GATEWAY) if from_client else (GATEWAY, CLIENT)
+        segments.append((time_ns, *ends, places[from_client], 24, data))
+        places[from_client] += len(data)
+    return write_capture(path, segments)
 
 
 def add(lake, spec, content):
@@ -144,11 +143,10 @@ def book_rows(lake):
 
 
 @pytest.fixture(scope="module")
-def joined(spark):
-    """A day with ticks and EntryPoint reports made by hand, analysed."""
+def joined(spark, tmp_path_factory):
+    """A day with ticks made by hand and a capture of EntryPoint, analysed."""
     lake, _ = lake_of(**SETTINGS)
     ticks, after = book_rows(lake)
-    add(lake, TICKS, ticks)
     answered = [
         row
         for row in messages(lake, 50)
@@ -159,21 +157,18 @@ def joined(spark):
         happened = row["transact_time_ns"]
         # The report, the same sent again, and one of another moment of the order's life.
         for late, other in ((5, 0), (500, 0), (3, 1)):
-            reports.append(
-                {
-                    "business_header": {"session_id": 8, "sending_time_ns": happened + late},
-                    "cl_ord_id": number,
-                    "secondary_order_id": row["secondary_order_id"],
-                    "transact_time_ns": happened + other,
-                    "market_segment_received_time_ns": happened - 10,
-                    "received_time_ns": happened - 20,
-                }
-            )
+            values = {
+                "clOrdID": number + 1, "orderID": 7000 + number,
+                "securityID": row["security_id"], "secondaryOrderID": row["secondary_order_id"],
+                "transactTime": happened + other, "marketSegmentReceivedTime": happened - 10,
+                "receivedTime": happened - 20, "tradeDate": DATE,
+            }  # fmt: skip
+            reports.append((happened + late, 8, values))
         for session in (8, 9) if number % 2 else (9,):
-            header = {"session_id": session, "sending_time_ns": happened - 30}
-            requests.append({"business_header": header, "cl_ord_id": number})
-    add(lake, REPORTS, reports)
-    add(lake, REQUESTS, requests)
+            requests.append((happened - 30, session, {"clOrdID": number + 1}))
+    path = tmp_path_factory.mktemp("private") / "orders.pcap"
+    ingest([private_capture(path, requests, reports)], lake.location)
+    add(lake, TICKS, ticks)
     with few_partitions(spark):
         analyse(spark, lake, tables=["trades", "latency", "orders"])
     return lake, ticks, after, answered
@@ -243,6 +238,25 @@ def test_an_order_knows_its_place_in_the_queue_of_its_price(ticked):
             else:
                 assert order["queue_position"] is None
     assert told > 100
+
+
+def test_orders_know_the_request_that_put_them_there(joined):
+    lake, *_, answered = joined
+    by_number = {
+        (row["security_id"], row["secondary_order_id"]): (number, row["transact_time_ns"])
+        for number, row in enumerate(answered)
+    }
+    known = 0
+    for row in rows(lake, "orders"):
+        number, t5 = by_number.get((row["security_id"], row["secondary_order_id"]), (None, 0))
+        told = [row[name] for name in ("session_id", "cl_ord_id", "order_id", "t2_ns", "t4_ns")]
+        if number is None:
+            assert told == [None] * 5
+            continue
+        known += 1
+        assert told == [8, number + 1, 7000 + number, t5 - 20, t5 - 10]
+        assert (row["t1_ns"], row["t6_ns"]) == (t5 - 30 if number % 2 else None, t5 + 3)
+    assert known == len(answered) > 20
 
 
 def test_events_know_the_request_that_caused_them(joined):

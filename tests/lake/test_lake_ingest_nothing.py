@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pregao.capture import PcapWriter, tcp_frame, udp_frame
+from pregao.capture import PcapWriter, udp_frame
 from pregao.cli.main import run
 from pregao.errors import CaptureError, NothingFoundError, UsageError
 from pregao.lake.ingest import check_lake, ingest, unsound
@@ -32,16 +32,6 @@ def refused(tmp_path, captures, match, **options):
     with pytest.raises(NothingFoundError, match=match):
         ingest(captures, str(lake), Options(**options))
     assert list(lake.iterdir()) == []
-
-
-def test_a_capture_of_entrypoint(tmp_path):
-    message = struct.pack("<HHHHHH", 30, 0xEB50, 18, 9, 1, 6) + bytes(18)
-    frames = [
-        tcp_frame("10.0.0.1", 4000, "10.0.0.2", 9000, message, sequence=100 + 30 * n, flags=24)
-        for n in range(5)
-    ]
-    capture = capture_of(tmp_path / "orders.pcap", frames)
-    refused(tmp_path, [capture], "5 TCP packets, looks like EntryPoint")
 
 
 def test_a_capture_of_fix_fast(tmp_path):

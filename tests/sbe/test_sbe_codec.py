@@ -106,6 +106,11 @@ def test_a_constant_may_be_given_if_it_is_right():
     assert encoded == CODEC.encode("M", SOUND)
 
 
+def test_001_4_1_a_wrong_constant_is_refused():
+    with pytest.raises(EncodeError, match="version"):
+        CODEC.encode("M", SOUND | {"version": "v1.1"})
+
+
 def test_values_can_be_given_in_the_ways_people_write_them():
     plain = CODEC.encode("M", SOUND | {"price": Decimal("12.5"), "flags": 0x8001})
     assert CODEC.encode("M", SOUND | {"price": "12.5", "flags": {"First", "Last"}}) == plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from pregao.sbe.model import (
     blocks,
 )
 from pregao.schemas import PROTOCOLS, bundled, bundled_versions
+from tests.schemas.layout_lines import layout_lines
 
 UMDF = (7, 8, 9, 10, 15, 16)
 ENTRYPOINT = (2, 3, 4, 5, 6)
@@ -343,3 +345,46 @@ def test_a_block_only_grows_where_the_documents_say_it_grows(protocol):
                 and each.presence is not Presence.CONSTANT
             }
             assert moved == set()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_001_4_2_every_field_of_every_version_is_where_the_documents_put_it(protocol):
+    """The files beside this one were written from the published schemas."""
+    schemas = {
+        version.number: bundled(protocol, version.number) for version in bundled_versions(protocol)
+    }
+    pinned = Path(__file__).with_name(f"layouts_{protocol}.txt").read_text().splitlines()
+    assert layout_lines(schemas) == pinned
+
+
+@pytest.mark.parametrize("version", UMDF)
+def test_001_10_1_fixed_8_is_a_mantissa_of_64_bits_with_eight_decimals(version):
+    fixed = bundled("umdf", version).types["Fixed8"]
+    assert isinstance(fixed, Composite)
+    mantissa, scale = fixed.members
+    assert (mantissa.name, mantissa.offset) == ("mantissa", 0)
+    assert isinstance(mantissa.type, EncodedType)
+    assert mantissa.type.primitive.name == "int64"
+    assert isinstance(scale.type, EncodedType)
+    assert scale.type.constant is not None
+    assert fixed.size == 8
+    assert exponent(bundled("umdf", version), "Fixed8") == -8
+
+
+@pytest.mark.parametrize("version", UMDF)
+def test_001_11_2_and_11_3_every_condition_has_its_bit(version):
+    schema = bundled("umdf", version)
+    assert values(schema, "ImbalanceCondition").items() >= {
+        (8, "ImbalanceMoreBuyers"),
+        (9, "ImbalanceMoreSellers"),
+    }
+    for bit, name in (
+        (0, "OpeningPrice"),
+        (1, "Crossed"),
+        (2, "LastTradeAtTheSamePrice"),
+        (3, "OutOfSequence"),
+        (6, "TradeOnBehalf"),
+        (13, "RegularTrade"),
+        (14, "BlockTrade"),
+    ):
+        assert values(schema, "TradeCondition")[bit] == name

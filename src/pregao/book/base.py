@@ -155,6 +155,10 @@ class Life(LevelView):
         if self._snapshot:
             misfit(FaultCode.SNAPSHOT_INTERRUPTED, "an update came in the middle of a snapshot")
 
+    def agreed(self) -> None:
+        """A snapshot equals the book: it is not being filled any more."""
+        self._building = self._snapshot
+
     def _settle(self, key: MessageKey, rpt_seq: int | None, *, recovery: bool) -> None:
         self._building = recovery
         self.last_key = key
@@ -186,7 +190,7 @@ class Book(Life):
             case Doubted() | Confirmed():
                 self.doubt(doubted=isinstance(update, Doubted))
             case Settled():
-                self._building = self._snapshot
+                self.agreed()
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

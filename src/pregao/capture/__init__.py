@@ -5,7 +5,8 @@ time (`datagrams`, `segments` and `streams` take them apart). `split_points` say
 can be cut without reading it. `PcapWriter` writes one, `UdpRecords` makes records in bulk.
 """
 
-from pregao.capture.bulk import BLOCK_BYTES, PADDING, BlockReader, PacketBlock, read_blocks
+from pregao.capture.blocks import PADDING, PacketBlock, SegmentBlock
+from pregao.capture.bulk import BLOCK_BYTES, BlockReader, read_blocks
 from pregao.capture.fragments import FragmentLimits
 from pregao.capture.layers import (
     ETHERNET,
@@ -35,6 +36,7 @@ from pregao.capture.split import (
     split_points,
 )
 from pregao.capture.statistics import CaptureStatistics
+from pregao.capture.stream_columns import StreamColumns, StreamPieces
 from pregao.capture.tcp import (
     Chunk,
     StreamEnd,
@@ -71,10 +73,13 @@ __all__ = [
     "PacketBlock",
     "PcapWriter",
     "Segment",
+    "SegmentBlock",
     "Source",
+    "StreamColumns",
     "StreamEnd",
     "StreamEvent",
     "StreamGap",
+    "StreamPieces",
     "StreamStart",
     "TcpLimits",
     "TcpReassembler",

@@ -21,10 +21,13 @@ FULL = 2
 """The output arrays are full."""
 FLOWS = 3
 """The table of flows is full."""
+TCP_FLOWS = 4
+"""The table of TCP flows is full."""
 
 # Where a walk writes its results.
 AT, DATAGRAMS, ODD, STOPPED, FLOW_COUNT, CAPTURED, PAYLOAD, NUMBER = range(8)
-RESULTS = 8
+SEGMENTS, TCP_FLOW_COUNT = 8, 9
+RESULTS = 10
 
 # How the IP header is found: the numbers of ``link_kind``.
 LINK_ODD, LINK_ETHERNET, LINK_COOKED, LINK_COOKED_2, LINK_RAW = range(5)
@@ -107,6 +110,55 @@ def find_udp(buffer: Any, ip: int, end: int) -> Any:
 
 
 @njit
+def find_tcp(buffer: Any, ip: int, end: int) -> Any:
+    """Where the TCP header behind an IPv4 header starts; -1 for anything but the ordinary."""
+    if ip < 0 or ip + 40 > end:
+        return -1
+    first = np.int64(buffer[ip])
+    header = (first & 15) * 4
+    total = network_u16(buffer, ip + 2)
+    if (
+        first >> 4 != 4
+        or header < 20
+        or buffer[ip + 9] != 6
+        or network_u16(buffer, ip + 6) & 0x3FFF
+        or ip + total > end
+        or total < header + 20
+    ):
+        return -1
+    tcp = ip + header
+    options = np.int64(buffer[tcp + 12] >> 4) * 4
+    if options < 20 or header + options > total:
+        return -1
+    return tcp
+
+
+@njit
+def put_segment(
+    buffer: Any, ip: int, tcp: int, number: int, position: int, time: int, tables: Any,
+    columns: Any, count: int, flows: int,
+) -> Any:  # fmt: skip
+    """Put a TCP segment behind the others; give the number of its flow, -1 if there is no room.
+
+    ``tables`` are those that ``find_flow`` searches, ``columns`` those of a ``SegmentBlock``.
+    """
+    addresses, ports = load_u64(buffer, ip + 12), np.uint64(load_u32(buffer, tcp))
+    found = find_flow(addresses, ports, tables[0], tables[1], tables[2], flows)
+    if found < 0:
+        return found
+    payload = tcp + np.int64(buffer[tcp + 12] >> 4) * 4
+    columns[0][count] = time
+    columns[1][count] = payload
+    columns[2][count] = ip + network_u16(buffer, ip + 2) - payload
+    columns[3][count] = number
+    columns[4][count] = position
+    columns[5][count] = found
+    columns[6][count] = swap_u32(load_u32(buffer, tcp + 4))
+    columns[7][count] = buffer[tcp + 13]
+    return found
+
+
+@njit
 def flow_slot(addresses: Any, ports: Any, slots: Any) -> Any:
     """Where the search for a flow starts in the table, whose size is a power of two."""
     mixed = (addresses ^ (ports * _HASH_2)) * _HASH_1
@@ -170,15 +222,19 @@ def walk_pcap(
     flow: Any,
     odd_at: Any,
     odd_number: Any,
+    tcp_tables: Any,
+    segments: Any,
     result: Any,
 ) -> None:
     """Walk the pcap records from ``begin`` that start before ``stop`` and are whole before ``end``.
 
-    Ordinary UDP datagrams go to the output arrays, the places of all other records to ``odd_at``.
+    Ordinary UDP datagrams go to the output arrays, ordinary TCP segments to ``segments`` (where
+    these have no room at all they are only counted), the places of all other records to ``odd_at``.
     ``base`` is the file position of ``buffer[0]``; ``result`` carries the counters in and out.
     """
     at = begin
     count, odd, flows = 0, 0, result[FLOW_COUNT]
+    segment_count, tcp_flows, room = 0, result[TCP_FLOW_COUNT], segments[0].size
     captured_bytes, payload_bytes, packets = 0, 0, result[NUMBER]
     stopped = ENDED
     last_addresses, last_ports, last_flow = np.uint64(0), np.uint64(0), np.int64(-1)
@@ -191,16 +247,32 @@ def walk_pcap(
         following = frame + captured
         if following > end:
             break
-        if count == time_ns.size or odd == odd_at.size:
+        if count == time_ns.size or odd == odd_at.size or (room and segment_count == room):
             stopped = FULL
             break
         ip = find_ip(buffer, frame, following, link)
         udp = find_udp(buffer, ip, following)
         if udp < 0:
+            tcp = find_tcp(buffer, ip, following)
+            if tcp >= 0:
+                if room:
+                    time = word(buffer, at, swapped) * _SECOND
+                    time += word(buffer, at + 4, swapped) * time_unit
+                    found = put_segment(
+                        buffer, ip, tcp, packets + 1, base + at, time, tcp_tables, segments,
+                        segment_count, tcp_flows,
+                    )  # fmt: skip
+                    if found < 0:
+                        stopped = TCP_FLOWS
+                        break
+                    tcp_flows = max(tcp_flows, found + 1)
+                segment_count += 1
+                captured_bytes += captured
+            else:
+                odd_at[odd] = at
+                odd_number[odd] = packets + 1
+                odd += 1
             packets += 1
-            odd_at[odd] = at
-            odd_number[odd] = packets
-            odd += 1
             at = following
             continue
         addresses = load_u64(buffer, ip + 12)
@@ -234,6 +306,8 @@ def walk_pcap(
     result[CAPTURED] = captured_bytes
     result[PAYLOAD] = payload_bytes
     result[NUMBER] = packets
+    result[SEGMENTS] = segment_count
+    result[TCP_FLOW_COUNT] = tcp_flows
 
 
 @njit
@@ -256,17 +330,20 @@ def walk_pcapng(
     flow: Any,
     odd_at: Any,
     odd_number: Any,
+    tcp_tables: Any,
+    segments: Any,
     result: Any,
 ) -> None:
     """Walk the pcapng blocks from ``begin`` that are whole before ``end``.
 
     ``clocks`` has a row for each interface of the section: kind of link, longest packet, last tick
     the kernel may convert (-1: none), factor, divisor, shift (-1: decimal), offset in nanoseconds.
-    Enhanced packet blocks are walked, unknown blocks skipped; any other block, and whatever is
-    wrong, is left to the plain code.
+    Enhanced packet blocks are walked as the records of a pcap are, unknown blocks skipped; any
+    other block, and whatever is wrong, is left to the plain code.
     """
     at = begin
     count, odd, flows = 0, 0, result[FLOW_COUNT]
+    segment_count, tcp_flows, room = 0, result[TCP_FLOW_COUNT], segments[0].size
     captured_bytes, payload_bytes, packets = 0, 0, result[NUMBER]
     stopped = ENDED
     last_addresses, last_ports, last_flow = np.uint64(0), np.uint64(0), np.int64(-1)
@@ -298,17 +375,37 @@ def walk_pcapng(
         if captured > clocks[interface, 1] or ticks < 0 or ticks > clocks[interface, 2]:
             stopped = RECORD
             break
-        if count == time_ns.size or odd == odd_at.size:
+        if count == time_ns.size or odd == odd_at.size or (room and segment_count == room):
             stopped = FULL
             break
         frame = at + 28
         ip = find_ip(buffer, frame, frame + captured, clocks[interface, 0])
         udp = find_udp(buffer, ip, frame + captured)
+        shift = clocks[interface, 5]
+        if shift < 0:
+            fine = ticks * clocks[interface, 3] // clocks[interface, 4]
+        else:
+            whole = ticks >> shift
+            fine = whole * _SECOND + ((ticks - (whole << shift)) * _SECOND >> shift)
         if udp < 0:
+            tcp = find_tcp(buffer, ip, frame + captured)
+            if tcp >= 0:
+                if room:
+                    found = put_segment(
+                        buffer, ip, tcp, packets + 1, base + at, fine + clocks[interface, 6],
+                        tcp_tables, segments, segment_count, tcp_flows,
+                    )  # fmt: skip
+                    if found < 0:
+                        stopped = TCP_FLOWS
+                        break
+                    tcp_flows = max(tcp_flows, found + 1)
+                segment_count += 1
+                captured_bytes += captured
+            else:
+                odd_at[odd] = at
+                odd_number[odd] = packets + 1
+                odd += 1
             packets += 1
-            odd_at[odd] = at
-            odd_number[odd] = packets
-            odd += 1
             at = following
             continue
         addresses = load_u64(buffer, ip + 12)
@@ -322,12 +419,6 @@ def walk_pcapng(
                 flows += 1
             last_addresses, last_ports, last_flow = addresses, ports, found
         packets += 1
-        shift = clocks[interface, 5]
-        if shift < 0:
-            fine = ticks * clocks[interface, 3] // clocks[interface, 4]
-        else:
-            whole = ticks >> shift
-            fine = whole * _SECOND + ((ticks - (whole << shift)) * _SECOND >> shift)
         time_ns[count] = fine + clocks[interface, 6]
         payload = network_u16(buffer, udp + 4) - 8
         offset[count] = udp + 8
@@ -347,6 +438,8 @@ def walk_pcapng(
     result[CAPTURED] = captured_bytes
     result[PAYLOAD] = payload_bytes
     result[NUMBER] = packets
+    result[SEGMENTS] = segment_count
+    result[TCP_FLOW_COUNT] = tcp_flows
 
 
 @njit

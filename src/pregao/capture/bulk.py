@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pregao.capture import _kernels, pcap, pcapng
+from pregao.capture.blocks import (
+    PACKET_COLUMNS,
+    PADDING,
+    SEGMENT_COLUMNS,
+    Columns,
+    PacketBlock,
+    SegmentBlock,
+    put_together,
+)
 from pregao.capture.flows import FlowTable
 from pregao.capture.fragments import FragmentLimits
 from pregao.capture.layers import (
@@ -22,6 +30,7 @@ from pregao.capture.layers import (
     Datagram,
     Flow,
     Layers,
+    Segment,
 )
 from pregao.capture.reader import Packet, TruncatedTail, check_range, open_format
 from pregao.capture.source import ByteSource, Source, open_source
@@ -31,9 +40,6 @@ from pregao.errors import CaptureError
 BLOCK_BYTES = 4 * 1024 * 1024
 """The usual size of a block: it stays in the processor's cache while it is decoded."""
 
-PADDING = 64
-"""Readable bytes behind the last payload byte of a block's buffer."""
-
 _LINK_KINDS = {
     ETHERNET: _kernels.LINK_ETHERNET,
     LINUX_COOKED: _kernels.LINK_COOKED,
@@ -42,56 +48,40 @@ _LINK_KINDS = {
     **dict.fromkeys(RAW_IP, _kernels.LINK_RAW),
 }
 _INT64_MAX = (1 << 63) - 1
-# Of time, offset, length, number, position and flow, in the order the kernels fill them.
-_COLUMN_TYPES: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
-_NUMBER = 3
-
-
-@dataclass(frozen=True, slots=True)
-class PacketBlock:
-    """The UDP datagrams of one stretch of a capture, in file order, as flat arrays.
-
-    Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``. At least 8 bytes (in fact
-    ``PADDING``) can be read behind any payload byte, so that kernels may load whole words. The
-    buffer belongs to the block alone and stays valid as long as the block is kept.
-
-    ``number`` counts the packets of the file or range from 1; ``position`` is the byte position of
-    the packet's record in the (uncompressed) file; ``flow`` is an index into the reader's
-    ``flows``. A datagram joined from fragments has the time, number and position of the one that
-    completed it.
-    """
-
-    buffer: NDArray[np.uint8]
-    time_ns: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    length: NDArray[np.int32]
-    number: NDArray[np.int64]
-    position: NDArray[np.int64]
-    flow: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def payload(self, index: int) -> bytes:
-        """The payload of one datagram, copied out."""
-        start = int(self.offset[index])
-        return self.buffer[start : start + int(self.length[index])].tobytes()
 
 
 @dataclass(slots=True)
 class _Scratch:
     """Arrays the kernel writes to, used again for every block."""
 
-    columns: list[NDArray[Any]]
+    columns: Columns
+    segments: Columns
     odd_at: NDArray[np.int64]
     odd_number: NDArray[np.int64]
     result: NDArray[np.int64]
 
     @classmethod
-    def of(cls, records: int) -> _Scratch:
-        columns = [np.empty(records, dtype) for dtype in _COLUMN_TYPES]
+    def of(cls, records: int, *, segments: bool) -> _Scratch:
+        columns = [np.empty(records, dtype) for dtype in PACKET_COLUMNS]
+        of_tcp = [np.empty(records if segments else 0, dtype) for dtype in SEGMENT_COLUMNS]
         odd_at, odd_number = np.empty(records, np.int64), np.empty(records, np.int64)
-        return cls(columns, odd_at, odd_number, np.zeros(_kernels.RESULTS, np.int64))
+        return cls(columns, of_tcp, odd_at, odd_number, np.zeros(_kernels.RESULTS, np.int64))
+
+
+class _Odd:
+    """What the plain code found in packets that the kernel set aside."""
+
+    def __init__(self, *, segments: bool) -> None:
+        self.datagrams: list[Datagram] = []
+        self.segments: list[Segment] = []
+        self._wanted = (Datagram, Segment) if segments else Datagram
+
+    def take(self, item: object) -> None:
+        """Keep what is wanted; everything is in the account already."""
+        if isinstance(item, Segment) and isinstance(item, self._wanted):
+            self.segments.append(item)
+        elif isinstance(item, Datagram):
+            self.datagrams.append(item)
 
 
 class BlockReader:
@@ -100,6 +90,9 @@ class BlockReader:
     ``flows`` grows while blocks are read; ``statistics`` and ``truncated_tail`` are complete when
     the iteration is over. Datagrams and statistics are exactly those of the packet-by-packet
     path. A damaged record raises CaptureError after the block with everything before it.
+
+    With ``segments``, the TCP segments of the same stretch are beside each block, which may then be
+    without datagrams.
     """
 
     def __init__(
@@ -111,6 +104,7 @@ class BlockReader:
         block_bytes: int = BLOCK_BYTES,
         limits: FragmentLimits | None = None,
         most_flows: int = 1_000_000,
+        segments: bool = False,
     ) -> None:
         self.name = source.name
         self.source = source
@@ -122,8 +116,13 @@ class BlockReader:
             source.seek(self._start)
         self._carry = np.frombuffer(b"" if self._header else head, np.uint8)
         self._block_bytes = max(block_bytes, 64)
-        self._table = FlowTable(source.name, most_flows)
-        self._scratch = _Scratch.of(min(self._block_bytes // 32, 1 << 17) + 1)
+        self._table = FlowTable(source.name, most_flows, "UDP")
+        self._tcp_table = FlowTable(source.name, most_flows, "TCP")
+        self._with_segments = segments
+        self.segments: SegmentBlock | None = None
+        """The TCP segments beside the block that was given last, where they were asked for."""
+        records = min(self._block_bytes // 32, 1 << 17) + 1
+        self._scratch = _Scratch.of(records, segments=segments)
         self._clocks = _Clocks()
         self._error: CaptureError | None = None
         self._blocks = self._walk()
@@ -137,6 +136,11 @@ class BlockReader:
     def flows(self) -> list[Flow]:
         """The flows seen so far; the index of one never changes."""
         return self._table.flows
+
+    @property
+    def tcp_flows(self) -> list[Flow]:
+        """The flows of TCP segments seen so far, where these were asked for."""
+        return self._tcp_table.flows
 
     @property
     def format(self) -> str:
@@ -172,7 +176,7 @@ class BlockReader:
                 buffer[filled:] = 0
                 stop = filled if self._end is None else min(filled, max(0, self._end - base))
                 block, consumed = self._block(buffer, filled, stop, base)
-                if len(block):
+                if len(block) or self.segments:
                     yield block
                 if self._error is not None:
                     raise self._error
@@ -203,22 +207,29 @@ class BlockReader:
         self, buffer: NDArray[np.uint8], filled: int, stop: int, base: int
     ) -> tuple[PacketBlock, int]:
         """Walk one buffer; give its datagrams and how many of its bytes are done with."""
-        pieces: list[list[NDArray[Any]]] = []
-        odd: list[Datagram] = []
+        pieces: list[Columns] = []
+        of_tcp: list[Columns] = []
+        odd = _Odd(segments=self._with_segments)
         scratch, table, statistics = self._scratch, self._table, self.statistics
         result, view, at = scratch.result, buffer.data, 0
         while True:
             result[_kernels.FLOW_COUNT] = table.count
+            result[_kernels.TCP_FLOW_COUNT] = self._tcp_table.count
             self._run_kernel(buffer, at, filled, stop, base)
             count = int(result[_kernels.DATAGRAMS])
             at = int(result[_kernels.AT])
+            of_segments = int(result[_kernels.SEGMENTS])
             table.take_new(int(result[_kernels.FLOW_COUNT]))
-            statistics.packets += count
+            self._tcp_table.take_new(int(result[_kernels.TCP_FLOW_COUNT]))
+            statistics.packets += count + of_segments
             statistics.udp += count
+            statistics.tcp += of_segments
             statistics.bytes += int(result[_kernels.CAPTURED])
             statistics.udp_bytes += int(result[_kernels.PAYLOAD])
             if count:
                 pieces.append([column[:count].copy() for column in scratch.columns])
+            if of_segments and self._with_segments:
+                of_tcp.append([column[:of_segments].copy() for column in scratch.segments])
             stopped = int(result[_kernels.STOPPED])
             try:
                 for index in range(int(result[_kernels.ODD])):
@@ -231,17 +242,29 @@ class BlockReader:
                     at += length
                 elif stopped == _kernels.FLOWS:
                     table.grow()
+                elif stopped == _kernels.TCP_FLOWS:
+                    self._tcp_table.grow()
                 elif stopped == _kernels.ENDED:
                     break
             except CaptureError as error:
                 self._error = error
                 break
-        return self._assemble(buffer, filled, pieces, odd), at
+        if self._with_segments:
+            self.segments = SegmentBlock(
+                *put_together(
+                    buffer, filled, of_tcp, odd.segments, self._tcp_table, SEGMENT_COLUMNS
+                )
+            )
+        found = put_together(buffer, filled, pieces, odd.datagrams, table, PACKET_COLUMNS)
+        return PacketBlock(*found), at
 
     def _run_kernel(
         self, buffer: NDArray[np.uint8], at: int, filled: int, stop: int, base: int
     ) -> None:
         scratch, table, header = self._scratch, self._table, self._header
+        tcp = self._tcp_table
+        tcp_tables = (tcp.slots, tcp.addresses, tcp.ports)
+        segments = tuple(scratch.segments)
         if header:
             _kernels.walk_pcap(
                 buffer,
@@ -259,6 +282,8 @@ class BlockReader:
                 *scratch.columns,
                 scratch.odd_at,
                 scratch.odd_number,
+                tcp_tables,
+                segments,
                 scratch.result,
             )
         else:
@@ -276,10 +301,12 @@ class BlockReader:
                 *scratch.columns,
                 scratch.odd_at,
                 scratch.odd_number,
+                tcp_tables,
+                segments,
                 scratch.result,
             )
 
-    def _odd(self, view: memoryview, at: int, number: int, base: int, odd: list[Datagram]) -> None:
+    def _odd(self, view: memoryview, at: int, number: int, base: int, odd: _Odd) -> None:
         """Let the plain layers look at a packet that the kernel set aside."""
         position = base + at
         if self._header:
@@ -302,13 +329,9 @@ class BlockReader:
                 number,
                 place.interface,
             )
-        item = self._layers.item(packet)
-        if isinstance(item, Datagram):
-            odd.append(item)
+        odd.take(self._layers.item(packet))
 
-    def _plain_record(
-        self, view: memoryview, at: int, filled: int, base: int, odd: list[Datagram]
-    ) -> int:
+    def _plain_record(self, view: memoryview, at: int, filled: int, base: int, odd: _Odd) -> int:
         """Read one record with the plain code; give its length, 0 if it is not whole here."""
         position = base + at
         if self._header:
@@ -323,48 +346,6 @@ class BlockReader:
         self._odd(view, at, number, base, odd)
         self._scratch.result[_kernels.NUMBER] += self.statistics.packets - before
         return length
-
-    def _assemble(
-        self,
-        buffer: NDArray[np.uint8],
-        filled: int,
-        pieces: list[list[NDArray[Any]]],
-        odd: list[Datagram],
-    ) -> PacketBlock:
-        """Put the kernel's datagrams and those of the plain code together, in file order."""
-        if odd:
-            buffer, extra = self._append(buffer, filled, odd)
-            pieces.append(extra)
-        if not pieces:
-            pieces.append([np.empty(0, dtype) for dtype in _COLUMN_TYPES])
-        columns = pieces[0]
-        if len(pieces) > 1:
-            columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
-        if odd and len(pieces) > 1:
-            order = np.argsort(columns[_NUMBER], kind="stable")
-            columns = [column[order] for column in columns]
-        return PacketBlock(buffer, *columns)
-
-    def _append(
-        self, buffer: NDArray[np.uint8], filled: int, odd: list[Datagram]
-    ) -> tuple[NDArray[np.uint8], list[NDArray[Any]]]:
-        """A longer buffer with the plain code's payloads at its end, and their columns."""
-        total = sum(len(item.payload) for item in odd)
-        longer = np.zeros(filled + total + PADDING, np.uint8)
-        longer[:filled] = buffer[:filled]
-        joined = b"".join(item.payload for item in odd)
-        longer[filled : filled + total] = np.frombuffer(joined, np.uint8)
-        lengths = np.array([len(item.payload) for item in odd], np.int32)
-        offsets = filled + np.concatenate(([0], np.cumsum(lengths[:-1], dtype=np.int64)))
-        flows = [self._table.index(item.flow) for item in odd]
-        return longer, [
-            np.array([item.time_ns for item in odd], np.int64),
-            offsets.astype(np.int64),
-            lengths,
-            np.array([item.number for item in odd], np.int64),
-            np.array([item.position for item in odd], np.int64),
-            np.array(flows, np.int32),
-        ]
 
     def close(self) -> None:
         """Close the file, if it was opened here."""
@@ -434,8 +415,12 @@ def read_blocks(
     *,
     limits: FragmentLimits | None = None,
     most_flows: int = 1_000_000,
+    segments: bool = False,
 ) -> BlockReader:
-    """Open a capture for reading in blocks; ``start`` and ``end`` as for ``read_packets``."""
+    """Open a capture for reading in blocks; ``start`` and ``end`` as for ``read_packets``.
+
+    With ``segments``, TCP segments are given beside the datagrams of each block.
+    """
     opened = open_source(source)
     try:
         return BlockReader(
@@ -445,6 +430,7 @@ def read_blocks(
             block_bytes=block_bytes,
             limits=limits,
             most_flows=most_flows,
+            segments=segments,
         )
     except BaseException:
         opened.close()

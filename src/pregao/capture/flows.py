@@ -21,13 +21,14 @@ class FlowTable:
     The arrays are indexed by flow number, so flows over IPv6 leave unused places in them.
     """
 
-    def __init__(self, name: str, most: int) -> None:
+    def __init__(self, name: str, most: int, transport: str = "UDP") -> None:
         self.flows: list[Flow] = []
         self.addresses: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
         self.ports: NDArray[np.uint64] = np.zeros(_FIRST_ROOM, np.uint64)
         self.slots: NDArray[np.int32] = np.full(2 * _FIRST_ROOM, -1, np.int32)
         self._name = name
         self._most = most
+        self._transport = transport
         self._numbers: dict[Flow, int] = {}
 
     @property
@@ -78,8 +79,8 @@ class FlowTable:
     def _add(self, flow: Flow) -> None:
         if len(self.flows) >= self._most:
             raise CaptureError(
-                f"{self._name}: more than {self._most} UDP flows; this is not a market-data "
-                "capture. Filter it by address first, or raise the limit (most_flows)."
+                f"{self._name}: more than {self._most} {self._transport} flows; this is not a "
+                "market-data capture. Filter it by address first, or raise the limit (most_flows)."
             )
         self._numbers[flow] = len(self.flows)
         self.flows.append(flow)

@@ -137,6 +137,27 @@ class TcpReassembler:
             self._close(direction, time_ns, "fin", events)
         return events
 
+    def next_sequence(self, flow: Flow) -> int | None:
+        """The sequence number of the next byte, where bytes with it would simply be the next.
+
+        None if they would not: the stream is not known, is over, or something is held behind a
+        hole or its end is known.
+        """
+        direction = self._directions.get(flow)
+        if direction is None or direction.over or direction.starts or direction.end is not None:
+            return None
+        return direction.next % _WRAP
+
+    def advance(self, flow: Flow, count: int, time_ns: int) -> None:
+        """Know that so many next bytes came in order, and went elsewhere."""
+        direction = self._directions.get(flow)
+        if direction is None:
+            return  # it was given up meanwhile for others
+        direction.next += count
+        direction.time_ns = time_ns
+        direction.strays = 0
+        self._directions.move_to_end(flow)
+
     def finish(self) -> list[StreamEvent]:
         """The capture is over: give what was still held behind holes, and end every stream."""
         events: list[StreamEvent] = []

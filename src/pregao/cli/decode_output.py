@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.cli.decode_keys import KeyForm, key_form
 from pregao.cli.decode_text import csv_header, csv_lines, json_lines, text_lines
 from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError
 from pregao.sbe import Message, Schema, widened
 from pregao.umdf.bulk import Batch
-from pregao.umdf.keys import KEY_SCHEMA
 from pregao.umdf.tables import TemplateTable
 
 ROW_GROUP = 1 << 17
@@ -104,15 +104,18 @@ def text_bytes(lines: Any) -> memoryview:
 class CsvOutput:
     """The CSV file of one template."""
 
-    def __init__(self, stream: BinaryIO | StandardOutput, table: TemplateTable) -> None:
+    def __init__(
+        self, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
+    ) -> None:
         self._stream = stream
         self._table = table
-        stream.write(csv_header(table))
+        self._form = form
+        stream.write(csv_header(table, form))
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
         """Write a line for each message."""
         fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
-        self._stream.write(text_bytes(csv_lines(self._table, fitted, keys)))
+        self._stream.write(text_bytes(csv_lines(self._table, fitted, keys, self._form)))
 
     def end_block(self) -> None:
         """Do nothing: lines are written as they come."""
@@ -127,11 +130,12 @@ class CsvOutput:
 class TableOutput:
     """The Parquet or Arrow file of one template."""
 
-    def __init__(self, stream: BinaryIO, table: TemplateTable, kind: str) -> None:
+    def __init__(self, stream: BinaryIO, table: TemplateTable, kind: str, form: KeyForm) -> None:
         self.waiting = 0
         self._table = table
         self._batches: list[Any] = []
-        self._schema = pa.schema([*KEY_SCHEMA, *map(_apart, table.schema)])
+        own = [_apart(field, form.schema.names) for field in table.schema]
+        self._schema = pa.schema([*form.schema, *own])
         self._stored = self._schema
         self._writer: Any
         if kind == "parquet":
@@ -180,9 +184,9 @@ class TableOutput:
             self._writer.is_open = False
 
 
-def _apart(field: Any) -> Any:
+def _apart(field: Any, taken: Sequence[str]) -> Any:
     """A field of a message, called otherwise than the columns of its key."""
-    return field.with_name(f"{field.name}_field") if field.name in KEY_SCHEMA.names else field
+    return field.with_name(f"{field.name}_field") if field.name in taken else field
 
 
 def _parquet_writer(stream: BinaryIO, schema: Any) -> Any:
@@ -218,33 +222,36 @@ def _leaves(path: str, kind: Any) -> list[tuple[str, Any]]:
     return [(path, kind)]
 
 
-Versions = dict[int, list[tuple[Schema, Message]]]
-"""By template id: the schema versions in which its messages come."""
+Versions = dict[tuple[int, int], list[tuple[Schema, Message]]]
+"""By schema id and template id: the schema versions in which its messages come."""
+Opening = Callable[[TemplateTable, KeyForm], Output]
 
 
 class SingleFile:
     """One file for the messages of one template, or a stream of them."""
 
-    def __init__(self, open_output: Callable[[TemplateTable], Output], versions: Versions) -> None:
+    def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
         self._versions = versions
         self._output: Output | None = None
-        self._template: int | None = None
+        self._template: tuple[int, int] | None = None
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
         """Take messages, all of one template."""
+        template = (batch.schema.id, batch.message.id)
         if self._output is None or self._template is None:
-            self.begin(batch.message.id)
-        elif self._template != batch.message.id:
-            names = [self._versions[each][0][1].name for each in (self._template, batch.message.id)]
+            self.begin(template)
+        elif self._template != template:
+            names = [self._versions[each][0][1].name for each in (self._template, template)]
             raise several_templates(names)
         assert self._output is not None
         self._output.write(batch, keys)
 
-    def begin(self, template_id: int) -> None:
-        """Open the file for a template."""
-        self._template = template_id
-        self._output = self._open(TemplateTable(self._versions[template_id]))
+    def begin(self, template: tuple[int, int]) -> None:
+        """Open the file for a template, by its schema id and its own."""
+        self._template = template
+        table = TemplateTable(self._versions[template])
+        self._output = self._open(table, key_form(template[0]))
 
     def end_block(self) -> None:
         """Know that the block is complete."""
@@ -275,17 +282,18 @@ def several_templates(names: Iterable[str]) -> UsageError:
 class Folder:
     """A folder with one file per template."""
 
-    def __init__(self, open_output: Callable[[TemplateTable], Output], versions: Versions) -> None:
+    def __init__(self, open_output: Opening, versions: Versions) -> None:
         self._open = open_output
         self._versions = versions
-        self._outputs: dict[int, Output] = {}
+        self._outputs: dict[tuple[int, int], Output] = {}
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
         """Take messages of any template."""
-        output = self._outputs.get(batch.message.id)
+        template = (batch.schema.id, batch.message.id)
+        output = self._outputs.get(template)
         if output is None:
-            table = TemplateTable(self._versions[batch.message.id])
-            output = self._outputs[batch.message.id] = self._open(table)
+            table = TemplateTable(self._versions[template])
+            output = self._outputs[template] = self._open(table, key_form(batch.schema.id))
         output.write(batch, keys)
 
     def end_block(self) -> None:
@@ -318,7 +326,9 @@ def open_output(
     if folder:
         assert target is not None
         return Folder(
-            lambda table: _open(kind, files.create(target / f"{table.name}.{kind}"), table),
+            lambda table, form: _open(
+                kind, files.create(target / f"{table.name}.{kind}"), table, form
+            ),
             versions,
         )
     if kind == "text":
@@ -327,14 +337,16 @@ def open_output(
         stream = StandardOutput() if target is None else files.create(target)
         return LineOutput(stream, json_lines)
     if target is None:
-        return SingleFile(lambda table: CsvOutput(StandardOutput(), table), versions)
-    return SingleFile(lambda table: _open(kind, files.create(target), table), versions)
+        return SingleFile(lambda table, form: CsvOutput(StandardOutput(), table, form), versions)
+    return SingleFile(lambda table, form: _open(kind, files.create(target), table, form), versions)
 
 
-def _open(kind: str, stream: BinaryIO, table: TemplateTable) -> Output:
+def _open(kind: str, stream: BinaryIO, table: TemplateTable, form: KeyForm) -> Output:
     if kind == "jsonl":
         return LineOutput(stream, json_lines)
-    return CsvOutput(stream, table) if kind == "csv" else TableOutput(stream, table, kind)
+    if kind == "csv":
+        return CsvOutput(stream, table, form)
+    return TableOutput(stream, table, kind, form)
 
 
 def output_kind(output: str | None, wanted: str | None) -> tuple[Path | None, bool, str]:

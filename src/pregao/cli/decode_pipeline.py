@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.capture import PacketBlock
+from pregao.capture import Flow, PacketBlock
+from pregao.cli.decode_entrypoint import Sessions
 from pregao.cli.decode_output import Output, Versions
 from pregao.cli.decode_selection import MessageSelection, limited, security_id
 from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
-from pregao.cli.option_values import umdf_schemas
+from pregao.cli.option_values import known_schemas
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
 from pregao.sbe import Message
@@ -30,7 +31,6 @@ from pregao.umdf.survey import (
     Rejects,
     decode_kinds,
     message_of,
-    schema_of,
     walk_faults,
 )
 
@@ -59,6 +59,9 @@ class DecodeAccount:
     unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages of unknown templates, by template id and version."""
     packets: int = 0
+    """Of UDP."""
+    sessions: bool = False
+    """Were there messages of EntryPoint?"""
     messages: int = 0
     templates: Counter[str] = field(default_factory=Counter)
 
@@ -80,11 +83,17 @@ def learn(
 
     The instruments of the symbols are added to the selection.
     """
-    decoder = BulkDecoder(registry)
+    decoder, sessions = BulkDecoder(registry), Sessions(registry)
     wanted = {symbol.upper() for symbol in symbols}
     found: dict[str, set[int]] = {}
     kinds: set[tuple[int, int, int]] = set()
-    for _, block, numbers in numbered(captures.read(ReadAccount(), progress), lines):
+    of_sessions: set[tuple[int, int, int]] = set()
+    for read, numbers in numbered(captures.read(ReadAccount(), progress), lines):
+        if read.messages is not None and len(read.messages):
+            chosen = selection.session_messages(read.messages)
+            found_there = sessions.block(chosen, read.reader.tcp_flows).walked
+            of_sessions.update(map(_kind_key, found_there.kinds()))
+        block = read.block
         walked = walk(block.buffer, block.offset, block.length)
         lines.add(numbers.of(block.flow), walked)
         if wanted:
@@ -92,12 +101,17 @@ def learn(
         if selection.by_packet:
             chosen = selection.packets(block)
             walked = walk(chosen.buffer, chosen.offset, chosen.length)
-            kinds.update((k.schema_id, k.template_id, k.version) for k in walked.kinds())
+            kinds.update(map(_kind_key, walked.kinds()))
     if not selection.by_packet:
         kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.seen()}
     if wanted:
         selection.security_ids = _instruments(wanted, found, selection.security_ids)
-    return Learned(lines, _versions(kinds, selection, registry))
+    versions = _versions(kinds, selection, decoder)
+    return Learned(lines, versions | _versions(of_sessions, selection, sessions.decoder))
+
+
+def _kind_key(kind: MessageKind) -> tuple[int, int, int]:
+    return kind.schema_id, kind.template_id, kind.version
 
 
 def _learn_symbols(
@@ -141,22 +155,26 @@ def _instruments(
 
 
 def _versions(
-    kinds: set[tuple[int, int, int]], selection: MessageSelection, registry: Registry
+    kinds: set[tuple[int, int, int]], selection: MessageSelection, decoder: BulkDecoder
 ) -> Versions:
     found: Versions = {}
     for schema_id, template_id, version in sorted(kinds):
-        schema = schema_of(registry, schema_id, version)
-        message = None if schema is None else schema.by_id.get(template_id)
-        if schema is None or message is None:
+        message = decoder.template(MessageKind(schema_id, template_id, version, _NO_ROWS))
+        if message is None:
             continue
-        if selection.templates is not None and template_id not in selection.templates:
+        template = (schema_id, template_id)
+        if selection.templates is not None and template not in selection.templates:
             continue
         if selection.security_ids is not None and security_id(message) is None:
             continue
-        pairs = found.setdefault(template_id, [])
+        schema = decoder.schema(schema_id, version)
+        pairs = found.setdefault(template, [])
         if all(known is not schema for known, _ in pairs):
             pairs.append((schema, message))
     return found
+
+
+_NO_ROWS: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
 class Pipeline:
@@ -173,6 +191,7 @@ class Pipeline:
     ) -> None:
         """``learned`` tells that the lines have been seen in full, and are not to be counted."""
         self._decoder = BulkDecoder(registry)
+        self._sessions = Sessions(registry)
         self._selection = selection
         self._lines = lines
         self._learned = learned
@@ -187,8 +206,11 @@ class Pipeline:
         if not self._learned:
             size = _LIVE_BLOCK if STANDARD_INPUT in captures.names else _SHOWN_BLOCK
         with closing(captures.read(account.reading, progress, size)) as blocks:
-            for name, block, numbers in numbered(blocks, self._lines):
-                self.block(name, block, numbers, output)
+            for read, numbers in numbered(blocks, self._lines):
+                if len(read.block):
+                    self.block(read.name, read.block, numbers, output)
+                if self._left != 0 and read.messages is not None and len(read.messages):
+                    self.messages(read.name, read.messages, read.reader.tcp_flows, output)
                 if self._left == 0:
                     break
         return account
@@ -208,7 +230,27 @@ class Pipeline:
         self.account.packets += len(chosen)
         streams = self._stream_numbers()[lines]
         walk_faults(self._decoder, walked, name, chosen, self.account.rejects)
-        kinds = self._selection.kinds(walked, self._decoder.registry)
+        for batch in self._batches(self._decoder, walked, name, chosen):
+            output.write(batch, key_columns(walked, batch.rows, chosen.time_ns, streams))
+        output.end_block()
+
+    def messages(
+        self, name: str, block: PacketBlock, flows: Sequence[Flow], output: Output
+    ) -> None:
+        """Decode a block of messages of EntryPoint."""
+        chosen = self._selection.session_messages(block)
+        found = self._sessions.block(chosen, flows)
+        found.count_stretches(name, self.account.rejects)
+        self.account.sessions = True
+        for batch in self._batches(self._sessions.decoder, found.walked, name, chosen):
+            output.write(batch, found.keys(batch.rows))
+        output.end_block()
+
+    def _batches(
+        self, decoder: BulkDecoder, walked: Walked, name: str, block: PacketBlock
+    ) -> Iterator[Batch]:
+        """The messages asked for, as far as the limit lets them."""
+        kinds = self._selection.kinds(walked, decoder.template)
         after = -1
         while kinds and self._left != 0:
             part = kinds
@@ -216,18 +258,20 @@ class Pipeline:
                 part, after = limited(kinds, after, self._left)
             if not part:
                 break
-            for batch in self._batches(walked, part, name, chosen):
-                keys = key_columns(walked, batch.rows, chosen.time_ns, streams)
-                output.write(batch, keys)
+            yield from self._decoded(decoder, walked, part, name, block)
             if self._left is None:
                 break
-        output.end_block()
 
-    def _batches(
-        self, walked: Walked, kinds: list[MessageKind], name: str, block: PacketBlock
+    def _decoded(
+        self,
+        decoder: BulkDecoder,
+        walked: Walked,
+        kinds: list[MessageKind],
+        name: str,
+        block: PacketBlock,
     ) -> Iterator[Batch]:
         account = self.account
-        for outcome in decode_kinds(self._decoder, walked, kinds, name, block, account.rejects):
+        for outcome in decode_kinds(decoder, walked, kinds, name, block, account.rejects):
             if isinstance(outcome, Unknown):
                 account.unknown[outcome.template_id, outcome.version] += len(outcome.rows)
                 continue
@@ -252,8 +296,8 @@ def expected_versions(
     """The templates to write: those seen, or the one that was named although none was seen."""
     if learned.versions or selection.templates is None or len(selection.templates) != 1:
         return learned.versions
-    (template_id,) = selection.templates
-    for schema in umdf_schemas(registry):
-        if template_id in schema.by_id:
-            return {template_id: [(schema, schema.by_id[template_id])]}
+    (wanted,) = selection.templates
+    for schema in known_schemas(registry):
+        if schema.id == wanted[0] and wanted[1] in schema.by_id:
+            return {wanted: [(schema, schema.by_id[wanted[1]])]}
     return {}

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 
 import numpy as np
+import numpy.typing as npt
 
 from pregao.capture import PacketBlock
 from pregao.sbe import Message, Reading, ValueKind, readings
-from pregao.schemas import Registry
 from pregao.umdf.bulk import MessageKind, Walked
 from pregao.umdf.layout import CHANNEL_AT, PACKET_HEADER_SIZE
-from pregao.umdf.survey import message_of, words
+from pregao.umdf.survey import words
 
 
 @dataclass(slots=True)
 class MessageSelection:
     """What was asked for; None means everything."""
 
-    templates: frozenset[int] | None = None
+    templates: frozenset[tuple[int, int]] | None = None
+    """By schema id and their own."""
     security_ids: frozenset[int] | None = None
     channels: frozenset[int] | None = None
     since_ns: int | None = None
@@ -33,30 +35,41 @@ class MessageSelection:
         """The packets of a block that were captured in time, on the channels asked for."""
         if not self.by_packet:
             return block
+        wanted = self._in_time(block)
+        if self.channels is not None:
+            whole = block.length >= PACKET_HEADER_SIZE
+            channels = np.where(whole, block.buffer[block.offset + CHANNEL_AT], 0)
+            wanted &= whole & np.isin(channels, list(self.channels))
+        return _chosen(block, wanted)
+
+    def session_messages(self, block: PacketBlock) -> PacketBlock:
+        """The messages of EntryPoint that were captured in time; they have no channel."""
+        if not self.by_packet:
+            return block
+        wanted = np.full(len(block), self.channels is None, np.bool_)
+        return _chosen(block, wanted & self._in_time(block))
+
+    def _in_time(self, block: PacketBlock) -> npt.NDArray[np.bool_]:
         wanted = np.ones(len(block), np.bool_)
         if self.since_ns is not None:
             wanted &= block.time_ns >= self.since_ns
         if self.until_ns is not None:
             wanted &= block.time_ns < self.until_ns
-        if self.channels is not None:
-            whole = block.length >= PACKET_HEADER_SIZE
-            channels = np.where(whole, block.buffer[block.offset + CHANNEL_AT], 0)
-            wanted &= whole & np.isin(channels, list(self.channels))
-        rows = np.flatnonzero(wanted)
-        columns = [getattr(block, each.name)[rows] for each in fields(block)[1:]]
-        return PacketBlock(block.buffer, *columns)
+        return wanted
 
-    def kinds(self, walked: Walked, registry: Registry) -> list[MessageKind]:
+    def kinds(
+        self, walked: Walked, template_of: Callable[[MessageKind], Message | None]
+    ) -> list[MessageKind]:
         """The messages asked for, kind by kind."""
         kinds = walked.kinds()
         if self.templates is not None:
-            kinds = [kind for kind in kinds if kind.template_id in self.templates]
+            kinds = [each for each in kinds if (each.schema_id, each.template_id) in self.templates]
         if self.security_ids is None:
             return kinds
         wanted = np.array(sorted(self.security_ids), np.int64)
         chosen = []
         for kind in kinds:
-            message = message_of(registry, kind.schema_id, kind.template_id, kind.version)
+            message = template_of(kind)
             reading = None if message is None else security_id(message)
             if reading is not None:
                 there, values = words(walked, kind.rows, reading)
@@ -64,6 +77,12 @@ class MessageSelection:
                 if len(rows):
                     chosen.append(MessageKind(kind.schema_id, kind.template_id, kind.version, rows))
         return chosen
+
+
+def _chosen(block: PacketBlock, wanted: npt.NDArray[np.bool_]) -> PacketBlock:
+    rows = np.flatnonzero(wanted)
+    columns = [getattr(block, each.name)[rows] for each in fields(block)[1:]]
+    return PacketBlock(block.buffer, *columns)
 
 
 def security_id(message: Message) -> Reading | None:

@@ -17,15 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.cli import _kernels
+from pregao.cli.decode_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
-from pregao.umdf.keys import KEY_SCHEMA, PACKET_KEY
 from pregao.umdf.tables import Column, TemplateTable, columns_of
 
-CSV_KEYS = ("channel_id", *PACKET_KEY)
-"""What comes before a message's fields in CSV."""
-
-_CHANNEL, _STREAM, _VERSION, _NUMBER, _INDEX, _CAPTURED, _SENT = range(len(KEY_SCHEMA))
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FIRST_SECOND = -62_135_596_800
 _LAST_SECOND = 253_402_300_799
@@ -48,20 +44,11 @@ def _columns(message: Message) -> tuple[Column, ...]:
 
 
 def text_lines(batch: Batch, keys: Sequence[Any]) -> Any:
-    """A line for each message: time, channel, stream, key, name, and the fields that are there."""
-    place = pc.binary_join_element_wise(
-        numbers_text(keys[_VERSION]),
-        ":",
-        pc.coalesce(numbers_text(keys[_NUMBER]), "-"),
-        ".",
-        numbers_text(keys[_INDEX]),
-        "",
-    )
+    """A line for each message: time, what its key tells, name, and the fields that are there."""
+    form = key_form(batch.schema.id)
     line = pc.binary_join_element_wise(
-        pc.coalesce(time_text(keys[_CAPTURED]), "-"),
-        numbers_text(keys[_CHANNEL]),
-        keys[_STREAM].cast(pa.string()),
-        place,
+        pc.coalesce(time_text(keys[form.captured]), "-"),
+        *form.text(keys, numbers_text),
         batch.message.name,
         *named_texts(batch.columns.columns, _columns(batch.message)),
         " ",
@@ -77,9 +64,10 @@ def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
         separators=(",", ":"),
     )
     parts: list[Any] = [head[:-1]]
-    for name, key in zip(KEY_SCHEMA.names, keys, strict=True):
+    for name, key in zip(key_form(batch.schema.id).schema.names, keys, strict=True):
         if pa.types.is_dictionary(key.type):
-            parts += [f',"{name}":"', key.cast(pa.string()), '"']
+            quoted = pc.binary_join_element_wise('"', key.cast(pa.string()), '"', "")
+            parts += [f',"{name}":', pc.coalesce(quoted, "null")]
         else:
             parts += [f',"{name}":', pc.coalesce(numbers_text(key), "null")]
     fields = objects_text(
@@ -88,19 +76,25 @@ def json_lines(batch: Batch, keys: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(*parts, ',"fields":', fields, "}\n", "")
 
 
-def csv_header(table: TemplateTable) -> bytes:
+def csv_header(table: TemplateTable, form: KeyForm = UMDF_KEYS) -> bytes:
     """The first line of a template's CSV file."""
-    names = (*CSV_KEYS, *(column.name for column in table.columns))
+    names = (*(name for name, _ in form.csv), *(column.name for column in table.columns))
     return (",".join(names) + "\n").encode()
 
 
-def csv_lines(table: TemplateTable, fitted: Sequence[Any], keys: Sequence[Any]) -> Any:
+def csv_lines(
+    table: TemplateTable, fitted: Sequence[Any], keys: Sequence[Any], form: KeyForm = UMDF_KEYS
+) -> Any:
     """A line for each message, from arrays that fit the table."""
-    texts = [numbers_text(keys[place]) for place in (_CHANNEL, _VERSION, _NUMBER)]
+    texts = [_key_text(keys[place]) for _, place in form.csv]
     for array, column in zip(fitted, table.columns, strict=True):
         texts.append(column_text(array, column, Dialect.CSV))
     filled = [pc.coalesce(text, "") for text in texts]
     return pc.binary_join_element_wise(pc.binary_join_element_wise(*filled, ","), "\n", "")
+
+
+def _key_text(key: Any) -> Any:
+    return key.cast(pa.string()) if pa.types.is_dictionary(key.type) else numbers_text(key)
 
 
 def column_text(array: Any, column: Column, dialect: Dialect) -> Any:

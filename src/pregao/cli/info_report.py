@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pregao.cli.info_entrypoint import SessionSurvey
 from pregao.cli.input_captures import Captures, ReadAccount, numbered
 from pregao.cli.progress import ReadingProgress
 from pregao.clock import format_ns
@@ -36,19 +37,22 @@ _LINKS = {
 
 def surveyed(
     names: Sequence[str], registry: Registry, streams: Mapping[Destination, Stream]
-) -> tuple[Survey, ReadAccount]:
-    """Read captures once, and take all of their packets into a survey."""
+) -> dict[str, Any]:
+    """Read captures once, and give the account of all of their packets as JSON holds it."""
     captures = Captures(names)
     captures.check()
     survey, account = Survey(registry, streams), ReadAccount()
+    sessions = SessionSurvey(registry)
     with ReadingProgress("reading") as progress:
-        for name, block, numbers in numbered(captures.read(account, progress), survey.lines):
-            survey.add(name, block, numbers)
-    return survey, account
+        for read, numbers in numbered(captures.read(account, progress), survey.lines):
+            if len(read.block):
+                survey.add(read.name, read.block, numbers)
+            sessions.add(read)
+    return report(survey, account) | {"entrypoint": sessions.report(account)}
 
 
 def report(survey: Survey, account: ReadAccount) -> dict[str, Any]:
-    """The account as JSON holds it."""
+    """The account of market data."""
     statistics = account.statistics
     return {
         "files": [

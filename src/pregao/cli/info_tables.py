@@ -22,6 +22,8 @@ def show(found: dict[str, Any]) -> None:
         _gaps(out, found)
     if found["templates"]:
         _templates(out, found)
+    if found["entrypoint"]["connections"]:
+        _sessions(out, found["entrypoint"])
     for line in _troubles(found):
         say(out, line)
 
@@ -39,10 +41,11 @@ def _summary(found: dict[str, Any]) -> list[str]:
     ]
     if found["first"]:
         lines.append(f"{found['first']} to {found['last']} ({found['seconds']:,.3f} s)")
-    lines.append(
-        f"{found['messages']:,} messages; per second {_rates(per_second['messages'])}; "
-        f"packets per second {_rates(per_second['packets'])}"
-    )
+    if found["udp"]["packets"] or not found["entrypoint"]["connections"]:
+        lines.append(
+            f"{found['messages']:,} messages; per second {_rates(per_second['messages'])}; "
+            f"packets per second {_rates(per_second['packets'])}"
+        )
     if found["channels"]:
         lines.append(f"channels: {', '.join(map(str, found['channels']))}")
     if found["versions"]:
@@ -100,6 +103,30 @@ def _sequences(flow: dict[str, Any]) -> str:
     return "\n".join(shown[:_MOST_SEQUENCES] + ([f"… and {more:,} more"] if more > 0 else []))
 
 
+def _sessions(out: Console, found: dict[str, Any]) -> None:
+    rows = [
+        (
+            each["flow"],
+            each["sender"] or "?",
+            each["messages"],
+            "\n".join(
+                f"{one['session']}: {one['first']:,}–{one['last']:,}" for one in each["sessions"]
+            ),
+            each["skipped_bytes"],
+            each["missing_bytes"],
+        )
+        for each in found["connections"]
+    ]
+    columns = ("flow", "sender", "messages", "sessions and numbers", "skipped", "missing")
+    print_table(out, "EntryPoint", columns, rows, numbers="messages skipped missing")
+    kinds = [
+        (each["message"], ", ".join(map(str, each["versions"])), each["messages"])
+        for each in found["templates"]
+    ]
+    heads = ("message", "versions", "messages")
+    print_table(out, "EntryPoint messages", heads, kinds, numbers="messages")
+
+
 def _gaps(out: Console, found: dict[str, Any]) -> None:
     rows = [
         (
@@ -153,7 +180,7 @@ def _troubles(found: dict[str, Any]) -> list[str]:
             f"no market data: {entry['packets']:,} packets to {entry['address']}:{entry['port']}"
         )
     other = dict(found["not_udp"]["other"])
-    if found["not_udp"]["tcp"]:
+    if found["not_udp"]["tcp"] and not found["entrypoint"]["connections"]:
         other["TCP"] = found["not_udp"]["tcp"]
     lines += [f"not UDP: {count:,} × {reason}" for reason, count in other.items()]
     if found["not_udp"]["fragments"]:

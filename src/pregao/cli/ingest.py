@@ -104,8 +104,8 @@ def ingest(
     are left alone.
     """
     from pregao.cli import option_values
-    from pregao.cli.reports import check_report, write_report
-    from pregao.lake.ingest import Options
+    from pregao.cli.reports import check_report
+    from pregao.lake.ingest import Options, find_captures
     from pregao.lake.source import parse_size
 
     stages = wanted_stages(only, books)
@@ -120,7 +120,29 @@ def ingest(
         skip_damaged=skip_damaged,
     )
     check_report(report)
+    if Stage.MESSAGES in stages:
+        find_captures(captures)  # a mistake in their names shows before Spark is started
     session = open_session(master, conf, captures, quiet=quiet)
+    try:
+        _run_all(stages, session, captures, lake, settings, report, quiet)
+    except BaseException:
+        if session.starting is not None:
+            session.starting.abandon()
+        raise
+
+
+def _run_all(
+    stages: list[Stage],
+    session: Session,
+    captures: list[str],
+    lake: str,
+    settings: Options,
+    report: Path | None,
+    quiet: bool,
+) -> None:
+    """Do the stages one after the other, and tell how long each took."""
+    from pregao.cli.reports import write_report
+
     told: dict[str, Any] = {}
     seconds: dict[str, float] = {}
     for stage in stages:

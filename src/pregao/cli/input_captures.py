@@ -10,12 +10,16 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, NamedTuple, cast
+
+import numpy as np
 
 from pregao.capture import (
     BLOCK_BYTES,
+    PADDING,
     BlockReader,
     CaptureStatistics,
+    Flow,
     PacketBlock,
     TruncatedTail,
     is_pcap,
@@ -23,6 +27,7 @@ from pregao.capture import (
     read_blocks,
 )
 from pregao.cli.progress import ReadingProgress
+from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey import LineNumbers, Lines
 
@@ -44,6 +49,8 @@ class ReadAccount:
     link_types: set[int] = field(default_factory=set)
     compressions: list[str | None] = field(default_factory=list)
     tails: list[tuple[str, TruncatedTail]] = field(default_factory=list)
+    streams: list[tuple[Sequence[Flow], dict[int, StreamAccount]]] = field(default_factory=list)
+    """Of each capture: its TCP flows, and what became of those of EntryPoint, by their place."""
     damaged: list[CaptureError] = field(default_factory=list)
     """Records that cannot be: what follows them in their file was not read."""
 
@@ -58,15 +65,38 @@ class ReadAccount:
         """IP fragments that never became whole datagrams."""
         return self.statistics.fragments_dropped + self.statistics.fragments_pending
 
-    def close(self, reader: BlockReader) -> None:
-        """Take in a reader that was read to its end."""
+    def close(self, reader: BlockReader, frames: FrameColumns) -> None:
+        """Take in a reader that was read to its end, and its streams of messages."""
         self.statistics.add(reader.statistics)
+        self.streams.append((reader.tcp_flows, frames.accounts))
         self.names.append(reader.name)
         self.formats.append(reader.format)
         self.compressions.append(reader.source.compression)
         self.link_types.update(reader.link_types)
         if reader.truncated_tail is not None:
             self.tails.append((reader.name, reader.truncated_tail))
+
+
+class ReadBlock(NamedTuple):
+    """A block of a capture: its datagrams, and the messages of TCP streams that became whole."""
+
+    reader: BlockReader
+    block: PacketBlock
+    messages: PacketBlock | None
+
+    @property
+    def name(self) -> str:
+        """The capture's name."""
+        return self.reader.name
+
+
+def _no_datagrams() -> PacketBlock:
+    empty = np.empty(0, np.int64)
+    small = empty.astype(np.int32)
+    return PacketBlock(np.zeros(PADDING, np.uint8), empty, empty, small, empty, empty, small)
+
+
+NO_DATAGRAMS = _no_datagrams()
 
 
 class Captures:
@@ -100,7 +130,7 @@ class Captures:
 
     def read(
         self, account: ReadAccount, progress: ReadingProgress, block_bytes: int = BLOCK_BYTES
-    ) -> Generator[tuple[BlockReader, PacketBlock], None, None]:
+    ) -> Generator[ReadBlock, None, None]:
         """The blocks of all captures, one capture after the other.
 
         Where a capture is damaged, its rest is given up: the account tells.
@@ -109,24 +139,31 @@ class Captures:
             with self._open(name, block_bytes) as reader:
                 size = reader.source.size() if reader.source.random_access else None
                 progress.begin(reader.name, size)
+                frames = FrameColumns(reader.tcp_flows)
                 try:
                     for block in reader:
-                        yield reader, block
-                        progress.reached(int(block.position[-1]))
+                        segments = reader.segments
+                        yield ReadBlock(reader, block, frames.take(segments) if segments else None)
+                        reached = [each.position for each in (block, segments) if each]
+                        progress.reached(max(int(position[-1]) for position in reached))
                 except CaptureError as error:
                     account.damaged.append(error)
                 finally:
-                    account.close(reader)
+                    account.close(reader, frames)
+                last = frames.finish()
+                if len(last):
+                    yield ReadBlock(reader, NO_DATAGRAMS, last)
 
     def _open(self, name: str, block_bytes: int) -> BlockReader:
         spool = self._spools.get(name)
         if spool is not None:
             spool.seek(0)
-            reader = read_blocks(cast(BinaryIO, spool), block_bytes=block_bytes)
+            source = cast(BinaryIO, spool)
+            reader = read_blocks(source, block_bytes=block_bytes, segments=True)
         elif name == STANDARD_INPUT:
-            reader = read_blocks(sys.stdin.buffer, block_bytes=block_bytes)
+            reader = read_blocks(sys.stdin.buffer, block_bytes=block_bytes, segments=True)
         else:
-            return read_blocks(name, block_bytes=block_bytes)
+            return read_blocks(name, block_bytes=block_bytes, segments=True)
         reader.name = "<stdin>" if name == STANDARD_INPUT else name
         return reader
 
@@ -148,16 +185,14 @@ def _raw(name: str) -> AbstractContextManager[BinaryIO]:
         raise CaptureError(f"{name}: cannot be opened: {error.strerror}") from None
 
 
-def numbered(
-    blocks: Iterator[tuple[BlockReader, PacketBlock]], lines: Lines
-) -> Iterator[tuple[str, PacketBlock, LineNumbers]]:
-    """The blocks with their capture's name and lines."""
+def numbered(blocks: Iterator[ReadBlock], lines: Lines) -> Iterator[tuple[ReadBlock, LineNumbers]]:
+    """The blocks with the lines of their capture."""
     last: BlockReader | None = None
     numbers: LineNumbers | None = None
-    for reader, block in blocks:
-        if reader is not last or numbers is None:
-            last, numbers = reader, LineNumbers(lines, reader.flows)
-        yield reader.name, block, numbers
+    for read in blocks:
+        if read.reader is not last or numbers is None:
+            last, numbers = read.reader, LineNumbers(lines, read.reader.flows)
+        yield read, numbers
 
 
 def _named(name: str) -> list[str]:

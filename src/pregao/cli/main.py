@@ -17,6 +17,8 @@ from pregao.cli import book as book_command
 from pregao.cli import books as books_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
+from pregao.cli import ep as ep_commands
+from pregao.cli import exchange as exchange_commands
 from pregao.cli import export as export_command
 from pregao.cli import info as info_command
 from pregao.cli import ingest as ingest_command
@@ -70,6 +72,7 @@ app.command(epilog=info_command.EPILOG)(info_command.info)
 app.command(epilog=schema_command.EPILOG)(schema_command.schema)
 app.command(epilog=demo_command.EPILOG)(demo_command.demo)
 app.command(epilog=simulate_command.EPILOG)(simulate_command.simulate)
+app.add_typer(exchange_commands.app)
 app.command(epilog=live_command.EPILOG)(live_command.live)
 app.command(epilog=replay_command.EPILOG)(replay_command.replay)
 app.command(epilog=ingest_command.EPILOG)(ingest_command.ingest)
@@ -81,6 +84,7 @@ app.command(epilog=audit_command.EPILOG)(audit_command.audit)
 app.command(epilog=export_command.EPILOG)(export_command.export)
 app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
 app.add_typer(lake_commands.app)
+app.add_typer(ep_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
 
 

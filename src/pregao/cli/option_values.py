@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pregao.clock import parse_ns
 from pregao.errors import SchemaError, UsageError
 from pregao.sbe import Schema, template
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
 from pregao.umdf.streams import Stream
 
 LATEST_NS = (1 << 63) - 1
@@ -106,13 +106,18 @@ def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
     return found
 
 
-def template_ids(values: Iterable[str] | None, registry: Registry) -> frozenset[int] | None:
-    """The templates that were named, by name (with or without the number) or number."""
+def template_ids(
+    values: Iterable[str] | None, registry: Registry
+) -> frozenset[tuple[int, int]] | None:
+    """The templates that were named, by name (with or without the number) or number.
+
+    Each is its schema's id and its own.
+    """
     wanted = parts(values)
     if not wanted:
         return None
-    schemas = umdf_schemas(registry)
-    found: set[int] = set()
+    schemas = known_schemas(registry)
+    found: set[tuple[int, int]] = set()
     for name in wanted:
         ids = _ids_of(name, schemas)
         if not ids:
@@ -126,20 +131,22 @@ def template_ids(values: Iterable[str] | None, registry: Registry) -> frozenset[
     return frozenset(found)
 
 
-def umdf_schemas(registry: Registry) -> list[Schema]:
-    """Every schema with which market data may be read, newest first."""
+def known_schemas(registry: Registry) -> list[Schema]:
+    """Every schema with which messages may be read: market data first, the newest first."""
     named = registry.named()
-    if any(schema.id == UMDF_SCHEMA_ID for schema in named):
-        return named
-    versions = reversed(registry.versions(UMDF_SCHEMA_ID))
-    return named + [registry.get(UMDF_SCHEMA_ID, version) for version in versions]
+    found = list(named)
+    for schema_id in (UMDF_SCHEMA_ID, ENTRYPOINT_SCHEMA_ID):
+        if all(schema.id != schema_id for schema in named):
+            versions = reversed(registry.versions(schema_id))
+            found += [registry.get(schema_id, version) for version in versions]
+    return found
 
 
-def _ids_of(name: str, schemas: Sequence[Schema]) -> set[int]:
+def _ids_of(name: str, schemas: Sequence[Schema]) -> set[tuple[int, int]]:
     found = set()
     for schema in schemas:
         try:
-            found.add(template(schema, name).id)
+            found.add((schema.id, template(schema, name).id))
         except SchemaError:
             continue
     return found

@@ -15,13 +15,14 @@ OTHER: Final = 0
 
 
 def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[str, Any]:
-    """The values of BusinessMessageReject."""
+    """The values of BusinessMessageReject; a memo that cannot be written again is left out."""
+    memo = message.values.get("memo")
     return {
         "refMsgType": name,
         "refSeqNum": message["businessHeader"]["msgSeqNum"],
         "businessRejectReason": reason,
         "businessRejectRefID": message.values.get("clOrdID") or None,
-        "memo": message.values.get("memo"),
+        "memo": memo if memo and memo.isascii() else None,
         "text": text,
     }
 

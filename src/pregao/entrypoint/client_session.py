@@ -7,7 +7,7 @@ that it missed, and passes on those of the exchange in their order, once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -25,7 +25,7 @@ from pregao.entrypoint.events import (
     SessionNegotiated,
     SessionRefused,
 )
-from pregao.entrypoint.framing import BadFrame, Frame, FrameReader
+from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
 from pregao.entrypoint.keep_alive import KeepAlive
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, messages
 from pregao.entrypoint.missing import MissingMessages
@@ -33,7 +33,9 @@ from pregao.entrypoint.resends import SeenMessages
 from pregao.entrypoint.session_state import (
     DayReset,
     Expecting,
+    Kept,
     Negotiated,
+    NotTaken,
     Record,
     Sent,
     SessionState,
@@ -75,6 +77,8 @@ class ClientSession:
         self._keep_alive: KeepAlive | None = None
         self._missing = MissingMessages()
         self._seen = SeenMessages()
+        for _, name, message in self.kept():
+            self._seen.is_repeat(name, message, marked=False)
         self._next_step = _Next.AS_KNOWN
         self._wanted = 0
         self.stage = Stage.UNCONNECTED
@@ -88,6 +92,14 @@ class ClientSession:
 
     def _record(self, record: Record) -> None:
         self._store.record(self.settings.session_id, record)
+
+    def kept(self) -> Iterator[tuple[int, str, Decoded]]:
+        """The exchange's messages of this trading session that are kept: number, name, message."""
+        for number, data in sorted(self.state.received.items()):
+            frame = frame_of(data)
+            name = self._messages.name(frame)
+            if name is not None:
+                yield number, name, self._messages.decode(frame)
 
     # What the owner does.
 
@@ -159,6 +171,11 @@ class ClientSession:
         if self._keep_alive.heartbeat_due(now_ns):
             self._put("Sequence", {"nextSeqNo": self.state.next_outgoing}, now_ns)
         return []
+
+    def unheard(self, now_ns: int) -> None:
+        """Know that what comes is not read for now: the gateway's silence begins anew."""
+        if self._keep_alive is not None:
+            self._keep_alive.heard(now_ns)
 
     def lost(self) -> list[Event]:
         """The connection is gone, whoever ended it."""
@@ -360,6 +377,8 @@ class ClientSession:
         if first >= end:
             return []
         self._record(Settled(end - 1))
+        if self.settings.keep_reports:
+            self._record(NotTaken(first, end - first))
         return [NotAppliedGap(first, end - first)]
 
     def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
@@ -394,6 +413,8 @@ class ClientSession:
         marked = self._messages.resent(received.message)
         if self._seen.is_repeat(received.name, received.message, marked=marked):
             return Ignored(received.name, received.number)
+        if self.settings.keep_reports:
+            self._record(Kept(received.number, received.data))
         return received
 
     def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:

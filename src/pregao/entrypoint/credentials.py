@@ -10,7 +10,7 @@ from pregao.sbe import template
 from pregao.schemas import bundled
 
 MAX_CREDENTIALS = 128
-_WITH_CREDENTIALS = {
+WITH_CREDENTIALS = {
     message.id: message
     for message in (template(bundled("entrypoint"), name) for name in ("Negotiate", "Establish"))
 }
@@ -42,7 +42,7 @@ def blanked(frame: Frame) -> bytes:
 
     Where they cannot be found for sure, the whole body is blanked.
     """
-    message = _WITH_CREDENTIALS.get(frame.header.template_id)
+    message = WITH_CREDENTIALS.get(frame.header.template_id)
     if message is None:
         return frame.data
     data, start, end = frame.data, HEADERS_SIZE, len(frame.data)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from pregao.entrypoint.framing import Frame
 from pregao.sbe import Decoded
 
 
@@ -46,6 +48,17 @@ class Received:
     """It came by retransmission."""
 
 
+class Admitted(NamedTuple):
+    """A business message that a reader of the owner's has read, in its order, once."""
+
+    name: str
+    number: int
+    content: Any
+    """What the reader made of it."""
+    frame: Frame
+    time_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Ignored:
     """A business message that was not passed on, because it was before."""
@@ -62,6 +75,8 @@ class MessageRejected:
     number: int
     reason: int
     text: str
+    data: bytes = b""
+    """The frame as it came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,7 @@ Event = (
     | SessionEstablished
     | SessionRefused
     | Received
+    | Admitted
     | Ignored
     | MessageRejected
     | NotAppliedGap
@@ -114,3 +130,11 @@ Event = (
     | ConnectionEnded
     | CancelOrders
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailed:
+    """A gateway could not be reached; the next one is tried, or the same again later."""
+
+    gateway: str
+    reason: str

@@ -34,11 +34,32 @@ HEADERS_SIZE: Final[int] = FRAMING_SIZE + _MESSAGE_HEADER.size
 """Where the body of a framed message begins."""
 
 
+def _offset(composite: str, member: str) -> int:
+    kind = _SCHEMA.types.get(composite)
+    found = kind.member(member) if isinstance(kind, Composite) else None
+    if found is None:
+        raise SchemaError(f"the bundled EntryPoint schema has no {composite}.{member}")
+    return found.offset
+
+
+# For kernels, which take them as constants.
+MESSAGE_LENGTH_AT: Final[int] = _offset("FramingHeader", "messageLength")
+ENCODING_TYPE_AT: Final[int] = _offset("FramingHeader", "encodingType")
+BLOCK_LENGTH_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "blockLength")
+TEMPLATE_ID_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "templateId")
+SCHEMA_ID_AT: Final[int] = FRAMING_SIZE + _offset("messageHeader", "schemaId")
+
+
 class Frame(NamedTuple):
     """A message as it came: all of its bytes, and what its header says."""
 
     data: bytes
     header: MessageHeader
+
+
+def frame_of(data: bytes) -> Frame:
+    """The frame that whole bytes of a message are."""
+    return Frame(data, _MESSAGE_HEADER.decode(data, FRAMING_SIZE))
 
 
 class BadFrame(NamedTuple):
@@ -70,8 +91,7 @@ class FrameReader:
                 return [*found, BadFrame(reason)]
             if length > end - position:
                 break
-            header = _MESSAGE_HEADER.decode(buffer, position + FRAMING_SIZE)
-            found.append(Frame(bytes(buffer[position : position + length]), header))
+            found.append(frame_of(bytes(buffer[position : position + length])))
             position += length
         self._rest = bytes(buffer[position:])
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pregao.entrypoint.admission import (
@@ -12,20 +12,23 @@ from pregao.entrypoint.admission import (
     negotiation_reject,
     wish_of,
 )
-from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, value_fault
 from pregao.entrypoint.events import (
     ConnectionEnded,
     Event,
     Ignored,
-    MessageRejected,
     NotAppliedGap,
-    Received,
     SessionEstablished,
     SessionNegotiated,
     SessionRefused,
 )
 from pregao.entrypoint.framing import BadFrame, Frame, FrameReader
-from pregao.entrypoint.gateway_sessions import GatewaySession, GatewaySessions
+from pregao.entrypoint.gateway_sessions import (
+    GatewaySession,
+    GatewaySessions,
+    Reader,
+    Reading,
+    read_business,
+)
 from pregao.entrypoint.keep_alive import KeepAlive
 from pregao.entrypoint.messages import (
     FROM_CLIENT,
@@ -39,6 +42,7 @@ from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID
 
 _REQUESTS = FROM_CLIENT | {"Negotiate", "Establish", "Sequence", "RetransmitRequest", "Terminate"}
 
@@ -58,6 +62,7 @@ class GatewayConnection:
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
         self._messages: Messages = messages(VERSIONS[-1])
+        self._readers: Mapping[int, Reader] = {}
         self._established = False
         self._ended = False
         self._deadline_ns = now_ns + self._rules.handshake_ns
@@ -77,15 +82,22 @@ class GatewayConnection:
 
     def receive(self, data: bytes, now_ns: int) -> list[Event]:
         """Take in bytes of the client."""
-        events = self._take_events()
+        return list(self.arriving(data, now_ns))
+
+    def arriving(self, data: bytes, now_ns: int) -> Iterator[Event]:
+        """Take in bytes of the client, one message after the other.
+
+        What an owner does about an event is done before the next message is taken, so that all
+        answers go out in the order of the messages.
+        """
+        yield from self._take_events()
         for item in self._reader.receive(data):
             if self.closing:
                 break
             if isinstance(item, BadFrame):
-                events += self._end("INVALID_SOFH", now_ns, item.reason)
+                yield from self._end("INVALID_SOFH", now_ns, item.reason)
             else:
-                events += self._frame(item, now_ns)
-        return events
+                yield from self._frame(item, now_ns)
 
     @property
     def next_due_ns(self) -> int | None:
@@ -157,6 +169,10 @@ class GatewayConnection:
 
     def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
         version = frame.header.version
+        if self._established and version == self._messages.version:
+            read = self._readers.get(frame.header.template_id)
+            if read is not None and frame.header.schema_id == ENTRYPOINT_SCHEMA_ID:
+                return self._read(read, frame, now_ns)
         if self._session is None:
             self._messages = messages(nearest_version(version))
         name = self._messages.name(frame)
@@ -189,7 +205,19 @@ class GatewayConnection:
                 return self._sequence(message["nextSeqNo"], now_ns)
             case "RetransmitRequest":
                 return self._retransmit(message, now_ns)
-        return self._business(name, message, frame, now_ns)
+        return self._business(name, read_business(self._messages, name, message), frame, now_ns)
+
+    def _read(self, read: Reader, frame: Frame, now_ns: int) -> list[Event]:
+        """A business message for which there is a reader."""
+        assert self._keep_alive is not None
+        try:
+            reading = read(frame)
+        except DecodeError as error:
+            return self._end("DECODING_ERROR", now_ns, error.reason)
+        self._keep_alive.heard(now_ns)
+        name = self._messages.name(frame)
+        assert name is not None
+        return self._business(name, reading, frame, now_ns)
 
     def _negotiate(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
         found = self._sessions.get(request["sessionID"])
@@ -240,6 +268,7 @@ class GatewayConnection:
         session.connection = self
         session.bound(wish, request["codTimeoutWindow"])
         self._session, self._established = session, True
+        self._readers = self._sessions.readers(self._messages.version)
         asked = request["keepAliveInterval"]
         own = asked if self._rules.own_keep_alive_ms is None else self._rules.own_keep_alive_ms
         self._keep_alive = KeepAlive(own, asked, self._rules.silent_intervals, now_ns)
@@ -308,33 +337,19 @@ class GatewayConnection:
         self.go_on(now_ns)
         return []
 
-    def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
+    def _business(self, name: str, reading: Reading, frame: Frame, now_ns: int) -> list[Event]:
         session = self._session
         assert session is not None
-        header = message["businessHeader"]
-        if header["sessionID"] != session.session_id:
-            reason = f"{name} is of session {header['sessionID']}"
+        if reading.session_id != session.session_id:
+            reason = f"{name} is of session {reading.session_id}"
             return self._end("INVALID_SESSIONID", now_ns, reason)
-        number = header["msgSeqNum"]
-        if number < session.state.next_incoming:
+        number = reading.number
+        expected = session.state.next_incoming
+        if number < expected:
             return [Ignored(name, number)]  # what may have been executed is not executed again
-        events = self._skip_to(number, now_ns)
-        session.took(number)
-        if not session.throttle.admits(now_ns):
-            return [*events, self._reject(name, message, *THROTTLED, now_ns)]
-        fault = value_fault(self._messages.enumerations(name), message.values)
-        if fault is not None:
-            return [*events, self._reject(name, message, OTHER, fault, now_ns)]
-        return [*events, Received(name, number, message, frame.data, now_ns)]
-
-    def _reject(
-        self, name: str, message: Decoded, reason: int, text: str, now_ns: int
-    ) -> MessageRejected:
-        """Answer a business message with BusinessMessageReject."""
-        assert self._session is not None
-        values = reject_values(name, message, reason, text)
-        self._session.send("BusinessMessageReject", values, now_ns)
-        return MessageRejected(name, values["refSeqNum"], reason, text)
+        events = self._skip_to(number, now_ns) if number > expected else []
+        events.append(session.take(name, frame, reading, now_ns))
+        return events
 
     def _terminated(self, message: Decoded, now_ns: int) -> list[Event]:
         """The client goes: answered, then closed (§4.5.7)."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pregao.entrypoint import cancel_on_disconnect as cod
-from pregao.entrypoint.events import CancelOrders
+from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, value_fault
+from pregao.entrypoint.events import Admitted, CancelOrders, MessageRejected, Received
+from pregao.entrypoint.framing import Frame
 from pregao.entrypoint.messages import VERSIONS, Messages, messages
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import (
@@ -15,17 +17,43 @@ from pregao.entrypoint.session_state import (
     CancelDue,
     Expecting,
     Negotiated,
-    Sent,
     SessionState,
-    Taken,
     Unbound,
 )
 from pregao.entrypoint.store import SessionStore
 from pregao.entrypoint.throttle import Throttle
 from pregao.errors import UsageError
+from pregao.sbe import Decoded
 
 if TYPE_CHECKING:
     from pregao.entrypoint.gateway_connection import GatewayConnection
+
+
+class Reading(NamedTuple):
+    """A business message as far as a session must know it, and what was read of it."""
+
+    session_id: int
+    number: int
+    fault: str | None
+    """What is wrong with its values, if anything is."""
+    content: Any
+
+
+Reader = Callable[[Frame], Reading]
+"""Reads the business messages of one template and version; DecodeError where it cannot."""
+Readers = Callable[[int], Mapping[int, Reader]]
+"""The readers of a version by template; templates without one are decoded in full."""
+
+
+def _no_readers(_version: int) -> Mapping[int, Reader]:
+    return {}
+
+
+def read_business(known: Messages, name: str, message: Decoded) -> Reading:
+    """A business message that was decoded in full; it is its own content."""
+    header = message["businessHeader"]
+    fault = value_fault(known.enumerations(name), message.values)
+    return Reading(header["sessionID"], header["msgSeqNum"], fault, message)
 
 
 class GatewaySession:
@@ -42,16 +70,9 @@ class GatewaySession:
         self.refused_attempts = 0
         self._store = store
         self._rules = rules
-
-    @property
-    def session_id(self) -> int:
-        """Its number."""
-        return self.account.session_id
-
-    @property
-    def state(self) -> SessionState:
+        self.session_id = account.session_id
+        self.state: SessionState = store.state(account.session_id)
         """What it is between connections."""
-        return self._store.state(self.account.session_id)
 
     @property
     def messages(self) -> Messages:
@@ -69,10 +90,46 @@ class GatewaySession:
         data = self.messages.from_exchange(
             name, values, self.session_id, number, now_ns, resend=resend
         )
-        self._store.record(self.session_id, Sent(number, data))
+        self._store.sent(self.session_id, number, data)
         if self.connection is not None:
             self.connection.live(data, now_ns)
         return number
+
+    def post(self, data: bytes, now_ns: int) -> None:
+        """Send a business message that the owner has packed with the next outgoing number."""
+        self._store.sent(self.session_id, self.state.next_outgoing, data)
+        if self.connection is not None:
+            self.connection.live(data, now_ns)
+
+    def take(
+        self, name: str, frame: Frame, reading: Reading, now_ns: int
+    ) -> Received | Admitted | MessageRejected:
+        """Take a business message of the client, or reject it: too many, or a value that is none.
+
+        It depends on nothing but what the session is, so that it can be done again.
+        """
+        self.took(reading.number)
+        content = reading.content
+        fault = None
+        if not self.throttle.admits(now_ns):
+            fault = THROTTLED
+        elif reading.fault is not None:
+            fault = (OTHER, reading.fault)
+        whole = isinstance(content, Decoded)
+        if fault is not None:
+            message = content if whole else self.messages.decode(frame)
+            return self.reject(name, message, frame.data, *fault, now_ns)
+        if whole:
+            return Received(name, reading.number, content, frame.data, now_ns)
+        return Admitted(name, reading.number, content, frame, now_ns)
+
+    def reject(
+        self, name: str, message: Decoded, data: bytes, reason: int, text: str, now_ns: int
+    ) -> MessageRejected:
+        """Answer a business message with BusinessMessageReject."""
+        values = reject_values(name, message, reason, text)
+        self.send("BusinessMessageReject", values, now_ns)
+        return MessageRejected(name, values["refSeqNum"], reason, text, data)
 
     def negotiated(self, session_ver_id: int, version: int) -> None:
         """A session version was agreed."""
@@ -90,7 +147,7 @@ class GatewaySession:
 
     def took(self, number: int) -> None:
         """A business message of the client was received."""
-        self._store.record(self.session_id, Taken(number))
+        self._store.taken(self.session_id, number)
 
     def left(self, now_ns: int, *, graceful: bool) -> None:
         """The connection that had established it ended."""
@@ -114,9 +171,15 @@ class GatewaySessions:
     """All sessions of a gateway, by their accounts."""
 
     def __init__(
-        self, accounts: Iterable[Account], store: SessionStore, rules: GatewayRules | None = None
+        self,
+        accounts: Iterable[Account],
+        store: SessionStore,
+        rules: GatewayRules | None = None,
+        readers: Readers = _no_readers,
     ) -> None:
+        """With ``readers`` an owner reads the frequent messages its own way."""
         self.rules = GatewayRules() if rules is None else rules
+        self.readers = readers
         self.store = store
         self._sessions: dict[int, GatewaySession] = {}
         self._leaving: set[int] = set()
@@ -159,10 +222,16 @@ class GatewaySessions:
         for session in self._sessions.values():
             if session.connection is None and session.state.connected:
                 session.left(now_ns, graceful=False)
+            if session.state.cancel_due_ns is not None:
+                self._leaving.add(session.session_id)
 
     def accept(self, accepting: bool = True) -> None:
         """Take sessions from now on, as a backup does when its primary failed; or take none."""
         self.rules = replace(self.rules, accepting=accepting)
+
+    def __iter__(self) -> Iterator[GatewaySession]:
+        """All sessions, in the order of their accounts."""
+        return iter(self._sessions.values())
 
     def reset_day(self, now_ns: int) -> None:
         """Begin a trading session; connections that are there are ended (§4.2, §4.5.1)."""

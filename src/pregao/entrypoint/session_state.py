@@ -86,6 +86,22 @@ class WeekReset:
     """A week begins: session versions may start again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A business message of the peer that was passed on, as it came."""
+
+    number: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NotTaken:
+    """The peer does not have so many own messages from this one on, and goes on without them."""
+
+    first: int
+    count: int
+
+
 Record = (
     Negotiated
     | Bound
@@ -98,6 +114,8 @@ Record = (
     | CancelDue
     | DayReset
     | WeekReset
+    | Kept
+    | NotTaken
 )
 
 
@@ -119,6 +137,10 @@ class SessionState:
     """Up to which own message it is known whether the peer has it."""
     sent: dict[int, bytes] = field(default_factory=dict)
     """The business messages of this trading session by number, as they were sent."""
+    received: dict[int, bytes] = field(default_factory=dict)
+    """The peer's business messages of this trading session, where they are kept."""
+    not_taken: list[NotTaken] = field(default_factory=list)
+    """Which own messages the peer does not have, where that is kept."""
     connected: bool = False
     """A connection has it established, as far as is known."""
     cancel_on_disconnect: str = NEVER
@@ -158,16 +180,22 @@ class SessionState:
                 self.next_outgoing = number
             case CancelDue(time_ns):
                 self.cancel_due_ns = time_ns
+            case Kept(number, data):
+                self.received[number] = data
+            case NotTaken():
+                self.not_taken.append(record)
             case DayReset():
                 self.gateways.clear()
                 self.sent.clear()
+                self.received.clear()
+                self.not_taken.clear()
                 self.next_incoming = self.next_outgoing = 1
                 self.last_incoming = self.settled = 0
                 self.connected = False
                 self.cancel_due_ns = None
             case WeekReset():
                 self.apply(DayReset())
-                self.session_ver_id = 0
+                self.session_ver_id = self.version = 0
 
     def summary(self) -> list[Record]:
         """The fewest records that make this state."""
@@ -181,5 +209,7 @@ class SessionState:
             records.append(Unbound())
         records += [Sent(number, data) for number, data in self.sent.items()]
         records += [Skipped(self.next_outgoing), Settled(self.settled)]
+        records += [Kept(number, data) for number, data in self.received.items()]
+        records += self.not_taken
         records += [Taken(self.last_incoming), Expecting(self.next_incoming)]
         return [*records, CancelDue(self.cancel_due_ns)]

@@ -23,7 +23,9 @@ from pregao.entrypoint.session_state import (
     CancelDue,
     DayReset,
     Expecting,
+    Kept,
     Negotiated,
+    NotTaken,
     Record,
     Sent,
     SessionState,
@@ -52,6 +54,8 @@ _KINDS: Final[tuple[tuple[type, str, Callable[[Any], tuple[int, ...]]], ...]] = 
     (Taken, "<Q", lambda r: (r.number,)),
     (Settled, "<Q", lambda r: (r.number,)),
     (Unbound, "<", lambda _: ()),
+    (Kept, "<Q", lambda r: (r.number,)),
+    (NotTaken, "<QQ", lambda r: (r.first, r.count)),
 )
 _NUMBERS: Final = {kind: number for number, (kind, _, _) in enumerate(_KINDS)}
 
@@ -76,6 +80,14 @@ class SessionStore:
     def record(self, session_id: int, record: Record) -> None:
         """Let something have happened to a session."""
         self.state(session_id).apply(record)
+
+    def taken(self, session_id: int, number: int) -> None:
+        """A business message of the peer was received, and taken: the record `Taken`."""
+        self.record(session_id, Taken(number))
+
+    def sent(self, session_id: int, number: int, data: bytes) -> None:
+        """A business message was sent, or would have been: the record `Sent`."""
+        self.record(session_id, Sent(number, data))
 
     def reset_day(self) -> None:
         """Begin a trading session: numbers and sent messages go, session versions stay."""
@@ -139,7 +151,7 @@ class SessionFile(SessionStore):
 
     def record(self, session_id: int, record: Record) -> None:
         """Let something have happened to a session, and keep it."""
-        self._unwritten.append(_packed(session_id, record))
+        self._unwritten.append(_checked(pack_record(session_id, record)))
         super().record(session_id, record)
 
     def flush(self) -> None:
@@ -161,7 +173,7 @@ class SessionFile(SessionStore):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             parts = [_MAGIC]
             for session_id, state in self._states.items():
-                parts += [_packed(session_id, record) for record in state.summary()]
+                parts += [_checked(pack_record(session_id, each)) for each in state.summary()]
             _write(file, b"".join(parts))
             os.fdatasync(file)
             fresh.rename(self._path)
@@ -191,12 +203,22 @@ def _write(file: int, data: bytes) -> None:
         data = data[os.write(file, data) :]
 
 
-def _packed(session_id: int, record: Record) -> bytes:
+def pack_record(session_id: int, record: Record) -> bytes:
+    """A record of a session as bytes; `unpack_record` is its twin."""
     number = _NUMBERS[type(record)]
     _, form, numbers = _KINDS[number]
     body = struct.pack("<BI", number, session_id) + struct.pack(form, *numbers(record))
-    if isinstance(record, Sent):
-        body += record.data
+    return body + record.data if isinstance(record, Sent | Kept) else body
+
+
+def unpack_record(body: bytes) -> tuple[int, Record]:
+    """The session and the record that `pack_record` made bytes of."""
+    number, session_id = struct.unpack_from("<BI", body)
+    return session_id, _record(number, body[5:])
+
+
+def _checked(body: bytes) -> bytes:
+    """Bytes of a record with their length and checksum."""
     return _LENGTHS.pack(len(body), zlib.crc32(body)) + body
 
 
@@ -209,16 +231,16 @@ def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
         body = data[start:end]
         if len(body) < length or length < 5 or zlib.crc32(body) != checksum:
             return
-        number, session_id = struct.unpack_from("<BI", body)
-        yield session_id, _unpacked(number, body[5:]), end
+        yield *unpack_record(body), end
         position = end
 
 
-def _unpacked(number: int, body: bytes) -> Record:
+def _record(number: int, body: bytes) -> Record:
     kind, form, _ = _KINDS[number]
     numbers = struct.unpack_from(form, body)
-    if kind is Sent:
-        return Sent(numbers[0], body[struct.calcsize(form) :])
+    if kind is Sent or kind is Kept:
+        message: Record = kind(numbers[0], body[struct.calcsize(form) :])
+        return message
     if kind is Bound:
         return Bound(_WISHES[numbers[0]], numbers[1])
     if kind is CancelDue:

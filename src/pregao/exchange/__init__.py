@@ -3,7 +3,8 @@
 - ``engine``: the market as a state machine, commands in, outcomes out;
 - ``publisher``: outcomes as the datagrams of the market data feed;
 - ``traders``: a synthetic crowd that sends commands, and market operations that follow the day;
-- ``simulation``: traders, engine and publisher on a virtual clock, written as captures.
+- ``simulation``: traders, engine and publisher on a virtual clock, written as captures;
+- ``host``: gateways, engine, publisher and journal as a server.
 
 ``publisher`` and ``traders`` do not know each other.
 """

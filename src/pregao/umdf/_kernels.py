@@ -92,12 +92,14 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
 
 @njit
 def walk_packets(
-    known_headers, buffer, offsets, lengths, channels, versions, numbers, times, counts, faults,
-    fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels, known, tallies,
+    header_size, known_headers, buffer, offsets, lengths, channels, versions, numbers, times,
+    counts, faults, fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels,
+    known, tallies,
 ):  # fmt: skip
     """Walk packets; give each one's header and fault, and each message's place and headers.
 
-    Where the packets' headers are known, as `read_headers` gives them, they are not read again.
+    Messages begin behind ``header_size`` bytes. Where the packets' headers are known, as
+    `read_headers` gives them, they are not read again.
     ``kinds`` holds schema id, template id and version as one number; ``labels`` the number of that
     kind, from 1 on, and ``known`` and ``tallies`` what the kinds are and how many messages each
     has. Returns how many messages and kinds there are; -1 kinds are too many.
@@ -117,7 +119,7 @@ def walk_packets(
         counts[p] = 0
         faults[p] = SOUND
         fault_positions[p] = start
-        if lengths[p] < PACKET_HEADER_SIZE:
+        if lengths[p] < header_size:
             faults[p] = SHORT_PACKET
             if not known_headers:
                 channels[p] = 0
@@ -139,7 +141,7 @@ def walk_packets(
                 times[p] = 0
                 continue
             times[p] = time
-        position = start + PACKET_HEADER_SIZE
+        position = start + header_size
         if position >= end:
             faults[p] = NO_MESSAGES
             continue

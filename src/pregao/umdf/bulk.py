@@ -13,7 +13,7 @@ from pregao.errors import DecodeError
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.model import Message, Schema
 from pregao.sbe.values import beyond_columns
-from pregao.schemas import Registry
+from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf import _kernels
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 from pregao.umdf.packets import Frame, PacketDecoder, check_schema_id
@@ -116,9 +116,13 @@ class Walked:
 
 
 class Walker:
-    """Walks packets into arrays that it uses again: a result stands until the next walk."""
+    """Walks packets into arrays that it uses again: a result stands until the next walk.
 
-    def __init__(self) -> None:
+    Messages begin behind a header of so many bytes; without one, the headers must be known.
+    """
+
+    def __init__(self, header_size: int = PACKET_HEADER_SIZE) -> None:
+        self._header_size = header_size
         self._packets: list[npt.NDArray[Any]] = []
         self._messages: list[npt.NDArray[Any]] = []
         self._kinds = np.empty((2, _MAX_KINDS), np.int64)
@@ -134,7 +138,7 @@ class Walker:
         packets = len(offset)
         if not self._packets or len(self._packets[0]) < packets:
             self._packets = [np.empty(packets, kind) for kind in _PACKET_ARRAYS]
-        room = int(np.maximum(length - PACKET_HEADER_SIZE, 0).sum()) // SMALLEST_MESSAGE
+        room = int(np.maximum(length - self._header_size, 0).sum()) // SMALLEST_MESSAGE
         if not self._messages or len(self._messages[0]) < room:
             self._messages = [np.empty(room, kind) for kind in _MESSAGE_ARRAYS]
         found_there = [array[:packets] for array in self._packets]
@@ -142,8 +146,9 @@ class Walker:
             found_there[: len(headers)] = headers
         known, tally = self._kinds
         total, found = _kernels.walk_packets(
-            headers is not None, buffer, offset, length, *found_there, *self._messages, known, tally
-        )
+            self._header_size, headers is not None, buffer, offset, length, *found_there,
+            *self._messages, known, tally,
+        )  # fmt: skip
         messages = [array[:total] for array in self._messages]
         rest: list[Any] = [*found_there, *messages, known, tally, found]
         return Walked(buffer, offset, length, *rest)
@@ -200,14 +205,16 @@ def _template(schema: Schema, kind: MessageKind) -> Message | None:
 class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
-    def __init__(self, registry: Registry | None = None) -> None:
+    def __init__(self, registry: Registry | None = None, schema_id: int = UMDF_SCHEMA_ID) -> None:
+        """``schema_id`` is that of the protocol: messages of others are refused."""
         self.registry = Registry.bundled() if registry is None else registry
-        self._packets = PacketDecoder(self.registry)
+        self._schema_id = schema_id
+        self._packets = PacketDecoder(self.registry, schema_id)
         self._decoders: dict[tuple[int, int, int], tuple[Schema, ColumnDecoder]] = {}
 
     def schema(self, schema_id: int, version: int) -> Schema:
         """The schema of messages of that id and version; DecodeError if there is none."""
-        check_schema_id(self.registry, schema_id)
+        check_schema_id(self.registry, schema_id, self._schema_id)
         return self.registry.find(schema_id, version)
 
     def template(self, kind: MessageKind) -> Message | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe.codec import Decoded, SchemaCodec
 from pregao.sbe.model import Message, Schema
-from pregao.schemas import UMDF_SCHEMA_ID, Registry
+from pregao.schemas import PROTOCOLS, UMDF_SCHEMA_ID, Registry
 from pregao.umdf.layout import (
     ENCODING_TYPE,
     FRAMING_HEADER,
@@ -146,17 +146,19 @@ def frames(payload: Any, position: int = 0, end: int | None = None) -> Iterator[
         position += length
 
 
-def check_schema_id(registry: Registry, schema_id: int) -> None:
+def check_schema_id(registry: Registry, schema_id: int, own: int = UMDF_SCHEMA_ID) -> None:
     """Refuse messages of another protocol, unless the user named a schema of that id."""
-    if schema_id != UMDF_SCHEMA_ID and all(s.id != schema_id for s in registry.named()):
-        raise DecodeError(f"schema id {schema_id} is not {UMDF_SCHEMA_ID}")
+    named = schema_id not in PROTOCOLS.values() and any(s.id == schema_id for s in registry.named())
+    if schema_id != own and not named:
+        raise DecodeError(f"schema id {schema_id} is not {own}")
 
 
 class PacketDecoder:
     """Decodes packets message by message, each with the schema of its own version."""
 
-    def __init__(self, registry: Registry | None = None) -> None:
+    def __init__(self, registry: Registry | None = None, schema_id: int = UMDF_SCHEMA_ID) -> None:
         self.registry = Registry.bundled() if registry is None else registry
+        self._schema_id = schema_id
         self._codecs: dict[tuple[int, int], SchemaCodec] = {}
         self._of_schema: dict[int, SchemaCodec] = {}
         """By the schema's identity: many versions on the wire are read by one."""
@@ -165,7 +167,7 @@ class PacketDecoder:
         """The codec for a message's schema id and version."""
         codec = self._codecs.get((schema_id, version))
         if codec is None:
-            check_schema_id(self.registry, schema_id)
+            check_schema_id(self.registry, schema_id, self._schema_id)
             schema = self.registry.find(schema_id, version)
             codec = self._of_schema.setdefault(id(schema), SchemaCodec(schema))
             if len(self._codecs) < 1024:  # both numbers come from the wire

@@ -48,6 +48,12 @@ def limits(listing: Listing, band: Band) -> tuple[int, int]:
     )
 
 
+def hard_limits(listing: Listing) -> tuple[int, int]:
+    """The lowest and highest price that the hard limits allow now."""
+    band = listing.bands.get(PriceBandType.HARD_LIMIT)
+    return (-NO_LIMIT, NO_LIMIT) if band is None else limits(listing, band)
+
+
 def refresh(listing: Listing) -> None:
     """Work the limits out again: a band was set, or what it is measured from has moved."""
     reject_low = -NO_LIMIT

@@ -261,6 +261,7 @@ _FIELDS: dict[str, _Parser] = {
     "channel": _integer(0, 255),
     "previous_close": _decimal(PRICE8_SCALE),
     "protection_offset": _decimal(PRICE_SCALE, above_zero=True),
+    "rlp_improvement": _decimal(PRICE_SCALE, above_zero=True),
 }
 """How each field is read; the fields below refer to other instruments or make up several."""
 

@@ -9,6 +9,7 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.orders import BUY
 from pregao.exchange.engine.phases import AUCTIONS, CLOSE, FORBIDDEN, OPEN, PAUSE
 from pregao.exchange.engine.rejects import (
+    AUCTION_SYNCHRONISM,
     DISCLOSED_INVALID,
     DISCLOSED_TOO_LARGE,
     EXPIRE_DATE_INVALID,
@@ -25,17 +26,42 @@ from pregao.exchange.engine.rejects import (
     QUANTITY_ABOVE_BAND,
     QUANTITY_OFF_LOT,
     QUANTITY_OUTSIDE_RANGE,
+    ROUTING_INVALID,
+    STOP_NOT_TAKEN,
+    STOP_REQUIRED,
     TYPE_NOT_IN_AUCTION,
     TYPE_NOT_SUPPORTED,
     VALIDITY_INVALID,
     VALIDITY_NOT_SUPPORTED,
     Reject,
 )
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
+from pregao.exchange.engine.terms import (
+    OrdType,
+    RoutingInstruction,
+    Side,
+    TimeInForce,
+    TradingStatus,
+)
 
 LIMIT = OrdType.LIMIT
 MARKET = OrdType.MARKET
 MARKET_TO_LIMIT = OrdType.MARKET_WITH_LEFTOVER_AS_LIMIT
+STOP = OrdType.STOP_LOSS
+STOP_LIMIT = OrdType.STOP_LIMIT
+# Tuples, not sets: the hash of an enumeration's member costs more than a few comparisons.
+PRICED = (LIMIT, STOP_LIMIT)
+"""The types with a limit price."""
+STOPS = (STOP, STOP_LIMIT)
+PROTECTED = (MARKET, MARKET_TO_LIMIT, STOP)
+"""The types that get a protection price."""
+RLP = OrdType.RLP
+PEGGED = OrdType.PEGGED_MIDPOINT
+HIDDEN = (RLP, PEGGED)
+"""The types that are never in the book."""
+RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
+BROKER_ONLY = RoutingInstruction.BROKER_ONLY
+BROKER_ONLY_REMOVAL = RoutingInstruction.BROKER_ONLY_REMOVAL
+_RETAIL_TYPES = (LIMIT, STOP, STOP_LIMIT, MARKET_TO_LIMIT)
 DAY = TimeInForce.DAY
 GTC = TimeInForce.GOOD_TILL_CANCEL
 GTD = TimeInForce.GOOD_TILL_DATE
@@ -43,6 +69,8 @@ IOC = TimeInForce.IMMEDIATE_OR_CANCEL
 FOK = TimeInForce.FILL_OR_KILL
 MOC = TimeInForce.AT_THE_CLOSE
 MOA = TimeInForce.GOOD_FOR_AUCTION
+
+_RETAIL_VALIDITIES = (DAY, IOC, FOK)
 
 _CLOSED = {CLOSE: MARKET_CLOSED, FORBIDDEN: MARKET_FORBIDDEN, PAUSE: MARKET_PAUSED}
 
@@ -52,6 +80,17 @@ def check_state(status: TradingStatus) -> Reject | None:
     if status == OPEN or status in AUCTIONS:
         return None
     return _CLOSED.get(status, MARKET_CLOSED)
+
+
+def check_auction_end(listing: Listing) -> Reject | None:
+    """May anything be asked of an instrument now? Not while its pair is asked to end with it."""
+    if listing.window_ns is None:
+        return None
+    symbol = listing.instrument.symbol
+    return Reject(
+        AUCTION_SYNCHRONISM.code,
+        f"{AUCTION_SYNCHRONISM.text} 'Instrument {symbol} in Simultaneous Auction closing.'",
+    )
 
 
 def check_cancel_state(status: TradingStatus) -> Reject | None:
@@ -69,10 +108,12 @@ def check_order(
     min_qty: int,
     expire_date: date | None,
     trade_date: date,
+    stop_px: int | None = None,
+    routing: int = 0,
 ) -> Reject | None:
     """What is wrong with an order, or None."""
     status = listing.status
-    if status != OPEN and (reject := check_state(status)) is not None:
+    if status != OPEN and (reject := check_auction_end(listing) or check_state(status)) is not None:
         return reject
     if not listing.takes_orders:
         return NOT_TRADED_IN_BOOK.because(listing.instrument.symbol)
@@ -87,13 +128,24 @@ def check_order(
         reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
     ) is not None:
         return reject
-    if ord_type == LIMIT:
+    if (stop_px is not None or (ord_type != LIMIT and ord_type in STOPS)) and (
+        reject := _check_stop(listing, ord_type, stop_px)
+    ) is not None:
+        return reject
+    if ord_type in PRICED:
         if price is None:
             return PRICE_REQUIRED
         if (reject := check_price(listing, price)) is not None:
             return reject
     elif price is not None:
-        return PRICE_NOT_TAKEN
+        if ord_type != PEGGED:
+            return PRICE_NOT_TAKEN
+        if (reject := check_price(listing, price)) is not None:
+            return reject
+    if (routing or (ord_type != LIMIT and ord_type in HIDDEN)) and (
+        reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
+    ) is not None:
+        return reject
     if max_floor or min_qty:
         return _check_parts(listing, quantity, max_floor, min_qty, time_in_force, status)
     return None
@@ -108,6 +160,39 @@ def check_price(listing: Listing, price: int) -> Reject | None:
     if not listing.reject_low <= price <= listing.reject_high:
         return refusal(listing, price)
     return None
+
+
+def _check_routing(
+    ord_type: OrdType, time_in_force: TimeInForce, max_floor: int, min_qty: int, routing: int
+) -> Reject | None:
+    """What is wrong with an order of or for retail liquidity providers, or None."""
+    if ord_type == PEGGED:
+        if routing in (0, BROKER_ONLY, BROKER_ONLY_REMOVAL) and not max_floor:
+            return None
+        return ROUTING_INVALID.because("a pegged order is hidden, and for all or its broker only")
+    if routing in (BROKER_ONLY, BROKER_ONLY_REMOVAL):
+        return ROUTING_INVALID.because("only a pegged order can be for its broker alone")
+    retail = routing == RETAIL
+    if (retail or ord_type == RLP) and (max_floor or min_qty):
+        return ROUTING_INVALID.because("there is no disclosed or minimum quantity")
+    if ord_type == RLP:
+        return ROUTING_INVALID.because("a liquidity provider has none") if routing else None
+    if retail and ord_type not in _RETAIL_TYPES:
+        return ROUTING_INVALID.because(f"a retail order is not of type {ord_type.name}")
+    if retail and time_in_force not in _RETAIL_VALIDITIES:
+        return ROUTING_INVALID.because(f"a retail order is not valid {time_in_force.name}")
+    return None
+
+
+def _check_stop(listing: Listing, ord_type: OrdType, stop_px: int | None) -> Reject | None:
+    """What is wrong with a stop price, or None; bands hold for limit prices alone."""
+    if ord_type not in STOPS:
+        return STOP_NOT_TAKEN
+    if stop_px is None:
+        return STOP_REQUIRED
+    if stop_px <= 0 and not listing.instrument.allows_any_sign:
+        return PRICE_NOT_POSITIVE
+    return PRICE_OFF_TICK if stop_px % listing.tick else None
 
 
 def _quantity_range(listing: Listing, quantity: int) -> Reject:
@@ -140,9 +225,15 @@ def _check_kind(
         return None if ord_type in (LIMIT, MARKET) else VALIDITY_INVALID
     elif time_in_force in (IOC, FOK) and auction:
         return TYPE_NOT_IN_AUCTION
-    if ord_type == LIMIT:
+    if ord_type in PRICED or (ord_type == STOP and not listing.derivative):
         return None
-    if ord_type == MARKET_TO_LIMIT or (ord_type == MARKET and not listing.derivative):
+    if ord_type == PEGGED and not (listing.fixed_income or listing.derivative):
+        return None if time_in_force in _RETAIL_VALIDITIES else VALIDITY_INVALID
+    if ord_type == RLP and not listing.fixed_income:
+        return None if time_in_force == DAY else VALIDITY_INVALID
+    if (ord_type == MARKET_TO_LIMIT and not listing.fixed_income) or (
+        ord_type == MARKET and not listing.derivative
+    ):
         return TYPE_NOT_IN_AUCTION if auction else None
     return TYPE_NOT_SUPPORTED.because(ord_type.name)
 
@@ -169,12 +260,13 @@ def _check_parts(
     return None
 
 
-def protection_price(listing: Listing, side: Side) -> int | None:
+def protection_price(listing: Listing, side: Side, stop_px: int | None = None) -> int | None:
     """The worst price at which a market order may trade, on a price step and within the bands.
 
-    None if there is nothing to measure it from.
+    It is measured from the last price, or from where a stop order is triggered; None if there is
+    nothing to measure it from.
     """
-    reference = listing.reference_price()
+    reference = listing.reference_price() if stop_px is None else stop_px
     if reference is None:
         return None
     tick = listing.tick

@@ -11,7 +11,10 @@ from datetime import date
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
+    MassActionType,
     NewsSource,
     OpenCloseSettlFlag,
     OrdType,
@@ -19,7 +22,11 @@ from pregao.exchange.engine.terms import (
     PriceBandType,
     PriceLimitType,
     PriceType,
+    ProtectionScope,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
     SettlPriceType,
+    SettlType,
     Side,
     TimeInForce,
     TradingSession,
@@ -37,7 +44,8 @@ class NewOrder:
 
     ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among
     the session's resting orders of the instrument. ``received_ns`` is when the order entered
-    the exchange's queue, if that is not the time of processing.
+    the exchange's queue, if that is not the time of processing. ``investor_id`` is made of prefix
+    and document by `self_trade.investor_number`; 0 is none.
     """
 
     session: int
@@ -57,6 +65,9 @@ class NewOrder:
     investor_id: int = 0
     ord_tag_id: int = 0
     received_ns: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction = SelfTradePreventionInstruction.NONE
+    routing_instruction: RoutingInstruction = RoutingInstruction.NONE
+    mm_protection_reset: bool = False
 
 
 @record
@@ -81,22 +92,35 @@ class ModifyOrder:
     min_qty: int | None = None
     account: int | None = None
     received_ns: int | None = None
+    stop_px: int | None = None
+    investor_id: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction | None = None
+    routing_instruction: RoutingInstruction | None = None
+    mm_protection_reset: bool = False
 
 
 @record
 class CancelOrder:
-    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``."""
+    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+
+    ``reason`` is None or CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR.
+    """
 
     session: int
     cl_ord_id: int
     security_id: int
     order_id: int = 0
     orig_cl_ord_id: int = 0
+    reason: ExecRestatementReason | None = None
 
 
 @record
 class MassCancel:
-    """Cancel the session's orders that pass every filter given; it is one event of the feed."""
+    """Cancel the session's orders that pass every filter given; it is one event of the feed.
+
+    With ``on_behalf`` orders of other sessions of the same firm are cancelled as well; it needs
+    an investor.
+    """
 
     session: int
     cl_ord_id: int
@@ -104,6 +128,11 @@ class MassCancel:
     side: Side | None = None
     ord_tag_id: int = 0
     reason: ExecRestatementReason = ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
+    asset: str = ""
+    investor_id: int = 0
+    action: MassActionType = MassActionType.CANCEL_ORDERS
+    on_behalf: bool = False
+    firm: int = 0
 
 
 @record
@@ -117,7 +146,11 @@ class CrossSide:
 
 @record
 class NewCross:
-    """Register a deal between two investors of the same session at one price."""
+    """Register a deal between two investors of the same session at one price.
+
+    A sweep and cross brings the prioritized side to the book first, for at most ``max_sweep_qty``
+    (None: as much as it finds).
+    """
 
     session: int
     cross_id: int
@@ -127,6 +160,129 @@ class NewCross:
     buyer: CrossSide
     seller: CrossSide
     received_ns: int | None = None
+    cross_type: CrossType = CrossType.ALL_OR_NONE_CROSS
+    prioritization: CrossPrioritization = CrossPrioritization.NONE
+    max_sweep_qty: int | None = None
+
+
+@record
+class ProposedLeg:
+    """A leg of a spread that a member wants; the ratio is an integer of 1e-7."""
+
+    symbol: str
+    side: Side
+    ratio_qty: int
+
+
+@record
+class DefineSpread:
+    """Ask for a spread of listed instruments, from the buyer's point of view."""
+
+    session: int
+    request_id: int
+    legs: tuple[ProposedLeg, ...]
+
+
+@record
+class DeclareForward:
+    """Declare a forward deal; ``contra_firm`` is to accept it.
+
+    ``fixed_rate`` is an integer of 1e-4. With cash, a trade of the underlying goes with it, buyer
+    and seller exchanged; ``cash_trade_id`` names the cash trade that was registered before.
+    """
+
+    session: int
+    firm: int
+    quote_req_id: str
+    security_id: int
+    contra_firm: int
+    side: Side
+    quantity: int
+    price: int
+    fixed_rate: int
+    days_to_settlement: int
+    settl_type: SettlType = SettlType.BUYERS_DISCRETION
+    account: int = 0
+    with_cash: bool = False
+    cash_trade_id: int | None = None
+    private: bool = True
+
+
+@record
+class AcceptForward:
+    """Accept a declaration; ``dma`` tells that the request came by direct market access."""
+
+    session: int
+    firm: int
+    quote_id: int
+    account: int = 0
+    dma: bool = False
+
+
+@record
+class RefuseForward:
+    """Refuse a declaration."""
+
+    session: int
+    firm: int
+    quote_id: int
+
+
+@record
+class CancelForward:
+    """Cancel a declaration of one's own."""
+
+    session: int
+    firm: int
+    quote_id: int
+
+
+@record
+class ProtectionReference:
+    """What a market protection watches: an instrument with its options, or an asset."""
+
+    security_id: int = 0
+    asset: str = ""
+    counts: ProtectionScope = ProtectionScope.BOTH
+    cancels: ProtectionScope = ProtectionScope.BOTH
+
+
+@record
+class SetProtection:
+    """Protect an account of a firm; a configuration of the same number is replaced.
+
+    A limit of None is off. ``net_quantity`` is the buy/sell protection; ``delta`` is an integer of
+    1e-4. Of other orders than limit orders only those are cancelled that are chosen here.
+    """
+
+    protection_id: int
+    firm: int
+    account: int
+    references: tuple[ProtectionReference, ...]
+    interval_ns: int
+    new_order_fills: int | None = None
+    executions: int | None = None
+    traded_quantity: int | None = None
+    net_quantity: int | None = None
+    delta: int | None = None
+    cancels_good_till: bool = False
+    cancels_stops: bool = False
+    cancels_at_close: bool = False
+
+
+@record
+class RemoveProtection:
+    """Take a market protection away."""
+
+    protection_id: int
+
+
+@record
+class SetDelta:
+    """Set the delta of an instrument (1e-4, negative for puts); without one it is 1.0."""
+
+    security_id: int
+    delta: int
 
 
 @record
@@ -159,6 +315,14 @@ class RejoinGroup:
     """Let an instrument follow its group again."""
 
     security_id: int
+
+
+@record
+class PairAuctions:
+    """Let the auctions of two instruments begin and end together."""
+
+    first: int
+    second: int
 
 
 @record
@@ -371,9 +535,18 @@ Command = (
     | CancelOrder
     | MassCancel
     | NewCross
+    | DefineSpread
+    | DeclareForward
+    | AcceptForward
+    | RefuseForward
+    | CancelForward
+    | SetProtection
+    | RemoveProtection
+    | SetDelta
     | SetGroupPhase
     | SetSecurityStatus
     | RejoinGroup
+    | PairAuctions
     | AdvanceTime
     | EndDay
     | StartDay

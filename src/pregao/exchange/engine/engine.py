@@ -10,9 +10,27 @@ from collections.abc import Callable, Iterable
 from datetime import date
 from typing import Any
 
-from pregao.clock import MINUTE
+from pregao.clock import MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import commands, entry, modification, notices, phases, surveillance
+from pregao.exchange.engine import (
+    aftermath,
+    auction_ends,
+    commands,
+    crosses,
+    entry,
+    forwards,
+    mass_action,
+    modification,
+    notices,
+    phases,
+    protected_mode,
+    registration,
+    spreads,
+    surveillance,
+    trade_entry,
+    user_spreads,
+    withdrawal,
+)
 from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
@@ -22,24 +40,50 @@ from pregao.exchange.engine.views import BookView, group_phases, view
 
 _Handler = Callable[[Market, Any, int], None]
 
+
+def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
+    """End the trading day, also for forwards that nobody accepted."""
+    forwards.expire_declarations(market, now_ns)
+    phases.end_day(market, command, now_ns)
+
+
+def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
+    """Begin a trading day, with protections that watch afresh and without idle spreads."""
+    if command.trade_date > market.trade_date:
+        forwards.expire_declarations(market, now_ns)
+    user_spreads.note_activity(market)
+    phases.start_day(market, command, now_ns)
+    protected_mode.reset_all(market)
+    user_spreads.remove_idle(market, now_ns)
+
+
 _HANDLERS: dict[type, _Handler] = {
     commands.NewOrder: entry.new_order,
     commands.ModifyOrder: modification.modify_order,
-    commands.CancelOrder: entry.cancel_order,
-    commands.MassCancel: entry.mass_cancel,
-    commands.NewCross: entry.new_cross,
+    commands.CancelOrder: withdrawal.cancel_order,
+    commands.MassCancel: mass_action.mass_cancel,
+    commands.NewCross: crosses.new_cross,
+    commands.DeclareForward: forwards.declare_forward,
+    commands.AcceptForward: forwards.accept_forward,
+    commands.RefuseForward: forwards.refuse_forward,
+    commands.CancelForward: forwards.cancel_forward,
+    commands.DefineSpread: user_spreads.define_spread,
+    commands.SetProtection: protected_mode.set_protection,
+    commands.RemoveProtection: protected_mode.remove_protection,
+    commands.SetDelta: protected_mode.set_delta,
     commands.SetGroupPhase: phases.set_group_phase,
     commands.SetSecurityStatus: phases.set_security_status,
+    commands.PairAuctions: auction_ends.pair_auctions,
     commands.RejoinGroup: phases.rejoin_group,
     commands.AdvanceTime: phases.advance_time,
-    commands.EndDay: phases.end_day,
-    commands.StartDay: phases.start_day,
-    commands.AddInstrument: surveillance.add_instrument,
-    commands.ChangeInstrument: surveillance.change_instrument,
-    commands.RemoveInstrument: surveillance.remove_instrument,
-    commands.BustTrade: surveillance.bust_trade,
-    commands.EnterTrade: surveillance.enter_trade,
-    commands.AmendTrade: surveillance.amend_trade,
+    commands.EndDay: _end_day,
+    commands.StartDay: _start_day,
+    commands.AddInstrument: registration.add_instrument,
+    commands.ChangeInstrument: registration.change_instrument,
+    commands.RemoveInstrument: registration.remove_instrument,
+    commands.BustTrade: trade_entry.bust_trade,
+    commands.EnterTrade: trade_entry.enter_trade,
+    commands.AmendTrade: trade_entry.amend_trade,
     commands.ExpelOrder: surveillance.expel_order,
     commands.DeleteSide: surveillance.delete_side,
     commands.EnterImplied: surveillance.enter_implied,
@@ -56,12 +100,26 @@ _HANDLERS: dict[type, _Handler] = {
 }
 
 
+def _touch(market: Market, command: Command) -> None:
+    """Take note of which books a command may have changed."""
+    if isinstance(command, commands.NewOrder | commands.ModifyOrder | commands.CancelOrder):
+        if command.security_id in market.implied_of:
+            market.touched.add(command.security_id)
+    else:
+        market.touched.update(market.implied_of)
+
+
 class Engine:
     """The market of a list of instruments.
 
     With ``track_positions`` every book update tells its place in the book, which schema versions
     below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
-    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted.
+    how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
+    ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
+    (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
+    for the answer of its pair, at most a second. With ``implied_orders`` eligible
+    spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
+    legs of spreads that users define.
     """
 
     def __init__(
@@ -73,9 +131,22 @@ class Engine:
         auction_duration_ns: int = 5 * MINUTE,
         trade_memory: int = 100_000,
         first_order_id: int = 1,
+        rlp_share: int | None = None,
+        synchronism_ns: int = 10 * MILLISECOND,
+        implied_orders: bool = False,
+        no_legs: Iterable[int] = (),
     ) -> None:
+        if not 0 <= synchronism_ns <= SECOND:
+            raise UsageError("auctions of a pair are synchronised within a second")
         self.market = Market(
-            trade_date, track_positions, auction_duration_ns, trade_memory, first_order_id
+            trade_date,
+            track_positions,
+            auction_duration_ns,
+            trade_memory,
+            first_order_id,
+            rlp_share,
+            synchronism_ns,
+            frozenset(no_legs),
         )
         self._now_ns = 0
         self._untold: Outcome | None = None
@@ -83,6 +154,9 @@ class Engine:
             if instrument.security_id in self.market.listings:
                 raise UsageError(f"two instruments have the security id {instrument.security_id}")
             self.market.list_instrument(instrument)
+        if implied_orders:
+            for listing in self.market.listings.values():
+                spreads.register(self.market, listing)
 
     def apply(self, command: Command, now_ns: int) -> Outcome:
         """Carry out a command at a time, which never goes back, and tell what came of it.
@@ -102,14 +176,25 @@ class Engine:
         outcome = self._untold or Outcome([], [])
         self._untold = None
         market.units, market.reports = outcome
-        due = market.next_due_ns
-        if due is not None and due <= now_ns:
-            phases.run_due(market, now_ns)
+        while (due := market.next_due_ns) is not None and due <= now_ns:
+            auction_ends.run_due(market, due)
+            market.touched.update(market.implied_of)
+            aftermath.settle(market, due)
         try:
             handler(market, command, now_ns)
         except UsageError:
             self._untold = outcome
             raise
+        if market.implied_of:
+            _touch(market, command)
+        if (
+            market.triggered
+            or market.reached
+            or market.called
+            or market.spread_fills
+            or market.touched
+        ):
+            aftermath.settle(market, now_ns)
         return outcome
 
     @property

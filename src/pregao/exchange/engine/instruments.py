@@ -230,6 +230,9 @@ class Instrument:
     protection_offset: int | None = None
     """How far from the last trade a market order may trade, as a price (1e-4)."""
 
+    rlp_improvement: int | None = None
+    """How much better than the best price a retail liquidity provider is, as a price (1e-4)."""
+
     @property
     def tick(self) -> int:
         """The smallest price step as a price (1e-4)."""

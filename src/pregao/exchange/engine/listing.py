@@ -6,8 +6,8 @@ from collections import Counter
 from typing import NamedTuple
 
 from pregao.exchange.engine.events import Statistic, TradeItem
-from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, SecurityType
-from pregao.exchange.engine.orders import BookSide, Order
+from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
+from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PriceBandType,
@@ -15,6 +15,7 @@ from pregao.exchange.engine.terms import (
     TradingSession,
     TradingStatus,
 )
+from pregao.exchange.engine.waiting import Waiting
 
 NO_LIMIT = 1 << 62
 """A price that nothing reaches."""
@@ -88,6 +89,7 @@ class Statistics:
         "opening",
         "opening_id",
         "prices",
+        "provided",
         "volume",
     )
 
@@ -103,6 +105,8 @@ class Statistics:
         self.volume = 0
         self.notional = 0
         self.count = 0
+        self.provided = 0
+        """Quantity traded with retail liquidity providers."""
         self.prices: Counter[int] = Counter()
         """Quantity traded by price: the high and the low can be found again after a bust."""
 
@@ -125,6 +129,7 @@ class Listing:
         "bands_float",
         "bids",
         "derivative",
+        "fixed_income",
         "group",
         "instrument",
         "last_trade",
@@ -134,6 +139,8 @@ class Listing:
         "offers",
         "open_time_ns",
         "own_status",
+        "pair",
+        "pending",
         "previous_close8",
         "reference8",
         "reject_high",
@@ -151,6 +158,7 @@ class Listing:
         "trades",
         "volume_limit",
         "waiting",
+        "window_ns",
     )
 
     def __init__(self, instrument: Instrument, group: Group) -> None:
@@ -158,8 +166,7 @@ class Listing:
         self.group = group
         self.bids = BookSide(Side.BUY)
         self.offers = BookSide(Side.SELL)
-        self.waiting: dict[int, Order] = {}
-        """MOC orders that wait for the closing call, by order id."""
+        self.waiting = Waiting()
         self.own_status: TradingStatus | None = None
         """The state that the instrument has apart from its group, or None."""
         self.status = group.phase
@@ -167,6 +174,12 @@ class Listing:
         self.open_time_ns: int | None = None
         self.since_ns: int | None = None
         self.active_auction = False
+        self.pair: Listing | None = None
+        """The instrument whose auctions begin and end with this one's."""
+        self.pending = False
+        """Its auction could end, and waits for that of its pair."""
+        self.window_ns: int | None = None
+        """Until when it takes no requests, because its pair has been asked."""
         self.theoretical: Theoretical | None = None
         self.statistics = Statistics()
         self.last_trade: TradeItem | None = None
@@ -191,6 +204,9 @@ class Listing:
         self.min_qty = instrument.min_order_qty or 1
         self.max_qty = instrument.max_order_qty or NO_LIMIT
         self.derivative = instrument.security_type in _DERIVATIVES
+        self.fixed_income = not self.derivative and (
+            instrument.product in (Product.CORPORATE, Product.GOVERNMENT)
+        )
         self.takes_orders = not (
             instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from datetime import date
+from typing import TYPE_CHECKING, NamedTuple
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
@@ -30,6 +31,11 @@ from pregao.exchange.engine.terms import (
     OrdStatus,
 )
 
+if TYPE_CHECKING:
+    from pregao.exchange.engine.forwards import Declaration
+    from pregao.exchange.engine.protections import Protection
+    from pregao.exchange.engine.spreads import Spread
+
 FIRST_IMPLIED_ID = 1 << 62
 """Implied orders are numbered from here: always behind ordinary ones at the same price."""
 
@@ -43,27 +49,52 @@ def days(day: date) -> int:
     return (day - _EPOCH).days
 
 
+class SpreadFill(NamedTuple):
+    """What was traded in a spread, until its legs have traded as well."""
+
+    security_id: int
+    order: Order
+    resting: Order
+    quantity: int
+    price: int
+
+
 class Market:
     """Instruments, groups, resting orders and counters."""
 
     __slots__ = (
         "auction_duration_ns",
         "by_client",
+        "called",
+        "declarations",
+        "deltas",
         "exec_id",
         "groups",
         "implied_id",
+        "implied_of",
         "kept_trades",
         "listings",
         "next_due_ns",
+        "no_legs",
         "order_id",
         "orders",
+        "protections",
+        "quote_id",
+        "reached",
         "reports",
+        "rlp_share",
         "secondary_id",
+        "spread_fills",
+        "spreads",
+        "synchronism_ns",
+        "touched",
         "track_positions",
         "trade_date",
         "trade_day",
         "trade_memory",
+        "triggered",
         "units",
+        "user_spreads",
     )
 
     def __init__(
@@ -73,6 +104,9 @@ class Market:
         auction_duration_ns: int,
         trade_memory: int,
         first_order_id: int,
+        rlp_share: int | None = None,
+        synchronism_ns: int = 0,
+        no_legs: frozenset[int] = frozenset(),
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -85,8 +119,33 @@ class Market:
         self.track_positions = track_positions
         self.auction_duration_ns = auction_duration_ns
         self.trade_memory = trade_memory
+        self.rlp_share = rlp_share
+        self.synchronism_ns = synchronism_ns
+        self.no_legs = no_legs
+        """Instruments that no user-defined spread can have as a leg."""
+        self.user_spreads: dict[int, date] = {}
+        """Spreads of users, with the last day on which they were used."""
+        self.quote_id = 0
+        self.declarations: dict[int, Declaration] = {}
+        """Forwards that wait for their respondent, by quote id."""
+        self.called: list[Listing] = []
+        """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()
         self.next_due_ns: int | None = None
+        self.protections: dict[tuple[int, int], list[Protection]] = {}
+        """Market protections by firm and account."""
+        self.deltas: dict[int, int] = {}
+        self.reached: list[Protection] = []
+        """Those with something to cancel after the event."""
+        self.spreads: dict[int, Spread] = {}
+        """Spreads whose trades are told in their legs."""
+        self.implied_of: dict[int, list[Spread]] = {}
+        """Spreads with implied orders, by their own number and by those of their legs."""
+        self.spread_fills: list[SpreadFill] = []
+        self.touched: set[int] = set()
+        """Instruments whose books may have changed what is implied."""
+        self.triggered: list[Order] = []
+        """Stop orders that trades have triggered: they come to the book after the event."""
         self.units: list[MarketEvent] = []
         self.reports: list[Report] = []
         self.set_trade_date(trade_date)
@@ -211,6 +270,7 @@ class Market:
                 now_ns,
                 working,
                 cross_id,
+                order.stop_px,
             )
         )
 
@@ -252,6 +312,8 @@ class Market:
         reason: ExecRestatementReason | None = None,
         status: OrdStatus = OrdStatus.CANCELED,
         cl_ord_id: int = 0,
+        mass_action_id: int = 0,
+        requested_by: int = 0,
     ) -> None:
         """Tell the owner that the order is gone; ``cl_ord_id`` is that of the request."""
         self.exec_id += 1
@@ -274,6 +336,9 @@ class Market:
                 status,
                 reason,
                 now_ns,
+                order.stop_px,
+                mass_action_id,
+                requested_by,
             )
         )
 
@@ -313,6 +378,7 @@ class Market:
                 contra_firm,
                 now_ns,
                 cross_id,
+                order.leg_of,
             )
         )
 

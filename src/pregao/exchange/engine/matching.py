@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import replace
+
 from pregao.exchange.engine.events import (
     ExecutionSummary,
     MarketItem,
@@ -11,23 +14,53 @@ from pregao.exchange.engine.events import (
 )
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import BUY, BookSide, Order
+from pregao.exchange.engine.orders import BUY, BookSide, Order, key_of
+from pregao.exchange.engine.self_trade import Prevention, prevent
 from pregao.exchange.engine.session_statistics import (
     execution_statistics,
     matched,
     opening_and_range,
 )
-from pregao.exchange.engine.terms import AggressorSide, Side
+from pregao.exchange.engine.terms import AggressorSide, Side, TrdSubType
 
 
 class Execution:
-    """What came of matching one order: trades, what became of the book, and the sums."""
+    """What came of matching: trades, what became of the book, and the sums.
 
-    __slots__ = ("blocked", "filled", "hidden", "last_px", "trades", "updates")
+    Orders that are brought to the book in one event share one.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "before",
+        "blocked",
+        "cancelled",
+        "ended",
+        "filled",
+        "hidden",
+        "last_px",
+        "prevented",
+        "price",
+        "sub_type",
+        "trades",
+        "updates",
+    )
+
+    def __init__(self, updates: list[MarketItem] | None = None) -> None:
         self.trades: list[MarketItem] = []
-        self.updates: list[MarketItem] = []
+        self.updates: list[MarketItem] = [] if updates is None else updates
+        """What became of the book; what the event had already done to it comes first."""
+        self.prevented: list[MarketItem] = []
+        """Resting orders cancelled to prevent a self-trade: told ahead of the trades."""
+        self.sub_type: TrdSubType | None = None
+        """What its trades are, where they are not plain ones."""
+        self.price: int | None = None
+        """The price of its trades, where it is not that of the resting orders."""
+        self.before: list[tuple[int, int]] | None = None
+        """The other side as it was, where the places of ``prevented`` orders will be told."""
+        self.cancelled = 0
+        """Quantity cancelled to prevent self-trades."""
+        self.ended = False
+        """The incoming order must not go on: it would trade with its own investor."""
         self.filled = 0
         self.hidden = 0
         """Quantity traded against orders that do not show all they have."""
@@ -53,21 +86,34 @@ def tradable_within(listing: Listing, side: Side, limit_key: int, enough: int) -
     return opposite.within(limit_key, enough)
 
 
-def match(market: Market, listing: Listing, order: Order, limit_key: int, now_ns: int) -> Execution:
+def match(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    limit_key: int,
+    execution: Execution,
+    now_ns: int,
+    most: int | None = None,
+) -> None:
     """Trade an incoming order with the other side as far as its limit and the band allow.
 
+    With ``most`` it trades no more than that quantity.
     Each trade is at the resting order's price. An order fully shown leaves the book when it is
     filled; an iceberg comes back at the end of its level under a new number.
     """
-    execution = Execution()
     opposite = listing.opposite(order.side)
+    investor = order.investor_id
+    if investor and execution.before is None and market.track_positions:
+        execution.before = opposite.ranks()
     keys = opposite.keys
     levels = opposite.levels
     opening = listing.statistics.opening is None
     low, high = listing.auction_low, listing.auction_high
     trades, updates = execution.trades, execution.updates
+    sub_type, own_price = execution.sub_type, execution.price
     leaves = order.leaves
-    while leaves and keys:
+    kept = 0 if most is None or most > leaves else leaves - most
+    while leaves > kept and keys:
         key = keys[-1]
         if key < limit_key:
             break
@@ -80,8 +126,23 @@ def match(market: Market, listing: Listing, order: Order, limit_key: int, now_ns
         if not low <= price <= high:
             execution.blocked = True
             break
+        if investor and resting.investor_id == investor:
+            gone = execution.prevented
+            verdict = prevent(market, listing, order, resting, limit_key, now_ns, gone)
+            if verdict is Prevention.NOT_HERE:
+                investor = 0
+            else:
+                if resting.level is None:
+                    execution.cancelled += resting.leaves
+                if verdict is Prevention.INCOMING_ENDS:
+                    execution.ended = True
+                    break
+                continue
+        if own_price is not None:
+            price = own_price
         visible = resting.visible
-        quantity = visible if visible < leaves else leaves
+        wanted = leaves - kept
+        quantity = visible if visible < wanted else wanted
         leaves -= quantity
         order.leaves = leaves
         order.cum += quantity
@@ -92,9 +153,20 @@ def match(market: Market, listing: Listing, order: Order, limit_key: int, now_ns
         execution.last_px = price
         if resting.max_floor:
             execution.hidden += quantity
-        trades.append(matched(market, listing, order, resting, quantity, price, opening, now_ns))
+        trades.append(
+            matched(
+                market,
+                listing,
+                order,
+                resting,
+                quantity,
+                price,
+                opening,
+                now_ns,
+                sub_type=sub_type,
+            )
+        )
         consume(market, opposite, resting, quantity, now_ns, updates)
-    return execution
 
 
 def consume(
@@ -175,12 +247,17 @@ def execution_event(
     aggressor: AggressorSide,
     received_ns: int,
     now_ns: int,
-    updates: list[MarketItem],
 ) -> None:
     """Publish an execution as one event, in the order that the specification gives.
 
-    Summary, trades, opening/high/low where they changed, book updates, statistics.
+    Summary, orders cancelled to prevent self-trades, trades, opening/high/low where they changed,
+    book updates, statistics. Without a trade there are only the book updates.
     """
+    if execution.prevented and execution.before is not None:
+        _tell_places(execution, listing.opposite(Side(aggressor)))
+    if not execution.filled:
+        market.tell(execution.prevented + execution.updates)
+        return
     items: list[MarketItem] = [
         ExecutionSummary(
             listing.security_id,
@@ -188,13 +265,32 @@ def execution_event(
             execution.last_px,
             execution.filled,
             execution.hidden,
-            0,
+            execution.cancelled,
             received_ns,
             now_ns,
         )
     ]
+    items.extend(execution.prevented)
     items.extend(execution.trades)
     opening_and_range(market, listing, items, now_ns)
-    items.extend(updates)
+    items.extend(execution.updates)
     items.append(execution_statistics(market, listing, now_ns))
     market.tell(items)
+
+
+def _tell_places(execution: Execution, opposite: BookSide) -> None:
+    """Work out the places of the book updates again: they are not told as they happened."""
+    ranks = execution.before
+    assert ranks is not None
+    side = opposite.side
+    for items in (execution.prevented, execution.updates):
+        for index, item in enumerate(items):
+            if not isinstance(item, OrderAdded | OrderChanged | OrderDeleted) or item.side != side:
+                continue
+            rank = (-key_of(side, item.price), item.secondary_order_id)
+            place = bisect_left(ranks, rank)
+            if isinstance(item, OrderAdded):
+                ranks.insert(place, rank)
+            elif isinstance(item, OrderDeleted):
+                del ranks[place]
+            items[index] = replace(item, position=place + 1)

@@ -1,7 +1,8 @@
 """Changing an order: what keeps its place in the queue and what loses it.
 
 A new price, more quantity, a minimum, or more of it to be shown cost the order its place: the
-feed shows a deletion and a new order. Less quantity, another validity or account keep it.
+feed shows a deletion and a new order. Less quantity, another validity or account keep it. An
+order can become a stop order, which leaves the book, and a stop order one that comes to it.
 """
 
 from __future__ import annotations
@@ -10,24 +11,32 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import (
     FOK,
+    HIDDEN,
     IOC,
-    LIMIT,
     MOA,
     MOC,
+    PEGGED,
+    PRICED,
+    PROTECTED,
+    STOPS,
     check_order,
     protection_price,
 )
 from pregao.exchange.engine.commands import ModifyOrder
-from pregao.exchange.engine.entry import find_order, refresh_auction, trade_or_queue, withdraw
+from pregao.exchange.engine.entry import trade_or_queue
 from pregao.exchange.engine.events import MarketItem, OrderChanged
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.midpoint import enter_pegged
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.protections import reset_protections
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
+from pregao.exchange.engine.self_trade import check_investor
 from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
+from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
 
 
 @record
@@ -41,6 +50,7 @@ class _Terms:
     max_floor: int
     min_qty: int
     protection: int | None
+    stop_px: int | None
 
 
 def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
@@ -60,6 +70,9 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     if reject is not None:
         _refuse(market, command, reject, now_ns)
         return
+    if command.mm_protection_reset:
+        account = order.account if command.account is None else command.account
+        reset_protections(market, listing, order.firm, account)
     leaves = order.leaves + terms.quantity - order.quantity
     items: list[MarketItem] = []
     if leaves <= 0:
@@ -69,13 +82,23 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
         refresh_auction(market, listing, items, now_ns)
         market.tell(items)
         return
-    if order.level is None:
+    if terms.stop_px is not None:
+        _wait(market, listing, order, command, terms, leaves, items, now_ns)
+    elif order.stop_px is not None:
+        listing.waiting.remove(order)
+        received = now_ns if command.received_ns is None else command.received_ns
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
+    elif order.level is None:
         _update(order, command, terms, leaves)
         order.show()
-        _report(market, order, command, now_ns, working=False)
+        _report(market, order, command, now_ns, working=order.ord_type in HIDDEN)
+        if order.ord_type == PEGGED:
+            received = now_ns if command.received_ns is None else command.received_ns
+            enter_pegged(market, listing, order, received, now_ns)
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
-        _requeue(market, listing, order, command, terms, leaves, received, now_ns)
+        items.append(market.take(listing, order, now_ns))
+        _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
     else:
         _keep_place(market, listing, order, command, terms, leaves, items, now_ns)
 
@@ -84,7 +107,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     """Put the request and what the order already is together."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
     price = command.price
-    if price is None and ord_type == LIMIT:
+    if price is None and (ord_type in PRICED or ord_type == PEGGED):
         price = order.price
     max_floor = order.max_floor if command.max_floor is None else command.max_floor
     if command.max_floor is None and max_floor > command.quantity:
@@ -92,9 +115,12 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     time_in_force = command.time_in_force
     if time_in_force is None:
         time_in_force = order.time_in_force
+    stop_px = command.stop_px
+    if stop_px is None and ord_type in STOPS:
+        stop_px = order.stop_px
     protection = order.protection_price
-    if ord_type != LIMIT and time_in_force not in (MOA, MOC):
-        protection = protection_price(listing, order.side)
+    if ord_type in PROTECTED and time_in_force not in (MOA, MOC):
+        protection = protection_price(listing, order.side, stop_px)
     return _Terms(
         command.quantity,
         price,
@@ -103,6 +129,7 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
         max_floor,
         command.min_qty or 0,
         protection,
+        stop_px,
     )
 
 
@@ -120,7 +147,13 @@ def _check(
         terms.min_qty,
         order.expire_date if command.expire_date is None else command.expire_date,
         market.trade_date,
+        terms.stop_px,
+        order.routing if command.routing_instruction is None else command.routing_instruction,
     )
+    if reject is None and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
+        reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
+    if reject is None and command.investor_id:
+        reject = check_investor(command.investor_id)
     if reject is not None:
         return reject
     auction = (MOA, MOC)
@@ -128,7 +161,11 @@ def _check(
         terms.time_in_force in auction or order.time_in_force in auction
     ):
         return rejects.VALIDITY_INVALID
-    if terms.ord_type != LIMIT and terms.protection is None and order.time_in_force not in auction:
+    if (
+        terms.ord_type in PROTECTED
+        and terms.protection is None
+        and order.time_in_force not in auction
+    ):
         return rejects.NO_REFERENCE_PRICE
     other = market.by_client.get((order.session, order.security_id, command.cl_ord_id))
     if other is not None and other is not order:
@@ -159,10 +196,17 @@ def _update(order: Order, command: ModifyOrder, terms: _Terms, leaves: int) -> N
     order.max_floor = terms.max_floor
     order.min_qty = terms.min_qty
     order.protection_price = terms.protection
+    order.stop_px = terms.stop_px
     if command.expire_date is not None:
         order.expire_date = command.expire_date
     if command.account is not None:
         order.account = command.account
+    if command.investor_id is not None:
+        order.investor_id = command.investor_id
+    if command.self_trade_prevention is not None:
+        order.prevention = command.self_trade_prevention
+    if command.routing_instruction is not None:
+        order.routing = command.routing_instruction
 
 
 def _requeue(
@@ -172,11 +216,11 @@ def _requeue(
     command: ModifyOrder,
     terms: _Terms,
     leaves: int,
+    items: list[MarketItem],
     received_ns: int,
     now_ns: int,
 ) -> None:
-    """Take the order out and bring it in again as if it were new."""
-    items: list[MarketItem] = [market.take(listing, order, now_ns)]
+    """Bring an order that was taken out in again as if it were new."""
     _update(order, command, terms, leaves)
     market.new_secondary_id(order)
     order.insert_time_ns = now_ns
@@ -187,6 +231,29 @@ def _requeue(
         return
     items.append(market.put(listing, order, now_ns))
     publish_theoretical(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def _wait(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    command: ModifyOrder,
+    terms: _Terms,
+    leaves: int,
+    items: list[MarketItem],
+    now_ns: int,
+) -> None:
+    """Let the order be a stop order: it leaves the book, and waits for its stop price."""
+    if order.level is None:
+        listing.waiting.remove(order)
+    else:
+        items.append(market.take(listing, order, now_ns))
+    _update(order, command, terms, leaves)
+    order.show()
+    listing.waiting.add(order)
+    _report(market, order, command, now_ns, working=False)
+    refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
@@ -258,6 +325,7 @@ def _report(
             order.protection_price,
             now_ns,
             working,
+            order.stop_px,
         )
     )
 

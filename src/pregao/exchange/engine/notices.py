@@ -13,7 +13,6 @@ from pregao.exchange.engine.commands import (
     SetQuantityBand,
     SetSettlementPrice,
 )
-from pregao.exchange.engine.entry import refresh_auction
 from pregao.exchange.engine.events import (
     ClosingPrice,
     MarketItem,
@@ -24,10 +23,12 @@ from pregao.exchange.engine.events import (
     SettlementPrice,
     Trade,
 )
+from pregao.exchange.engine.instruments import Product
 from pregao.exchange.engine.listing import Band, Listing
 from pregao.exchange.engine.market import Market, days
 from pregao.exchange.engine.terms import OpenCloseSettlFlag, PriceLimitType, PriceType
 from pregao.exchange.engine.views import last_trade_price
+from pregao.exchange.engine.withdrawal import refresh_auction
 
 
 def set_closing_price(market: Market, command: SetClosingPrice, now_ns: int) -> None:
@@ -110,15 +111,17 @@ def set_price_band(market: Market, command: SetPriceBand, now_ns: int) -> None:
 
 
 def _set_reference(market: Market, listing: Listing, command: SetPriceBand, now_ns: int) -> None:
-    """Publish the reference price: a band message without a type."""
+    """Set the reference price; of economic indicators it is told, as a band without a type."""
     if command.reference8 is None:
         raise UsageError(
             f"a band of {listing.instrument.symbol} needs a type, or a reference price"
         )
     listing.reference8 = command.reference8
-    band = PriceBand(listing.security_id, None, None, None, None, None, command.reference8, now_ns)
-    listing.shown[(PriceBand, None)] = band
-    market.tell([band], event=False)
+    if listing.instrument.product == Product.ECONOMIC_INDICATOR:
+        reference = command.reference8
+        band = PriceBand(listing.security_id, None, None, None, None, None, reference, now_ns)
+        listing.shown[(PriceBand, None)] = band
+        market.tell([band], event=False)
     _reference_moved(market, listing, now_ns)
 
 
@@ -131,9 +134,14 @@ def _reference_moved(market: Market, listing: Listing, now_ns: int) -> None:
 
 
 def set_quantity_band(market: Market, command: SetQuantityBand, now_ns: int) -> None:
-    """Set the largest quantity of an order."""
+    """Set the largest quantity of an order; derivatives have neither an average nor a limit."""
     listing = market.listing(command.security_id)
-    listing.volume_limit = command.max_trade_vol
+    if listing.derivative and (command.avg_daily_traded_qty or command.max_trade_vol):
+        raise UsageError(
+            f"{listing.instrument.symbol} is a derivative: the average and the maximum of its "
+            "quantity band are 0"
+        )
+    listing.volume_limit = command.max_trade_vol or None
     band = QuantityBand(
         listing.security_id, command.avg_daily_traded_qty, command.max_trade_vol, now_ns
     )

@@ -45,6 +45,7 @@ class Order:
         "investor_id",
         "key",
         "leaves",
+        "leg_of",
         "level",
         "max_floor",
         "min_qty",
@@ -52,14 +53,17 @@ class Order:
         "ord_tag_id",
         "ord_type",
         "order_id",
+        "prevention",
         "previous",
         "price",
         "protection_price",
         "quantity",
+        "routing",
         "secondary_order_id",
         "security_id",
         "session",
         "side",
+        "stop_px",
         "time_in_force",
         "visible",
     )
@@ -99,11 +103,19 @@ class Order:
         self.min_qty = min_qty
         self.insert_time_ns = insert_time_ns
         self.protection_price: int | None = None
+        self.stop_px: int | None = None
+        """The price that triggers it, as long as it has not been triggered."""
         self.expire_date: date | None = None
         self.account = 0
         self.investor_id = 0
+        self.prevention = 0
+        """Its instruction for self-trade prevention."""
+        self.routing = 0
+        """Its routing instruction, or 0."""
         self.ord_tag_id = 0
         self.implied = False
+        self.leg_of = 0
+        """The spread that it trades a leg of, or 0."""
         self.key = 0
         self.level: Level | None = None
         self.previous: Order | None = None
@@ -268,6 +280,10 @@ class BookSide:
             place += 1
             ahead = ahead.previous
         return place
+
+    def ranks(self) -> list[tuple[int, int]]:
+        """Every order's rank, best first: its key with the sign turned, then its public number."""
+        return [(-order.key, order.secondary_order_id) for order in self]
 
     def best_price(self) -> int | None:
         """The best price on the side, orders without a price left aside."""

@@ -24,6 +24,7 @@ from pregao.exchange.engine.events import (
     HighPrice,
     LowPrice,
     MarketItem,
+    News,
     OpeningPrice,
     SecurityGroupPhase,
     SecurityStatus,
@@ -31,8 +32,10 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.listing import Group, Listing, Statistics
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
+    NewsSource,
     OpenCloseSettlFlag,
     TimeInForce,
     TradingStatus,
@@ -48,6 +51,7 @@ FINAL_CLOSING_CALL = TradingStatus.FINAL_CLOSING_CALL
 
 AUCTIONS = frozenset({RESERVED, FINAL_CLOSING_CALL})
 """The states in which orders gather without trading."""
+_CHANGED = TradingEvent.SECURITY_STATUS_CHANGE
 _UNCROSSED_ON_ENTRY = frozenset({OPEN, CLOSE})
 _STATES = AUCTIONS | {PAUSE, CLOSE, OPEN, FORBIDDEN}
 
@@ -79,13 +83,50 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
     group.since_ns = now_ns
     before: list[MarketItem] = []
     after: list[MarketItem] = []
+    held: list[Listing] = []
     for listing in group.members:
         # When a group gathers orders again, so do its instruments, but for forbidden ones.
         if command.phase == RESERVED and listing.own_status not in (None, FORBIDDEN):
-            _detach(market, listing, None, None, now_ns)
-            after.append(_status(market, listing, RESERVED, _REJOINS, group.open_time_ns, now_ns))
+            detach(market, listing, None, None, now_ns)
+            after.append(_status(market, listing, RESERVED, REJOINS, group.open_time_ns, now_ns))
+        if listing.pair is not None and _must_wait(listing, listing.pair, command.phase):
+            detach(market, listing, RESERVED, None, now_ns)
+            listing.pending = True
+            held.append(listing)
+            after.append(_status(market, listing, RESERVED, _CHANGED, None, now_ns))
         _change(market, listing, command.new_session, before, after, now_ns)
     _publish(market, before, _phase(market, group, command.new_session, now_ns), after)
+    market.tell([synchronization(listing, now_ns) for listing in held], event=False)
+    for listing in group.members:
+        # Instruments that only waited for one of this group can end their auction too.
+        pair = listing.pair
+        if pair is not None and pair.pending and listing.status not in AUCTIONS:
+            detach(market, pair, None, None, now_ns)
+            tell_change(market, pair, pair.group.phase, REJOINS, now_ns)
+
+
+def _must_wait(listing: Listing, pair: Listing, phase: TradingStatus) -> bool:
+    """Must an instrument stay in its auction, because its pair's has not come to its end?"""
+    if phase != OPEN or listing.own_status is not None:
+        return False
+    if listing.status not in AUCTIONS or pair.status not in AUCTIONS or pair.pending:
+        return False
+    return pair.own_status is not None or pair.group is not listing.group
+
+
+def synchronization(listing: Listing, now_ns: int) -> News:
+    """What tells the market that an auction waits for that of another instrument."""
+    symbol = listing.instrument.symbol
+    return News(
+        listing.security_id,
+        NewsSource.MARKET_SURVEILLANCE,
+        None,
+        None,
+        now_ns,
+        f"Auction for instrument {symbol} - synchronization",
+        f"Call for instrument {symbol} -Reason: synchronization",
+        "",
+    )
 
 
 def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int) -> None:
@@ -96,11 +137,13 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
         raise UsageError(
             f"the end of the auction of {listing.instrument.symbol} does not lie in the future"
         )
-    _detach(market, listing, command.status, command.open_time_ns, now_ns)
+    detach(market, listing, command.status, command.open_time_ns, now_ns)
+    if listing.pair is not None:
+        market.called.append(listing)
     event = TradingEvent.SECURITY_STATUS_CHANGE
     if command.new_session:
         event = TradingEvent.TRADING_SESSION_CHANGE
-    _tell_change(market, listing, command.status, event, now_ns)
+    tell_change(market, listing, command.status, event, now_ns)
 
 
 def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
@@ -111,8 +154,8 @@ def rejoin_group(market: Market, command: RejoinGroup, now_ns: int) -> None:
             f"{listing.instrument.symbol} already follows the phase of its group "
             f"{listing.group.name!r}"
         )
-    _detach(market, listing, None, None, now_ns)
-    _tell_change(market, listing, listing.group.phase, _REJOINS, now_ns)
+    detach(market, listing, None, None, now_ns)
+    tell_change(market, listing, listing.group.phase, REJOINS, now_ns)
 
 
 def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatus:
@@ -121,8 +164,10 @@ def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatu
     The caller adds the order that called the auction, and publishes.
     """
     end = now_ns + market.auction_duration_ns
-    _detach(market, listing, RESERVED, end, now_ns)
+    detach(market, listing, RESERVED, end, now_ns)
     listing.status = RESERVED
+    if listing.pair is not None:
+        market.called.append(listing)
     return _status(market, listing, RESERVED, TradingEvent.SECURITY_STATUS_CHANGE, end, now_ns)
 
 
@@ -130,31 +175,7 @@ def advance_time(_market: Market, _command: AdvanceTime, _now_ns: int) -> None:
     """Time alone does nothing that has not been done when the command came in."""
 
 
-def run_due(market: Market, now_ns: int) -> None:
-    """Close the auctions called by a band whose end has come, in the order of their ends."""
-    running = [listing for listing in market.listings.values() if listing.active_auction]
-    due = [
-        listing
-        for listing in running
-        if listing.open_time_ns is not None and listing.open_time_ns <= now_ns
-    ]
-    due.sort(key=lambda listing: (listing.open_time_ns or 0, listing.security_id))
-    for listing in due:
-        end = listing.open_time_ns
-        assert end is not None
-        _detach(market, listing, None, None, end)
-        _tell_change(market, listing, listing.group.phase, _REJOINS, end)
-    market.next_due_ns = min(
-        (
-            listing.open_time_ns
-            for listing in running
-            if listing.active_auction and listing.open_time_ns is not None
-        ),
-        default=None,
-    )
-
-
-_REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
 
 
 def _check_state(status: TradingStatus) -> None:
@@ -163,7 +184,7 @@ def _check_state(status: TradingStatus) -> None:
         raise UsageError(f"{status!r} is not a state that can be set; choose one of {known}")
 
 
-def _detach(
+def detach(
     market: Market,
     listing: Listing,
     own: TradingStatus | None,
@@ -171,6 +192,8 @@ def _detach(
     now_ns: int,
 ) -> None:
     """Take note of an instrument's own state; None joins it to its group."""
+    listing.pending = False
+    listing.window_ns = None
     listing.own_status = own
     listing.open_time_ns = open_time_ns if own == RESERVED else None
     listing.since_ns = now_ns
@@ -180,7 +203,7 @@ def _detach(
         market.next_due_ns = listing.open_time_ns
 
 
-def _tell_change(
+def tell_change(
     market: Market, listing: Listing, status: TradingStatus, event: TradingEvent, now_ns: int
 ) -> None:
     """Carry out a change of one instrument's state and publish it."""
@@ -250,12 +273,14 @@ def _wake_closing_orders(
     market: Market, listing: Listing, items: list[MarketItem], now_ns: int
 ) -> None:
     """MOC orders that have waited join the book, by their time of entry."""
-    for order in listing.waiting.values():
+    for order in listing.waiting:
+        if order.time_in_force != TimeInForce.AT_THE_CLOSE:
+            continue
+        listing.waiting.remove(order)
         market.new_secondary_id(order)
         order.insert_time_ns = now_ns
         items.append(market.put(listing, order, now_ns))
         market.accepted(order, now_ns)
-    listing.waiting.clear()
 
 
 def reset_statistics(listing: Listing) -> None:
@@ -277,8 +302,10 @@ def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
             if _ends_today(market, order)
         ]
         items: list[MarketItem] = [market.take(listing, order, now_ns) for order in ending]
-        ending.extend(listing.waiting.values())
-        listing.waiting.clear()
+        for order in listing.waiting:
+            if _ends_today(market, order):
+                listing.waiting.remove(order)
+                ending.append(order)
         if items and listing.status in AUCTIONS:
             publish_theoretical(market, listing, items, now_ns)
         market.expire(ending, now_ns)
@@ -297,7 +324,7 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
     """Begin a trading day: new statistics and trade numbers, and the previous close of each.
 
     The day before is ended if it was not. The previous close is the day's closing price if one
-    was published, else the last trade.
+    was published, else the last price of its regular session, else the last trade.
     """
     if command.trade_date < market.trade_date:
         raise UsageError(
@@ -311,8 +338,10 @@ def start_day(market: Market, command: StartDay, now_ns: int) -> None:
         closing = listing.shown.pop((ClosingPrice, OpenCloseSettlFlag.DAILY), None)
         if isinstance(closing, ClosingPrice):
             listing.previous_close8 = closing.price8
-        elif listing.statistics.last is not None:
-            listing.previous_close8 = listing.statistics.last * PRICE8_PER_PRICE
+        elif (last := regular_close(listing)) is not None or (
+            last := listing.statistics.last
+        ) is not None:
+            listing.previous_close8 = last * PRICE8_PER_PRICE
         reset_statistics(listing)
         listing.trades.clear()
         listing.trade_id = 0

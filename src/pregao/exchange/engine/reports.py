@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from pregao.exchange.engine.commands import DeclareForward
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
     CxlRejResponseTo,
     ExecRestatementReason,
+    MassActionRejectReason,
     OrdStatus,
     OrdType,
+    QuoteStatus,
+    QuoteStatusResponseTo,
+    SecurityResponseType,
     Side,
     TimeInForce,
 )
@@ -18,7 +23,7 @@ from pregao.exchange.engine.terms import (
 
 @record
 class OrderAccepted:
-    """The order is in (ER_New). ``working`` is False for an order that waits (MOC)."""
+    """The order is in (ER_New). ``working`` is False for an order that waits (MOC, stop)."""
 
     exec_id: int
     session: int
@@ -40,6 +45,7 @@ class OrderAccepted:
     transact_time_ns: int
     working: bool = True
     cross_id: int = 0
+    stop_px: int | None = None
 
 
 @record
@@ -89,6 +95,7 @@ class OrderModified:
     protection_price: int | None
     transact_time_ns: int
     working: bool = True
+    stop_px: int | None = None
 
 
 @record
@@ -115,6 +122,11 @@ class OrderCancelled:
     status: OrdStatus
     reason: ExecRestatementReason | None
     transact_time_ns: int
+    stop_px: int | None = None
+    mass_action_id: int = 0
+    """The ``exec_id`` of the mass action that cancelled it."""
+    requested_by: int = 0
+    """The session that asked for it on behalf of this one."""
 
 
 @record
@@ -142,6 +154,8 @@ class OrderFilled:
     contra_firm: int | None
     transact_time_ns: int
     cross_id: int = 0
+    leg_of: int = 0
+    """The spread whose order traded this leg, if ``security_id`` is a leg."""
 
 
 @record
@@ -185,12 +199,77 @@ class OrderRejected:
 
 @record
 class MassCancelled:
-    """A mass cancel was carried out; the orders have reports of their own."""
+    """A mass action was carried out, or refused; the orders have reports of their own."""
 
     exec_id: int
     session: int
     cl_ord_id: int
     count: int
+    transact_time_ns: int
+    reject_reason: MassActionRejectReason | None = None
+    text: str = ""
+
+
+@record
+class SpreadDefined:
+    """The answer to a proposal for a spread: the instrument, or why there is none."""
+
+    exec_id: int
+    session: int
+    request_id: int
+    response: SecurityResponseType
+    security_id: int
+    symbol: str
+    strategy_type: str | None
+    text: str
+    transact_time_ns: int
+
+
+@record
+class ForwardOffered:
+    """A declaration that a firm is asked to accept; any of its sessions may be told.
+
+    ``session`` is 0: the exchange does not know which one answers.
+    """
+
+    exec_id: int
+    firm: int
+    quote_id: int
+    terms: DeclareForward
+    transact_time_ns: int
+    session: int = 0
+
+
+@record
+class ForwardReported:
+    """What became of a declaration; ``session`` is 0 where any session of the firm is meant."""
+
+    exec_id: int
+    session: int
+    firm: int
+    quote_id: int
+    status: QuoteStatus
+    response_to: QuoteStatusResponseTo
+    terms: DeclareForward | None
+    code: int
+    text: str
+    transact_time_ns: int
+
+
+@record
+class ForwardTraded:
+    """A trade of an accepted forward, in the forward itself or in cash (ER_Forward)."""
+
+    exec_id: int
+    session: int
+    firm: int
+    quote_id: int
+    security_id: int
+    side: Side
+    last_qty: int
+    last_px: int
+    trade_id: int
+    contra_firm: int
     transact_time_ns: int
 
 
@@ -203,6 +282,10 @@ Report = (
     | FillBusted
     | OrderRejected
     | MassCancelled
+    | SpreadDefined
+    | ForwardOffered
+    | ForwardReported
+    | ForwardTraded
 )
 """Anything told in private; ``session`` is whom it is for."""
 

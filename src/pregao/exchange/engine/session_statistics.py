@@ -16,15 +16,26 @@ from pregao.exchange.engine.events import (
     TradeItem,
 )
 from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
-from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.orders import BUY, Order
-from pregao.exchange.engine.terms import TradeCondition
+from pregao.exchange.engine.protections import count_fill
+from pregao.exchange.engine.terms import TradeCondition, TradingSession, TrdSubType
 from pregao.umdf import trades
 
 TRADE_ID_STEP = 10
 """Trade numbers of an instrument rise by ten, as in the specification's examples."""
 
 _REGULAR = int(TradeCondition.REGULAR_TRADE)
+_NOT_REGULAR = frozenset(
+    {
+        TrdSubType.MULTI_ASSET_TRADE,
+        TrdSubType.LEG_TRADE,
+        TrdSubType.RLP_TRADE,
+        TrdSubType.MIDPOINT_TRADE,
+    }
+)
+_LEG = TrdSubType.LEG_TRADE
+_MIDPOINT = TrdSubType.MIDPOINT_TRADE
 _OPENING = int(TradeCondition.OPENING_PRICE)
 _SAME_PRICE = int(TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE)
 
@@ -59,13 +70,15 @@ def matched(
     aggressor: bool = True,
     condition: int = 0,
     cross_id: int = 0,
+    sub_type: TrdSubType | None = None,
 ) -> Trade:
     """Make a trade between two orders whose quantities are already taken down.
 
     ``order`` is the aggressor, if there is one; both owners are told, the passive one first.
     """
     statistics = listing.statistics
-    condition |= _REGULAR
+    if sub_type is None or sub_type not in _NOT_REGULAR:
+        condition |= _REGULAR
     if opening:
         condition |= _OPENING
     if price == statistics.last:
@@ -82,16 +95,22 @@ def matched(
         buyer.firm or None,
         seller.firm or None,
         market.trade_day,
-        None,
+        sub_type,
         now_ns,
         order.implied or resting.implied,
     )
     count_trade(statistics, price, quantity)
-    if statistics.opening is None:
+    if statistics.opening is None and sub_type is not _MIDPOINT:
         statistics.opening = price
         statistics.opening_id = trade.trade_id
-    statistics.last = price
-    listing.last_trade = trade
+    if sub_type is not _LEG:
+        statistics.last = price
+        listing.last_trade = trade
+        waiting = listing.waiting
+        if price >= waiting.buy_stop or price <= waiting.sell_stop:
+            market.triggered.extend(waiting.reached(price))
+    if listing.security_id in market.spreads:
+        market.spread_fills.append(SpreadFill(listing.security_id, order, resting, quantity, price))
     market.filled(
         resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id
     )
@@ -104,6 +123,9 @@ def matched(
         market.keep_trade(listing, TradeRecord(trade, order_party, resting_party))
     else:
         market.keep_trade(listing, TradeRecord(trade, resting_party, order_party))
+    if market.protections:
+        count_fill(market, listing, resting, quantity, now_ns)
+        count_fill(market, listing, order, quantity, now_ns)
     return trade
 
 
@@ -197,17 +219,35 @@ def uncount_trade(statistics: Statistics, trade: TradeItem) -> None:
     statistics.low = min(prices, default=None)
 
 
+def trades_in_sequence(listing: Listing) -> list[TradeItem]:
+    """The trades of this session on record that could be the last price, in order."""
+    after_id = listing.statistics.after_id
+    return [
+        kept.item
+        for kept in listing.trades.values()
+        if kept.item.trade_id > after_id and sets_last_price(kept.item)
+    ]
+
+
+def regular_close(listing: Listing) -> int | None:
+    """The last price of the regular session today, its closing auction included.
+
+    What traded after the market closed does not move it.
+    """
+    for kept in reversed(listing.trades.values()):
+        trade = kept.item
+        if trade.trading_session == TradingSession.REGULAR and sets_last_price(trade):
+            return trade.price
+    return None
+
+
 def settle_first_and_last(listing: Listing, touched: TradeItem) -> None:
-    """A trade is gone or amended: find the opening and the last price again.
+    """A trade is gone: find the opening and the last price again.
 
     They fall back on the trades of this session still on record.
     """
     statistics = listing.statistics
-    in_sequence = [
-        kept.item
-        for kept in listing.trades.values()
-        if sets_last_price(kept.item) and kept.item.trade_id > statistics.after_id
-    ]
+    in_sequence = trades_in_sequence(listing)
     if listing.last_trade is not None and listing.last_trade.trade_id == touched.trade_id:
         listing.last_trade = in_sequence[-1] if in_sequence else None
         statistics.last = None if listing.last_trade is None else listing.last_trade.price

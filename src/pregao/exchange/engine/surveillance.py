@@ -1,272 +1,38 @@
-"""Acts of market operations on trades, orders, books and instruments.
+"""Acts of market operations on orders and books.
 
 They are not orders from members: what makes no sense is a ``UsageError``, and changes nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pregao.errors import UsageError
-from pregao.exchange.engine.bands import refresh
 from pregao.exchange.engine.commands import (
     MARKET_OPERATIONS,
-    AddInstrument,
-    AmendTrade,
-    BustTrade,
-    ChangeInstrument,
     DeleteSide,
     EnterImplied,
-    EnterTrade,
     ExpelOrder,
-    RemoveInstrument,
     ResetBook,
     ResetChannel,
     ResetStream,
 )
-from pregao.exchange.engine.entry import refresh_auction, withdraw
 from pregao.exchange.engine.events import (
     ChannelReset,
     EmptyBook,
-    ForwardTrade,
     MarketItem,
     MassDeleteOrders,
     OrderAdded,
-    SecurityDefinition,
     SequenceReset,
-    Trade,
-    TradeBust,
-    TradeItem,
 )
-from pregao.exchange.engine.listing import Listing, Party, TradeRecord
+from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import BookSide, Order
-from pregao.exchange.engine.reports import FillBusted
-from pregao.exchange.engine.session_statistics import (
-    TRADE_ID_STEP,
-    count_trade,
-    execution_statistics,
-    opening_and_range,
-    sets_last_price,
-    settle_first_and_last,
-    uncount_trade,
-)
 from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     OrdType,
-    SecurityUpdateAction,
     Side,
     TimeInForce,
-    TradeCondition,
-    TrdSubType,
 )
-
-_BLOCK = frozenset({TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE, TrdSubType.RFQ_TRADE})
-_NEITHER_REGULAR_NOR_BLOCK = frozenset(
-    {TrdSubType.MULTI_ASSET_TRADE, TrdSubType.LEG_TRADE, TrdSubType.RLP_TRADE}
-)
-
-
-def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
-    """Cancel a trade: the statistics are worked out again, the owners are told."""
-    listing = market.listing(command.security_id)
-    record = _record(listing, command.trade_id)
-    trade = record.item
-    del listing.trades[trade.trade_id]
-    uncount_trade(listing.statistics, trade)
-    settle_first_and_last(listing, trade)
-    items: list[MarketItem] = [
-        TradeBust(
-            listing.security_id,
-            trade.trading_session,
-            trade.price,
-            trade.size,
-            trade.trade_id,
-            trade.trade_date,
-            now_ns,
-            isinstance(trade, Trade) and trade.implied,
-        )
-    ]
-    opening_and_range(market, listing, items, now_ns)
-    items.append(execution_statistics(market, listing, now_ns))
-    # The last price is what a theoretical price is drawn to.
-    refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
-    for party, side, contra in (
-        (record.buyer, Side.BUY, trade.seller),
-        (record.seller, Side.SELL, trade.buyer),
-    ):
-        if party is not None:
-            _report_bust(market, party, side, contra, trade, now_ns)
-
-
-def _report_bust(
-    market: Market, party: Party, side: Side, contra: int | None, trade: TradeItem, now_ns: int
-) -> None:
-    """Tell a side of a busted trade: what it has left does not grow, what it has done shrinks."""
-    order = market.orders.get(party.order_id)
-    leaves = cum = 0
-    cl_ord_id, secondary = party.cl_ord_id, party.secondary_order_id
-    if order is not None:
-        order.cum -= trade.size
-        leaves, cum = order.leaves, order.cum
-        cl_ord_id, secondary = order.cl_ord_id, order.secondary_order_id
-    market.exec_id += 1
-    market.reports.append(
-        FillBusted(
-            market.exec_id,
-            party.exec_id,
-            party.session,
-            party.firm,
-            cl_ord_id,
-            party.order_id,
-            secondary,
-            trade.security_id,
-            side,
-            party.quantity,
-            trade.size,
-            trade.price,
-            leaves,
-            cum,
-            trade.trade_id,
-            contra,
-            now_ns,
-        )
-    )
-
-
-def enter_trade(market: Market, command: EnterTrade, now_ns: int) -> None:
-    """Publish a trade made outside the book."""
-    listing = market.listing(command.security_id)
-    _check_trade(listing, command.price, command.quantity)
-    forward = listing.instrument.is_forward
-    if not forward and (command.seller_days is not None or command.interest_rate is not None):
-        raise UsageError(
-            f"{listing.instrument.symbol} is not a forward: it has no seller days or interest rate"
-        )
-    condition = _condition(listing, command)
-    listing.trade_id += TRADE_ID_STEP
-    when = now_ns if command.transact_time_ns is None else command.transact_time_ns
-    trade: TradeItem
-    if forward:
-        trade = ForwardTrade(
-            listing.security_id,
-            listing.group.session,
-            condition,
-            command.price,
-            command.quantity,
-            listing.trade_id,
-            command.buyer,
-            command.seller,
-            market.trade_day,
-            command.trd_sub_type,
-            when,
-            command.seller_days,
-            command.interest_rate,
-        )
-    else:
-        trade = Trade(
-            listing.security_id,
-            listing.group.session,
-            condition,
-            command.price,
-            command.quantity,
-            listing.trade_id,
-            command.buyer,
-            command.seller,
-            market.trade_day,
-            command.trd_sub_type,
-            when,
-        )
-    _count(listing, trade)
-    market.keep_trade(listing, TradeRecord(trade, None, None))
-    _tell_trade(market, listing, trade, now_ns)
-
-
-def _condition(listing: Listing, command: EnterTrade) -> int:
-    """The conditions of a trade entered by hand."""
-    condition = 0
-    kind = command.trd_sub_type
-    if kind in _BLOCK:
-        condition |= TradeCondition.BLOCK_TRADE
-    elif kind not in _NEITHER_REGULAR_NOR_BLOCK:
-        condition |= TradeCondition.REGULAR_TRADE
-    if command.crossed:
-        condition |= TradeCondition.CROSSED
-    if command.on_behalf:
-        condition |= TradeCondition.TRADE_ON_BEHALF
-    if command.out_of_sequence:
-        return int(condition | TradeCondition.OUT_OF_SEQUENCE)
-    if kind not in _BLOCK and listing.statistics.opening is None:
-        condition |= TradeCondition.OPENING_PRICE
-    if listing.statistics.last == command.price:
-        condition |= TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE
-    return int(condition)
-
-
-def _count(listing: Listing, trade: TradeItem) -> None:
-    """Count a trade in the statistics."""
-    statistics = listing.statistics
-    count_trade(statistics, trade.price, trade.size)
-    if trade.trade_condition & TradeCondition.OPENING_PRICE:
-        statistics.opening = trade.price
-        statistics.opening_id = trade.trade_id
-    if sets_last_price(trade):
-        statistics.last = trade.price
-        listing.last_trade = trade
-
-
-def _tell_trade(market: Market, listing: Listing, trade: TradeItem, now_ns: int) -> None:
-    """Publish a trade by hand: no execution summary goes ahead of it."""
-    items: list[MarketItem] = [trade]
-    opening_and_range(market, listing, items, now_ns)
-    items.append(execution_statistics(market, listing, now_ns))
-    # The last price is what a theoretical price is drawn to.
-    refresh_auction(market, listing, items, now_ns)
-    market.tell(items)
-
-
-def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
-    """Correct a trade: it is published again under its number."""
-    listing = market.listing(command.security_id)
-    record = _record(listing, command.trade_id)
-    old = record.item
-    price = old.price if command.price is None else command.price
-    size = old.size if command.quantity is None else command.quantity
-    _check_trade(listing, price, size)
-    new: TradeItem = replace(
-        old,
-        price=price,
-        size=size,
-        buyer=old.buyer if command.buyer is None else command.buyer,
-        seller=old.seller if command.seller is None else command.seller,
-        trade_condition=old.trade_condition | TradeCondition.TRADE_ON_BEHALF,
-        transact_time_ns=now_ns if command.transact_time_ns is None else command.transact_time_ns,
-    )
-    uncount_trade(listing.statistics, old)
-    if old.trade_id > listing.statistics.after_id:
-        count_trade(listing.statistics, price, size)
-    listing.trades[old.trade_id] = TradeRecord(new, record.buyer, record.seller)
-    settle_first_and_last(listing, old)
-    _tell_trade(market, listing, new, now_ns)
-
-
-def _check_trade(listing: Listing, price: int, quantity: int) -> None:
-    if quantity <= 0:
-        raise UsageError(f"a trade needs a quantity above zero; {quantity} was given")
-    if price <= 0 and not listing.instrument.allows_any_sign:
-        raise UsageError(f"a trade of {listing.instrument.symbol} needs a price above zero")
-
-
-def _record(listing: Listing, trade_id: int) -> TradeRecord:
-    """Find a trade that can still be busted or amended."""
-    record = listing.trades.get(trade_id)
-    if record is None:
-        raise UsageError(
-            f"{listing.instrument.symbol} has no trade {trade_id} on record today: "
-            "it was never made, is already busted, or is older than the trades kept"
-        )
-    return record
+from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
 
 
 def expel_order(market: Market, command: ExpelOrder, now_ns: int) -> None:
@@ -286,12 +52,12 @@ def delete_side(market: Market, command: DeleteSide, now_ns: int) -> None:
     """Cancel one whole side of a book with a single message."""
     listing = market.listing(command.security_id)
     items: list[MarketItem] = []
-    _clear_side(market, listing, listing.side(command.side), items, now_ns)
+    clear_side(market, listing, listing.side(command.side), items, now_ns)
     refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
-def _clear_side(
+def clear_side(
     market: Market, listing: Listing, side: BookSide, items: list[MarketItem], now_ns: int
 ) -> None:
     """Empty a side and tell the owners."""
@@ -412,48 +178,3 @@ def _tell_anew(market: Market, listing: Listing, now_ns: int) -> None:
             for place, order in enumerate(side, 1)
         )
     market.tell(items)
-
-
-def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:
-    """List an instrument during the day; it follows its group."""
-    instrument = command.instrument
-    if instrument.security_id in market.listings:
-        raise UsageError(f"security id {instrument.security_id} is already listed")
-    listing = market.list_instrument(instrument)
-    listing.status = listing.group.phase
-    market.tell([SecurityDefinition(SecurityUpdateAction.ADD, instrument, now_ns)], event=False)
-
-
-def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) -> None:
-    """Replace a definition; the group and the channel stay."""
-    instrument = command.instrument
-    listing = market.listing(instrument.security_id)
-    if (
-        instrument.security_group != listing.instrument.security_group
-        or instrument.channel != listing.instrument.channel
-    ):
-        raise UsageError(
-            f"{instrument.symbol} cannot change its group or channel during the day: "
-            "remove it and add it again"
-        )
-    listing.define(instrument)
-    refresh(listing)
-    market.tell([SecurityDefinition(SecurityUpdateAction.MODIFY, instrument, now_ns)], event=False)
-
-
-def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
-    """Take an instrument off the list; its orders are cancelled first."""
-    listing = market.listing(command.security_id)
-    items: list[MarketItem] = []
-    _clear_side(market, listing, listing.bids, items, now_ns)
-    _clear_side(market, listing, listing.offers, items, now_ns)
-    market.tell(items)
-    for order in listing.waiting.values():
-        market.forget(order)
-        market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
-    del market.listings[listing.security_id]
-    listing.group.members.remove(listing)
-    listing.active_auction = False
-    market.tell(
-        [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
-    )

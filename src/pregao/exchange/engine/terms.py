@@ -198,6 +198,110 @@ class CxlRejResponseTo(IntEnum):
     REPLACE = 2
 
 
+class SelfTradePreventionInstruction(IntEnum):
+    """Which of two orders of one investor is cancelled instead of trading (tag 35539)."""
+
+    NONE = 0
+    """No instruction: the aggressor is cancelled."""
+    CANCEL_AGGRESSOR_ORDER = 1
+    CANCEL_RESTING_ORDER = 2
+    CANCEL_BOTH_ORDERS = 3
+
+
+class ProtectionScope(IntFlag):
+    """What of a reference a market protection counts or cancels."""
+
+    NOTHING = 0
+    INSTRUMENT = 1
+    """The instrument itself, or what is no option of an asset."""
+    OPTIONS = 2
+    """Options on the instrument, or of the asset."""
+    BOTH = 3
+
+
+class RoutingInstruction(IntEnum):
+    """What else an order asks for (tag 35487)."""
+
+    NONE = 0
+    RETAIL_LIQUIDITY_TAKER = 1
+    """It is a retail customer's, and may trade with its firm's liquidity provider."""
+    WAIVED_PRIORITY = 2
+    """It lets its firm's liquidity provider go ahead of it."""
+    BROKER_ONLY = 3
+    BROKER_ONLY_REMOVAL = 4
+
+
+class MassActionType(IntEnum):
+    """What a mass action is to do (tag 1373)."""
+
+    RELEASE_ORDERS_FROM_SUSPENSION = 2
+    CANCEL_ORDERS = 3
+    CANCEL_AND_SUSPEND_ORDERS = 4
+
+
+class MassActionRejectReason(IntEnum):
+    """Why a mass action was refused (tag 1376)."""
+
+    MASS_ACTION_NOT_SUPPORTED = 0
+    INVALID_OR_UNKNOWN_MARKET_SEGMENT = 8
+    OTHER = 99
+
+
+class CrossType(IntEnum):
+    """Kind of cross order (tag 549)."""
+
+    ALL_OR_NONE_CROSS = 1
+    CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT = 4
+    """Sweep and cross: first against the book, the rest between the two sides."""
+    VWAP_CROSS = 7
+    CLOSING_PRICE_CROSS = 8
+
+
+class CrossPrioritization(IntEnum):
+    """The side of a cross that goes to the book first (tag 550)."""
+
+    NONE = 0
+    BUY_SIDE_IS_PRIORITIZED = 1
+    SELL_SIDE_IS_PRIORITIZED = 2
+
+
+class SecurityResponseType(IntEnum):
+    """What came of a proposal for a new instrument (tag 323)."""
+
+    ACCEPT_SECURITY_PROPOSAL_AS_IS = 1
+    ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS = 2
+    REJECT_SECURITY_PROPOSAL = 5
+
+
+class QuoteStatus(IntEnum):
+    """State of a forward declaration (tag 297)."""
+
+    ACCEPTED = 0
+    REJECTED = 5
+    EXPIRED = 7
+    QUOTE_NOT_FOUND = 9
+    PENDING = 10
+    PASS = 11
+    CANCELED = 17
+
+
+class QuoteStatusResponseTo(StrEnum):
+    """What a report on a forward answers (tag 35005)."""
+
+    QUOTE = "0"
+    QUOTE_REQUEST = "1"
+    QUOTE_CANCEL = "2"
+    QUOTE_REQUEST_REJECT = "3"
+
+
+class SettlType(StrEnum):
+    """Who may settle a forward early (tag 63)."""
+
+    BUYERS_DISCRETION = "0"
+    SELLERS_DISCRETION = "8"
+    MUTUAL = "X"
+
+
 class ExecRestatementReason(IntEnum):
     """Why an order was cancelled or restated without its owner asking (tag 378)."""
 
@@ -207,12 +311,21 @@ class ExecRestatementReason(IntEnum):
     CANCEL_ON_TERMINATE = 101
     CANCEL_ON_DISCONNECT_AND_TERMINATE = 102
     SELF_TRADING_PREVENTION = 103
+    CANCEL_FROM_FIRMSOFT = 105
     CANCEL_RESTING_ORDER_ON_SELF_TRADE = 107
     MARKET_MAKER_PROTECTION = 200
     RISK_MANAGEMENT_CANCELLATION = 201
     ORDER_MASS_ACTION_FROM_CLIENT_REQUEST = 202
     CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 203
+    """In a request; the report says 204."""
+    ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR = 204
     MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR = 207
+    """In a request; the report says 208."""
+    MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE = 208
+    CANCEL_MINIMUM_QTY_BLOCK = 209
+    CANCEL_REMAINING_FROM_SWEEP_CROSS = 210
+    MASS_CANCEL_ON_BEHALF = 211
+    MASS_CANCEL_ON_BEHALF_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE = 212
 
 
 PRICE_SCALE = 10_000

@@ -32,6 +32,7 @@ from pregao.exchange.engine.commands import (
 )
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.session_statistics import regular_close
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PRICE_SCALE,
@@ -61,15 +62,12 @@ _LEAST_STEPS_IN_BAND = 20
 _SPREAD_LIMIT_STEPS = 2000
 _HALT_SHARE = 0.01
 """A halt lasts up to so much of the day."""
+_LOTS_A_DAY = 5_000_000
+_SHARE_OF_AVERAGE = 20
+_SHARE_OF_ISSUED = 5
+"""What is left of the average and of the shares issued for one order, in percent."""
 _SHUT = (TradingStatus.CLOSE, TradingStatus.FORBIDDEN)
-_SUB_TYPES = (
-    None,
-    TrdSubType.MULTI_ASSET_TRADE,
-    TrdSubType.LEG_TRADE,
-    TrdSubType.MIDPOINT_TRADE,
-    TrdSubType.BLOCK_BOOK_TRADE,
-    TrdSubType.RLP_TRADE,
-)
+_BLOCK = (TrdSubType.MIDPOINT_TRADE, TrdSubType.BLOCK_BOOK_TRADE)
 _HEADLINES = (
     "Fato relevante: resultado acima do previsto",
     "Comunicado ao mercado: revisão de projeções",
@@ -111,6 +109,10 @@ class Operations:
             for _ in range(times):
                 when = start_ns + int(self.draws.random() * self._length_ns)
                 self._plan.append((when, next(self._number), _ACTS[name]))
+        # Settlement prices as §13.11.3 prints them: that of the day before, then a preview.
+        for share, act in ((0.2, _update_settlement), (0.6, _preview_settlement)):
+            when = start_ns + int(share * self._length_ns)
+            self._plan.append((when, next(self._number), act))
         heapify(self._plan)
         self._next_security_id = max(market.listings, default=0) + 1_000_000
         self._news = count(1)
@@ -145,7 +147,7 @@ class Operations:
     def closing(self) -> Iterator[Command]:
         """What is published after the close: settlement and closing prices."""
         for listing in list(self.market.listings.values()):
-            last = listing.statistics.last
+            last = regular_close(listing)
             if last is None:
                 continue
             if listing.derivative:
@@ -188,7 +190,7 @@ def _bands(listing: Listing) -> Iterator[Command]:
     tick = listing.tick
     middle = close8 // PRICE8_PER_PRICE
     yield SetPriceBand(security_id, reference8=close8)
-    yield SetQuantityBand(security_id, listing.lot * 1_000_000, listing.lot * 5_000)
+    yield _quantity_band(listing)
     if listing.instrument.allows_any_sign:
         reach = _SPREAD_LIMIT_STEPS * tick
         yield SetPriceBand(
@@ -219,6 +221,20 @@ def _bands(listing: Listing) -> Iterator[Command]:
         )
 
 
+def _quantity_band(listing: Listing) -> SetQuantityBand:
+    """The smaller of a share of the shares issued and one of the average; of derivatives, 0."""
+    if listing.derivative:
+        return SetQuantityBand(listing.security_id, 0, 0)
+    average = listing.lot * _LOTS_A_DAY
+    most = average * _SHARE_OF_AVERAGE // 100
+    issued = listing.instrument.no_shares_issued
+    if issued is not None:
+        most = min(most, issued * _SHARE_OF_ISSUED // 100)
+    return SetQuantityBand(
+        listing.security_id, max(most // listing.lot * listing.lot, listing.min_qty), average
+    )
+
+
 def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
     """News that moves a price, and a burst of orders with it."""
     draws = operations.draws
@@ -238,6 +254,31 @@ def _shock(operations: Operations, now_ns: int) -> Iterator[Command]:
         "pt",
         next(operations._news),
     )
+
+
+def _update_settlement(operations: Operations, now_ns: int) -> Iterator[Command]:
+    """Publish the settlement prices of the day before once more, updated."""
+    del now_ns
+    for listing in list(operations.market.listings.values()):
+        if listing.derivative and listing.previous_close8 is not None:
+            yield SetSettlementPrice(
+                listing.security_id,
+                listing.previous_close8 // PRICE8_PER_PRICE,
+                OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY,
+                SettlPriceType.UPDATED,
+            )
+
+
+def _preview_settlement(operations: Operations, now_ns: int) -> Iterator[Command]:
+    """Publish a preview of the day's settlement prices."""
+    del now_ns
+    for listing in list(operations.market.listings.values()):
+        if listing.derivative and listing.statistics.last is not None:
+            yield SetSettlementPrice(
+                listing.security_id,
+                listing.statistics.last,
+                settl_price_type=SettlPriceType.UPDATED,
+            )
 
 
 def _traded(operations: Operations) -> tuple[Desk, int] | None:
@@ -268,20 +309,34 @@ def _amend(operations: Operations, now_ns: int) -> Iterator[Command]:
         yield AmendTrade(desk.security_id, trade_id, quantity=size + desk.lot)
 
 
+def _sub_types(market: Market, listing: Listing) -> list[TrdSubType | None]:
+    """What a trade of an instrument can be when it is entered by hand."""
+    kinds: list[TrdSubType | None] = [None, TrdSubType.BLOCK_BOOK_TRADE]
+    if not listing.fixed_income:
+        kinds.append(TrdSubType.RLP_TRADE)
+    if not listing.derivative:
+        kinds += [TrdSubType.MULTI_ASSET_TRADE, TrdSubType.MIDPOINT_TRADE]
+    legs = (leg for other in market.listings.values() for leg in other.instrument.legs)
+    if any(leg.security_id == listing.security_id for leg in legs):
+        kinds.append(TrdSubType.LEG_TRADE)
+    return kinds
+
+
 def _enter_trade(operations: Operations, now_ns: int) -> Iterator[Command]:
     draws = operations.draws
     desk = operations.desk()
     if desk is None:
         return
     late = draws.random() < 0.3
+    kind = draws.choice(_sub_types(operations.market, desk.listing))
     yield EnterTrade(
         desk.security_id,
         max(desk.fair, desk.least) * desk.tick,
         desk.lot * draws.randint(1, 500),
         operations.firm(),
         operations.firm(),
-        draws.choice(_SUB_TYPES),
-        crossed=draws.random() < 0.2,
+        kind,
+        crossed=kind not in _BLOCK and draws.random() < 0.2,
         out_of_sequence=late,
         transact_time_ns=now_ns - draws.randint(1, 60) * SECOND if late else None,
     )

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pregao.clock import MINUTE
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
 from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
+from pregao.lake.analytics.private_flow import REPORTS, REQUESTS, TIMES, answers
 from pregao.lake.analytics.reading import (
     Day,
     bit,
@@ -63,18 +64,7 @@ COLUMNS = (
     column("feed_difference_ns", pa.int64(), "How much later the other feed brought it."),
 )
 
-_REPORTS = ("new", "modify", "cancel")
-"""The reports that answer a request."""
-_REQUESTS = (
-    "ep_simple_new_order",
-    "ep_new_order_single",
-    "ep_simple_modify_order",
-    "ep_order_cancel_replace_request",
-    "ep_order_cancel_request",
-)
-_ENTRYPOINT = tuple(f"ep_execution_report_{kind}" for kind in _REPORTS)
 _PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "capture_id")
-_FROM_ENTRYPOINT = ("t1_ns", "t2_ns", "t4_ns", "t6_ns")
 
 
 def latency(day: Day, offsets: DataFrame) -> DataFrame:
@@ -153,20 +143,12 @@ def _happened(template: int, transact_time: Column) -> Column:
 
 def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
     """The same events with the times of the requests that caused them, where these were seen."""
-    reports = [name for name in _ENTRYPOINT if day.has(name)]
-    if not reports:
-        return events.select("*", *[F.lit(None).cast("bigint").alias(n) for n in _FROM_ENTRYPOINT])
-    answers = all_of(_answers(day, name) for name in reports)
-    requests = [name for name in _REQUESTS if day.has(name)]
-    if requests:
-        sent = all_of(_sent(day, name) for name in requests)
-        first = sent.groupBy("session_id", "cl_ord_id").agg(F.min("t1_ns").alias("t1_ns"))
-        answers = answers.join(first, ["session_id", "cl_ord_id"], "left")
-    else:
-        answers = answers.withColumn("t1_ns", F.lit(None).cast("bigint"))
+    told = answers(day)
+    if told is None:
+        return events.select("*", *[F.lit(None).cast("bigint").alias(name) for name in TIMES])
     # A report that was sent again says the same, later.
-    known = answers.groupBy("secondary_order_id", "t5_ns").agg(
-        F.min_by(F.struct(*_FROM_ENTRYPOINT), "t6_ns").alias("request")
+    known = told.groupBy("secondary_order_id", "t5_ns").agg(
+        F.min_by(F.struct(*TIMES), "t6_ns").alias("request")
     )
     orders = all_of(_orders(day, n) for n in (ORDER, DELETE_ORDER))
     caused = (
@@ -176,28 +158,6 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
         .select("channel", "event", "request.*")
     )
     return events.join(caused, ["channel", "event"], "left")
-
-
-def _answers(day: Day, name: str) -> DataFrame:
-    """What the reports of a table tell of the requests that they answer."""
-    return day.table(name).select(
-        "secondary_order_id",
-        F.col("business_header.session_id").alias("session_id"),
-        "cl_ord_id",
-        F.col("received_time_ns").alias("t2_ns"),
-        F.col("market_segment_received_time_ns").alias("t4_ns"),
-        F.col("transact_time_ns").alias("t5_ns"),
-        F.col("business_header.sending_time_ns").alias("t6_ns"),
-    )
-
-
-def _sent(day: Day, name: str) -> DataFrame:
-    """When the requests of a table were sent."""
-    return day.table(name).select(
-        F.col("business_header.session_id").alias("session_id"),
-        "cl_ord_id",
-        F.col("business_header.sending_time_ns").alias("t1_ns"),
-    )
 
 
 def _orders(day: Day, template: int) -> DataFrame:
@@ -217,7 +177,7 @@ LATENCY = AnalyticsTable(
     COLUMNS,
     _build,
     incremental_templates(),
-    (*_ENTRYPOINT, *_REQUESTS),
+    (*REPORTS, *REQUESTS),
     (CLOCK_OFFSETS.name,),
     spread_by=("channel", f"t11_ns div {MINUTE}"),
     sort_by=("channel", "event"),

@@ -16,6 +16,7 @@ from pregao.lake.analytics.engine import Column, DataFrame, F, Window
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
 from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
+from pregao.lake.analytics.private_flow import ENTRIES, REQUESTS, TIMES, answers
 from pregao.lake.analytics.quotes import TICKS, with_level_orders
 from pregao.lake.analytics.reading import (
     INSTRUMENT,
@@ -77,6 +78,13 @@ COLUMNS = (
     key_field("sequence_number", "Number of that packet."),
     key_field("index_in_packet", "Place of the message in that packet; null from a snapshot."),
     column("end_event", pa.int64(), "Event in which it left the book."),
+    column("session_id", pa.int64(), "Session that entered it; this and below from EntryPoint."),
+    column("cl_ord_id", pa.int64(), "Client's number of the request that put it there."),
+    column("order_id", pa.int64(), "Number of the order on the private flow."),
+    column("t1_ns", pa.int64(), "T1: the client sent that request."),
+    column("t2_ns", pa.int64(), "T2: the gateway received it."),
+    column("t4_ns", pa.int64(), "T4: the matching engine received it."),
+    column("t6_ns", pa.int64(), "T6: the gateway answered."),
 )
 
 _ORDER = [*INSTRUMENT, "secondary_order_id"]
@@ -85,6 +93,7 @@ _FIRST = [
 ]  # fmt: skip
 _TOLD_APART = ("action", "recovery", "size", "before")
 _EVENT = [*INSTRUMENT, "event"]
+_REQUEST = ("session_id", "cl_ord_id", "order_id", *TIMES)
 
 
 def orders(day: Day) -> DataFrame:
@@ -100,7 +109,20 @@ def orders(day: Day) -> DataFrame:
     else:
         queued = chained.withColumn("queue_position", F.lit(None).cast("int"))
     whole = queued.withColumn("lifetime_ns", F.col("ended_ns") - F.col("entered_ns"))
-    return conform(day.with_symbols(whole), COLUMNS)
+    return conform(day.with_symbols(_with_requests(day, whole)), COLUMNS)
+
+
+def _with_requests(day: Day, lives: DataFrame) -> DataFrame:
+    """The same with the requests that put orders there, where EntryPoint was captured."""
+    told = answers(day, ENTRIES)
+    if told is None:
+        return lives.select("*", *[F.lit(None).cast("bigint").alias(name) for name in _REQUEST])
+    # The first report of a number is about its entry; one that was sent again says the same.
+    first = told.groupBy("security_id", "secondary_order_id").agg(
+        F.min_by(F.struct(*_REQUEST), "t6_ns").alias("request")
+    )
+    known = first.select("security_id", "secondary_order_id", "request.*")
+    return lives.join(known, ["security_id", "secondary_order_id"], "left")
 
 
 def _side() -> Column:
@@ -336,6 +358,6 @@ ORDERS = AnalyticsTable(
     _build,
     # Messages of all templates are counted: a missing one makes a snapshot count.
     tuple(sorted({*incremental_templates(), *ONLY_SNAPSHOT})),
-    (INSTRUMENTS, TICKS),
+    (INSTRUMENTS, TICKS, *ENTRIES, *REQUESTS),
     sort_by=("channel", "security_id", "secondary_order_id"),
 )

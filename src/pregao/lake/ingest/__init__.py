@@ -58,12 +58,13 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.table_summaries import summarize as summarize
     from pregao.lake.ingest.table_summaries import table_columns as table_columns
     from pregao.lake.ingest.table_summaries import type_name as type_name
+    from pregao.lake.ingest.tables import first_specs as first_specs
     from pregao.lake.ingest.tables import table_specs as table_specs
     from pregao.lake.ingest.tasks import Task as Task
     from pregao.lake.ingest.tasks import run_task as run_task
+    from pregao.lake.ingest.template_tables import message_fields as message_fields
     from pregao.lake.ingest.umdf.instruments import instruments_without as instruments_without
     from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
-    from pregao.lake.ingest.umdf.tables import message_fields as message_fields
     from pregao.lake.ingest.umdf.tables import message_table_name as message_table_name
 
 # fmt: off
@@ -90,12 +91,13 @@ _HOMES = {
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
     "schemas": ["DATE_FIELD", "GAPS", "bounded_spec"],
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
-    "tables": ["table_specs"],
+    "tables": ["first_specs", "table_specs"],
     "table_summaries": ["summarize", "table_columns", "type_name"],
     "manifests": ["Manifest"],
     "tasks": ["Task", "run_task"],
     "umdf.instruments": ["instruments_without"],
-    "umdf.tables": ["bundled_message_tables", "message_fields", "message_table_name"],
+    "template_tables": ["message_fields"],
+    "umdf.tables": ["bundled_message_tables", "message_table_name"],
 }
 # fmt: on
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

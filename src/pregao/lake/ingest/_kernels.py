@@ -1,10 +1,10 @@
-"""Kernels of the ingest: packing payloads, keys of messages, and rows put in order."""
+"""Kernels of the ingest: packing payloads, keys and fields of messages, rows put in order."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import njit
+from pregao._njit import load_i64, njit
 
 
 @njit
@@ -32,6 +32,17 @@ def gather_message_keys(
         event[r] = events[m]
         sending[r] = sendings[p]
         time[r] = times[p]
+
+
+@njit
+def gather_field(buffer, rows, bodies, blocks, at, values):
+    """The 64-bit numbers at an offset of the messages' blocks; False if one does not reach it."""
+    for r in range(np.uint64(len(rows))):
+        m = np.uint64(rows[r])
+        if blocks[m] < at + 8:
+            return False
+        values[r] = load_i64(buffer, bodies[m] + at)
+    return True
 
 
 @njit

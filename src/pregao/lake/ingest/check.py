@@ -40,7 +40,10 @@ def check_lake(lake: Lake) -> Checked:
     unit_of = {row["capture_id"]: row["unit_id"] for row in ingests}
     reports = {row["unit_id"]: json.loads(row["report"]) for row in ingests if row["report"]}
     result.units = sum("dropped" not in report for report in reports.values())
+    there = set(lake.table_names())
     for protocol in PROTOCOLS.values():
+        if protocol.account_table("packets") not in there:
+            continue  # nothing of it was ever taken in
         told = {unit: _told(report, protocol.name) for unit, report in reports.items()}
         _check_protocol(lake, protocol, told, unit_of, result)
         result.faults += list(_twice(lake, protocol))
@@ -110,6 +113,8 @@ def _counts(
 
 def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
     """Sequence numbers that were decoded more than once, day by day."""
+    if not protocol.arbitrated:
+        return  # every payload counts
     table = protocol.account_table("packets")
     dataset = lake.delta(table).to_pyarrow_dataset()
     days = sorted({p[DATE] for p in _partitions(lake, table)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest.lookalikes import like_entrypoint
 from pregao.lake.ingest.options import Options
 from pregao.lake.ingest.report import Report
 from pregao.lake.ingest.surveys import CaptureSurvey
@@ -23,11 +22,11 @@ def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
 
 
 def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
-    """Refuse captures of which all are FIX/FAST, which would be nothing but rejects."""
+    """Refuse captures of which all are FIX/FAST of unknown templates: nothing but rejects."""
     names = [found.location.name for found in surveys]
     if all(found.like_fast and not found.sound for found in surveys):
         raise NothingFoundError(
-            f"{_listed(names)}: looks like UMDF FIX/FAST, which is not decoded; Binary UMDF is."
+            f"{_listed(names)}: looks like UMDF FIX/FAST, but of no template that is known."
         )
 
 
@@ -36,7 +35,7 @@ def refuse_nothing(report: Report, surveys: Sequence[CaptureSurvey], options: Op
     sums = report.sums
     if not sums.read:
         told = " ".join(_of_other_kinds(found, report) for found in surveys)
-        raise NothingFoundError(f"There are no UDP packets to take in. {told}".rstrip())
+        raise NothingFoundError(f"There is nothing to take in. {told}".rstrip())
     if sums.packets.get("filtered", 0) == sums.read and options.channels is not None:
         there = sorted(
             {
@@ -57,8 +56,7 @@ def _of_other_kinds(found: CaptureSurvey, report: Report) -> str:
     own = next((each for each in report.captures if each.name == name), None)
     if own is None or not own.statistics.tcp:
         return f"{name} has {0 if own is None else own.statistics.packets:,} packets."
-    like = ", looks like EntryPoint" if like_entrypoint(found.location.source) else ""
-    return f"{name} has {own.statistics.tcp:,} TCP packets{like}."
+    return f"{name} has {own.statistics.tcp:,} TCP packets, none of EntryPoint."
 
 
 def _channels(numbers: Sequence[int]) -> str:

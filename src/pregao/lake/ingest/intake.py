@@ -25,12 +25,12 @@ from pregao.lake.ingest.new_lake import Making, nothing_left_behind
 from pregao.lake.ingest.options import Options, check_options
 from pregao.lake.ingest.plan import Plan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
-from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
 from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
-from pregao.lake.ingest.surveys import CaptureSurvey, survey
-from pregao.lake.ingest.tables import table_specs
+from pregao.lake.ingest.surveys import CaptureSurvey, look_through, survey
+from pregao.lake.ingest.tables import first_specs, protocol_specs
 from pregao.lake.ingest.twins import find_twins, identify, keep_first_of_each, was_streamed
 from pregao.lake.ingest.window import Role
 from pregao.lake.store import STAGING, Lake, Location, Unit, Written, iso, until_committed
@@ -64,7 +64,7 @@ def ingest(
         making: Making | None = None
         if lake.exists():
             progress.step("finishing what an earlier run left")
-            lake.ensure_tables(table_specs())
+            lake.ensure_tables(first_specs())
             lake.prepare()
             settle_latest(lake)
         else:
@@ -220,6 +220,8 @@ def take_in(
     files += write_gaps(lake.location, report, manifests, known, continued=continued)
     if making is not None:
         making.finish()
+    others = [name for name in report.accounts if name != first_protocol().name]
+    lake.ensure_tables(protocol_specs(others))
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
     return set()
@@ -269,6 +271,9 @@ def _learnt(
         for capture, flow in manifest.missed:
             surveys[capture].sighting(owners[flow], flow)
             changed = True
+        for capture, statistics in manifest.statistics.items():
+            if statistics.tcp and _may_hold_more(surveys[capture]):
+                changed |= look_through(surveys[capture])
     planned = {role.destination: role.stream for role in roles}
     for (protocol, flow), kinds in seen.items():
         stream = PROTOCOLS[protocol].stream_of(kinds)
@@ -277,6 +282,14 @@ def _learnt(
         surveys[0].sighting(protocol, flow).kinds = kinds
         changed = True
     return changed
+
+
+def _may_hold_more(found: CaptureSurvey) -> bool:
+    """May TCP segments of a capture be of a protocol that a look in some places did not show?"""
+    if found.context is not None or found.looked_through:
+        return False
+    found.looked_through = True
+    return not any(PROTOCOLS[name].transport == "tcp" for name in found.seen)
 
 
 def _channels(surveys: list[CaptureSurvey], role: Role) -> set[int]:

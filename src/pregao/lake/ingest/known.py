@@ -9,7 +9,7 @@ from typing import Any
 
 from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.hashing import identities
-from pregao.lake.ingest.protocols import first_protocol
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.roles import KnownRole
 from pregao.lake.store import Location
 
@@ -147,6 +147,9 @@ class Known:
             earlier = self.roles.get(name)
             channels = {*role["channels"], *(earlier.channels if earlier else ())}
             protocol = role.get("protocol", first_protocol().name)
+            own = PROTOCOLS.get(protocol)
+            if own is not None and own.transport == "tcp":
+                continue  # the ports of clients are others with each connection
             self.roles[name] = KnownRole(
                 name, role["stream"], role["feed"], tuple(sorted(channels)), protocol
             )

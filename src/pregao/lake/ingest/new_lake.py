@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 from pregao.errors import NothingFoundError
-from pregao.lake.ingest.tables import table_specs
+from pregao.lake.ingest.tables import first_specs
 from pregao.lake.store import Lake
 
 
@@ -23,7 +23,7 @@ class Making:
         """Begin, if that was not done."""
         if self._work is None:
             self._lake.begin()
-            self._work = self._pool.submit(self._lake.ensure_tables, table_specs())
+            self._work = self._pool.submit(self._lake.ensure_tables, first_specs())
 
     def finish(self) -> None:
         """Wait for it."""

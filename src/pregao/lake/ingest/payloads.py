@@ -129,7 +129,7 @@ class Payloads:
             null_where(number, number == 0),
             pa.array(index),
             null_where(event, event < 0),
-            pa.array(sending),
+            null_where(sending, sending == 0),
             pa.array(time),
             self.names.feeds(role),
             difference,

@@ -133,7 +133,8 @@ class Protocol:
     read: Callable[..., PayloadReader] = read_blocks
     """Opens a source, from a byte to a byte, in blocks of so many bytes."""
     transport: Literal["udp", "tcp"] = "udp"
-    """UDP captures can be cut; a TCP stream only makes sense from its beginning."""
+    """UDP captures can be cut. TCP streams are read by one task, from the capture's beginning; to
+    recognise one, its reader must be able to begin anywhere."""
     flow_name: Callable[[Flow], str] = destination_of
     """What a flow is known by in roles and tables."""
 

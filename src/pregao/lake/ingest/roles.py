@@ -11,7 +11,7 @@ from pregao.lake.ingest.options import Options
 from pregao.lake.ingest.protocol import Protocol, Sighting
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.surveys import CaptureSurvey
-from pregao.lake.ingest.window import Role
+from pregao.lake.ingest.window import FIRST_FEED, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def decide_roles(
         protocol = _protocol_of(seen[flow], earlier)
         sighting = seen[flow].get(protocol.name, Sighting())
         stream = streams.get(flow) or protocol.stream_of(sighting.kinds)
-        feed = "A"
+        feed = FIRST_FEED
         if stream in protocol.arbitrated:
             places = [(protocol.name, channel) for channel in sighting.channels]
             taken = {letter for place in places for letter in letters.get(place, ())}

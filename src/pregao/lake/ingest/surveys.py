@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pregao.capture import CaptureStatistics
-from pregao.capture.pcap import HEADER_BYTES
+from pregao.capture import CaptureStatistics, PacketBlock
 from pregao.capture.split import BoundaryFinder, boundary_finder
 from pregao.errors import CaptureError
 from pregao.lake.ingest.capture_times import FAR_AT_ENDS_NS, sensible_time, sensible_times
@@ -39,8 +38,10 @@ class CaptureSurvey:
     """By protocol, by flow: what was recognised."""
     statistics: CaptureStatistics = field(default_factory=CaptureStatistics)
     """Of the packets that were looked at."""
+    looked_through: bool = False
+    """Was all of it looked at for protocols over TCP?"""
     like_fast: int = 0
-    """Datagrams that look like UMDF FIX/FAST, which no protocol here decodes."""
+    """Datagrams that look like UMDF FIX/FAST, but that no protocol recognised."""
 
     @property
     def sound(self) -> int:
@@ -142,30 +143,56 @@ def _sample(found: CaptureSurvey, start: int | None, finder: BoundaryFinder | No
     _read(found, start, end)
 
 
+def look_through(found: CaptureSurvey) -> bool:
+    """Look for protocols over TCP in a whole capture, where a look in some places showed none."""
+    before = found.sound
+    for protocol in PROTOCOLS.values():
+        if protocol.transport == "tcp":
+            with protocol.read(found.location.source, None, None, SAMPLE_BYTES) as reader:
+                for block in reader:
+                    _see(found, protocol, reader, block)
+                    if found.sound > before:
+                        return True
+    return False
+
+
 def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
     """Take note of the payloads of a stretch, as every protocol sees them."""
     readers: dict[Callable[..., PayloadReader], list[Protocol]] = {}
+    tcp = 0
     for protocol in PROTOCOLS.values():
-        # A TCP stream only makes sense from its beginning.
-        if protocol.transport == "udp" or start is None or start <= HEADER_BYTES:
+        if protocol.transport == "udp":
             readers.setdefault(protocol.read, []).append(protocol)
     for read, protocols in readers.items():
-        _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+        tcp = _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+    # What grows is taken in range by range: only datagrams can be.
+    for protocol in PROTOCOLS.values() if tcp and found.context is None else ():
+        if protocol.transport == "tcp":
+            _look(found, [protocol], protocol.read(found.location.source, start, end, SAMPLE_BYTES))
 
 
-def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> None:
+def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> int:
+    """Take note of what protocols see; give how many TCP segments there were."""
     read = 0
     with opened as reader:
         for block in reader:
             if found.first_time_ns is None and len(block):
                 found.first_time_ns = int(sensible_times(block.time_ns)[0].min())
             for protocol in protocols:
-                names = [protocol.flow_name(flow) for flow in reader.flows]
-                for flow, seen in protocol.look(block, names).items():
-                    found.sighting(protocol.name, flow).add(seen)
+                _see(found, protocol, reader, block)
             if not found.sound:
                 found.like_fast += count_like_fast(block)
             read += len(block.buffer)
             if read >= SAMPLES * SAMPLE_BYTES:
                 break
-        found.statistics.add(reader.statistics)
+        if protocols[0].transport == "udp":
+            found.statistics.add(reader.statistics)
+        return reader.statistics.tcp
+
+
+def _see(
+    found: CaptureSurvey, protocol: Protocol, reader: PayloadReader, block: PacketBlock
+) -> None:
+    names = [protocol.flow_name(flow) for flow in reader.flows]
+    for flow, seen in protocol.look(block, names).items():
+        found.sighting(protocol.name, flow).add(seen)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pregao.lake.ingest.memory import MEMORY
-from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.ingest.schemas import GAPS, INGESTS, PACKETS, REJECTS, bounded_spec
 from pregao.lake.store import TableSpec
 
 _ACCOUNTS = (
-    ("packets", PACKETS, "A UDP payload seen."),
+    ("packets", PACKETS, "A payload seen: a UDP datagram, or a message of a TCP stream."),
     ("rejects", REJECTS, "Bytes that could not be decoded."),
     ("gaps", GAPS, "A hole in a sequence."),
 )
 
 
-def table_specs() -> list[TableSpec]:
+def first_specs() -> list[TableSpec]:
     """The tables of every lake, with the columns of every bundled version."""
-    specs = [bounded_spec("ingests", INGESTS, "A capture taken in."), MEMORY]
-    for protocol in PROTOCOLS.values():
+    own = [bounded_spec("ingests", INGESTS, "A capture taken in."), MEMORY]
+    return own + protocol_specs([first_protocol().name])
+
+
+def table_specs() -> list[TableSpec]:
+    """All tables that an ingest can make: those of other protocols come with their captures."""
+    others = [name for name in PROTOCOLS if name != first_protocol().name]
+    return first_specs() + protocol_specs(others)
+
+
+def protocol_specs(protocols: Iterable[str]) -> list[TableSpec]:
+    """The tables of some protocols."""
+    specs = []
+    for protocol in (PROTOCOLS[name] for name in protocols):
         specs += [
             bounded_spec(protocol.account_table(name), schema, meaning)
             for name, schema, meaning in _ACCOUNTS

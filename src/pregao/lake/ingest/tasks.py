@@ -31,6 +31,7 @@ from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
+    FIRST_FEED,
     Bounds,
     Numbers,
     PacketChunk,
@@ -176,7 +177,7 @@ class _Run:
                 if len(numbers) < len(reader.flows):
                     names = [self.protocol.flow_name(flow) for flow in reader.flows]
                     numbers = np.array([self.role(name, capture) for name in names], np.int32)
-                times = self.note(capture, whole, counted=counted)
+                times = self.note(capture, whole, owned=owned, counted=counted)
                 block, times = _without(whole, times, numbers[whole.flow] < 0)
                 if owned:
                     self.manifest.sums.read += len(block)
@@ -200,15 +201,18 @@ class _Run:
     def role(self, flow: str, capture: int) -> int:
         """The number of a flow's role; -1 if it is another protocol's.
 
-        A flow that the plan did not see is unknown, and is taken by who counts the capture.
+        A flow that the plan did not see is unknown, and is taken by who counts the capture. The
+        reader of a protocol over TCP gives only what it has recognised.
         """
         own, counted = self.protocol.name, capture in self.task.counted
         number = self.lines.get(flow)
         if number is None:
-            if not counted:
+            over_tcp = self.protocol.transport == "tcp"
+            if not counted and not over_tcp:
                 return -1
             number = self.lines[flow] = len(self.roles)
-            self.roles.append(Role(flow, UNKNOWN_STREAM, "", own))
+            stream = self.protocol.stream_of({}) if over_tcp else UNKNOWN_STREAM
+            self.roles.append(Role(flow, stream, FIRST_FEED if over_tcp else "", own))
         owner = self.roles[number].protocol
         if owner == own:
             return number
@@ -216,10 +220,10 @@ class _Run:
             self.manifest.missed.add((capture, flow))
         return -1
 
-    def note(self, capture: int, block: PacketBlock, *, counted: bool) -> Numbers:
-        """The times of a block that make sense; they are the capture's, if it is counted here."""
+    def note(self, capture: int, block: PacketBlock, *, owned: bool, counted: bool) -> Numbers:
+        """The times of a block that make sense; those that do not are told by who counts."""
         times, strange = sensible_times(block.time_ns)
-        if counted and len(block):
+        if owned and len(block):
             first, last = int(times.min()), int(times.max())
             known = self.manifest.spans.get(capture, (first, last))
             self.manifest.spans[capture] = (min(first, known[0]), max(last, known[1]))

@@ -28,6 +28,9 @@ Flags = npt.NDArray[np.bool_]
 
 _FEW = 16
 
+FIRST_FEED = "A"
+"""The feed of what has only one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
+import signal
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pregao.lake.ingest import Manifest, Task, TaskProgress
@@ -21,6 +25,14 @@ from pregao.lake.spark.session import (
 from pregao.lake.store import Location, Written
 
 _POLL_SECONDS = 0.1
+_NEEDED = (
+    "google.rpc.error_details_pb2",
+    "pyspark.java_gateway",
+    "pyspark.logger.worker_io",
+    "pyspark.sql",
+    "pyspark.testing.utils",
+)
+"""What Spark's start imports."""
 
 
 class StartingSpark:
@@ -34,6 +46,10 @@ class StartingSpark:
             self._session = spark_session(master, conf)
             return
         require_java()
+        # Imported by this thread: where two import at once, an interrupt can block both for good.
+        for module in _NEEDED:
+            with contextlib.suppress(ImportError):  # not every PySpark has all of it
+                importlib.import_module(module)
         # No daemon: what Java's start keeps in the temporary folder is cleared by this thread.
         self._thread = threading.Thread(target=self._start, args=(master, conf))
         self._thread.start()
@@ -43,6 +59,16 @@ class StartingSpark:
             self._session = spark_session(master, conf)
         except BaseException as caught:  # raised again for who waits for the session
             self._failed = caught
+
+    def abandon(self) -> None:
+        """Nobody waits for the session any more: let Java, which is still starting, end now."""
+        if self._thread is None or not self._thread.is_alive():
+            return
+        # Only Linux tells; elsewhere Java starts to the end, and then ends with this process.
+        children = Path(f"/proc/self/task/{self._thread.native_id}/children")
+        with contextlib.suppress(OSError):
+            for child in children.read_text().split():
+                os.kill(int(child), signal.SIGKILL)
 
     def session(self) -> Any:
         """The session, as soon as it is there."""

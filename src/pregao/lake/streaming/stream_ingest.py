@@ -32,6 +32,7 @@ from pregao.lake.ingest import (
     check_options,
     fingerprint,
     first_protocol,
+    first_specs,
     ingest,
     merge_here,
     range_identity,
@@ -40,7 +41,6 @@ from pregao.lake.ingest import (
     settle_latest,
     survey,
     survey_range,
-    table_specs,
     take_in,
 )
 from pregao.lake.source import Range, RollingFiles
@@ -74,7 +74,7 @@ class StreamIngest:
         if self.lake.exists():
             self._progress.step("finishing what an earlier run left")
             self.lake.prepare()
-        self.lake.ensure_tables(table_specs())
+        self.lake.ensure_tables(first_specs())
         settle_latest(self.lake)
 
     def take(self, ranges: Sequence[Range]) -> list[Report]:

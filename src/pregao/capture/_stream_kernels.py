@@ -1,0 +1,38 @@
+"""The kernel of TCP streams: segments that simply come next, which are nearly all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pregao._njit import njit
+
+_MASK = (1 << 32) - 1
+
+
+@njit
+def take_in_order(
+    flow: Any, sequence: Any, flags: Any, length: Any, begin: int, next_sequence: Any,
+    taken_bytes: Any, last: Any, taken: Any,
+) -> Any:  # fmt: skip
+    """Take segments from ``begin`` on as long as each is the next of its stream; give the first
+    that is not.
+
+    ``next_sequence`` has a number for each flow, -1 where the plain code must look at everything.
+    ``taken_bytes`` and ``last`` say how much of a flow was taken, and with which segment last.
+    """
+    for i in range(begin, len(flow)):
+        f = flow[i]
+        # Neither FIN nor SYN nor RST.
+        if next_sequence[f] < 0 or flags[i] & 7:
+            return i
+        size = length[i]
+        if size == 0:
+            taken[i] = False
+            continue
+        if sequence[i] != next_sequence[f]:
+            return i
+        next_sequence[f] = (sequence[i] + size) & _MASK
+        taken_bytes[f] += size
+        last[f] = i
+        taken[i] = True
+    return len(flow)

@@ -1,0 +1,129 @@
+"""The packets of one stretch of a capture as flat arrays: UDP datagrams, and TCP segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture.flows import FlowTable
+from pregao.capture.layers import Datagram, Segment
+
+PADDING = 64
+"""Readable bytes behind the last payload byte of a block's buffer."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketBlock:
+    """The UDP datagrams of one stretch of a capture, in file order, as flat arrays.
+
+    Payload ``i`` is ``buffer[offset[i] : offset[i] + length[i]]``. At least 8 bytes (in fact
+    ``PADDING``) can be read behind any payload byte, so that kernels may load whole words. The
+    buffer belongs to the block alone and stays valid as long as the block is kept.
+
+    ``number`` counts the packets of the file or range from 1; ``position`` is the byte position of
+    the packet's record in the (uncompressed) file; ``flow`` is an index into the reader's
+    ``flows``. A datagram joined from fragments has the time, number and position of the one that
+    completed it.
+    """
+
+    buffer: NDArray[np.uint8]
+    time_ns: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int32]
+    number: NDArray[np.int64]
+    position: NDArray[np.int64]
+    flow: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def payload(self, index: int) -> bytes:
+        """The payload of one datagram, copied out."""
+        start = int(self.offset[index])
+        return self.buffer[start : start + int(self.length[index])].tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBlock:
+    """The TCP segments of one stretch of a capture, in file order; columns as in `PacketBlock`.
+
+    ``flow`` is an index into the reader's ``tcp_flows``, ``flags`` are as on the wire.
+    """
+
+    buffer: NDArray[np.uint8]
+    time_ns: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int32]
+    number: NDArray[np.int64]
+    position: NDArray[np.int64]
+    flow: NDArray[np.int32]
+    sequence: NDArray[np.int64]
+    flags: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+# Of time, offset, length, number, position and flow, in the order the kernels fill them.
+PACKET_COLUMNS: tuple[Any, ...] = (np.int64, np.int64, np.int32, np.int64, np.int64, np.int32)
+SEGMENT_COLUMNS: tuple[Any, ...] = (*PACKET_COLUMNS, np.int64, np.uint8)
+_NUMBER = 3
+
+Columns = list[NDArray[Any]]
+
+
+def put_together(
+    buffer: NDArray[np.uint8],
+    filled: int,
+    pieces: list[Columns],
+    odd: Sequence[Datagram] | Sequence[Segment],
+    table: FlowTable,
+    types: tuple[Any, ...],
+) -> list[Any]:
+    """A buffer and columns of the kernel's packets and those of the plain code, in file order."""
+    if odd:
+        buffer, extra = _appended(buffer, filled, odd, table)
+        pieces = [*pieces, extra]
+    if not pieces:
+        pieces = [[np.empty(0, dtype) for dtype in types]]
+    columns = pieces[0]
+    if len(pieces) > 1:
+        columns = [np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+    if odd and len(pieces) > 1:
+        order = np.argsort(columns[_NUMBER], kind="stable")
+        columns = [column[order] for column in columns]
+    return [buffer, *columns]
+
+
+def _appended(
+    buffer: NDArray[np.uint8],
+    filled: int,
+    odd: Sequence[Datagram] | Sequence[Segment],
+    table: FlowTable,
+) -> tuple[NDArray[np.uint8], Columns]:
+    """A longer buffer with the plain code's payloads at its end, and their columns."""
+    total = sum(len(item.payload) for item in odd)
+    longer = np.zeros(filled + total + PADDING, np.uint8)
+    longer[:filled] = buffer[:filled]
+    joined = b"".join(item.payload for item in odd)
+    longer[filled : filled + total] = np.frombuffer(joined, np.uint8)
+    lengths = np.array([len(item.payload) for item in odd], np.int32)
+    offsets = filled + np.concatenate(([0], np.cumsum(lengths[:-1], dtype=np.int64)))
+    flows = [table.index(item.flow) for item in odd]
+    columns: Columns = [
+        np.array([item.time_ns for item in odd], np.int64),
+        offsets.astype(np.int64),
+        lengths,
+        np.array([item.number for item in odd], np.int64),
+        np.array([item.position for item in odd], np.int64),
+        np.array(flows, np.int32),
+    ]
+    segments = [item for item in odd if isinstance(item, Segment)]
+    if segments:
+        columns.append(np.array([item.sequence for item in segments], np.int64))
+        columns.append(np.array([item.flags for item in segments], np.uint8))
+    return longer, columns

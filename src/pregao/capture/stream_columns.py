@@ -1,0 +1,202 @@
+"""TCP streams in bulk: blocks of segments into the bytes of each stream, in order.
+
+Segments that simply come next are taken by a kernel; whatever else happens (a beginning, an end, a
+hole, a repetition) goes to `tcp.TcpReassembler`, which says what it means. Both together give what
+that class alone would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import _stream_kernels
+from pregao.capture.blocks import PADDING, SegmentBlock
+from pregao.capture.layers import Flow, Segment
+from pregao.capture.tcp import Chunk, StreamEnd, StreamEvent, StreamGap, TcpLimits, TcpReassembler
+
+BYTES: Final = 0
+"""A piece is bytes of its stream."""
+BEGUN: Final = 1
+"""A stream begins with its SYN."""
+JOINED: Final = 2
+"""A stream begins somewhere in its middle."""
+GAP: Final = 3
+"""Bytes of the stream were never captured."""
+ENDED: Final = 4
+"""A stream is over."""
+
+_LIMITS = TcpLimits(flows=65_536)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPieces:
+    """What happened to streams, in the order in which it became known, as flat arrays.
+
+    A piece of kind ``BYTES`` is ``buffer[offset : offset + length]``, the next bytes of the stream
+    ``flow``; its time, number and position are those of the packet that made them available. Of a
+    gap, the length says how many bytes are missing, -1 if that cannot be known.
+    """
+
+    buffer: NDArray[np.uint8]
+    kind: NDArray[np.int8]
+    flow: NDArray[np.int32]
+    time_ns: NDArray[np.int64]
+    number: NDArray[np.int64]
+    position: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+class StreamColumns:
+    """Takes blocks of segments in capture order and gives the pieces of all streams."""
+
+    def __init__(self, flows: Sequence[Flow], limits: TcpLimits | None = None) -> None:
+        """``flows`` is the list of the segments' reader, which grows as it is read."""
+        self._flows = flows
+        self._numbers: dict[Flow, int] = {}
+        self._reassembler = TcpReassembler(limits or _LIMITS)
+        self._next = np.empty(0, np.int64)
+        self._place = (0, 0)
+
+    def take(self, block: SegmentBlock) -> StreamPieces:
+        """Take the segments of a block in; give the pieces that became available."""
+        self._learn_flows()
+        count, flows = len(block), len(self._next)
+        taken = np.zeros(count, np.bool_)
+        taken_bytes = np.zeros(flows, np.int64)
+        last = np.full(flows, -1, np.int64)
+        told = _Told()
+        at = 0
+        while True:
+            at = _stream_kernels.take_in_order(
+                block.flow, block.sequence, block.flags, block.length, at, self._next,
+                taken_bytes, last, taken,
+            )  # fmt: skip
+            if at == count:
+                break
+            number = int(block.flow[at])
+            self._advance(block, number, taken_bytes, last)
+            self._place = (int(block.number[at]), int(block.position[at]))
+            events = self._reassembler.segment(_segment(block, at, self._flows[number]))
+            self._tell(events, at, told)
+            known = self._reassembler.next_sequence(self._flows[number])
+            self._next[number] = -1 if known is None else known
+            at += 1
+        touched = np.flatnonzero(taken_bytes)
+        for number in touched[np.argsort(last[touched])].tolist():
+            self._advance(block, number, taken_bytes, last)
+        return _together(block, np.flatnonzero(taken), told)
+
+    def finish(self) -> StreamPieces:
+        """The capture is over: give what was still held behind holes, and end every stream."""
+        told = _Told()
+        self._tell(self._reassembler.finish(), 0, told)
+        self._next[:] = -1
+        empty = np.empty(0, np.int64)
+        nothing = SegmentBlock(
+            np.zeros(PADDING, np.uint8), empty, empty, empty.astype(np.int32), empty, empty,
+            empty.astype(np.int32), empty, empty.astype(np.uint8),
+        )  # fmt: skip
+        return _together(nothing, empty, told)
+
+    def _learn_flows(self) -> None:
+        known = len(self._numbers)
+        for number, flow in enumerate(self._flows[known:], known):
+            self._numbers[flow] = number
+        if len(self._next) < len(self._numbers):
+            more = np.full(max(len(self._numbers), 2 * len(self._next)), -1, np.int64)
+            more[: len(self._next)] = self._next
+            self._next = more
+
+    def _advance(
+        self,
+        block: SegmentBlock,
+        number: int,
+        taken_bytes: NDArray[np.int64],
+        last: NDArray[np.int64],
+    ) -> None:
+        """Tell the plain code what the kernel took of a flow."""
+        count = int(taken_bytes[number])
+        if count:
+            time_ns = int(block.time_ns[last[number]])
+            self._reassembler.advance(self._flows[number], count, time_ns)
+            taken_bytes[number] = 0
+
+    def _tell(self, events: list[StreamEvent], at: int, told: _Told) -> None:
+        for event in events:
+            data, length = b"", 0
+            match event:
+                case Chunk():
+                    kind, data = BYTES, event.data
+                    length = len(data)
+                case StreamGap():
+                    kind, length = GAP, -1 if event.missing is None else event.missing
+                case StreamEnd():
+                    kind = ENDED
+                    # What comes next on these ports is another stream.
+                    self._next[self._numbers[event.flow]] = -1
+                case _:
+                    kind = BEGUN if event.from_syn else JOINED
+            told.rows.append(
+                (at, kind, self._numbers[event.flow], event.time_ns, *self._place, length)
+            )
+            told.data.append(data)
+
+
+class _Told:
+    """What the plain code told, as rows: which segment did it, and the other columns."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[int, ...]] = []
+        self.data: list[bytes] = []
+
+
+def _segment(block: SegmentBlock, at: int, flow: Flow) -> Segment:
+    start = int(block.offset[at])
+    payload = block.buffer[start : start + int(block.length[at])].tobytes()
+    return Segment(
+        int(block.time_ns[at]), *flow, int(block.sequence[at]), 0, int(block.flags[at]), payload,
+        int(block.number[at]), int(block.position[at]),
+    )  # fmt: skip
+
+
+def _together(block: SegmentBlock, simple: NDArray[np.int64], told: _Told) -> StreamPieces:
+    """The pieces that a kernel took and those that the plain code told, in their order."""
+    columns: list[NDArray[Any]] = [
+        np.zeros(len(simple), np.int64),
+        block.flow[simple].astype(np.int64),
+        block.time_ns[simple],
+        block.number[simple],
+        block.position[simple],
+        block.offset[simple],
+        block.length[simple].astype(np.int64),
+    ]
+    buffer = block.buffer
+    if told.rows:
+        rows = np.array(told.rows, np.int64)
+        end = len(buffer) - PADDING
+        sizes = np.array([len(data) for data in told.data], np.int64)
+        offset = end + np.cumsum(sizes) - sizes
+        if sizes.any():
+            longer = np.zeros(len(buffer) + int(sizes.sum()), np.uint8)
+            longer[:end] = buffer[:end]
+            joined = np.frombuffer(b"".join(told.data), np.uint8)
+            longer[end : end + len(joined)] = joined
+            buffer = longer
+        at, kind, flow, time_ns, number, position, length = rows.T
+        order = np.argsort(np.concatenate((simple, at)), kind="stable")
+        more = (kind, flow, time_ns, number, position, offset, length)
+        columns = [np.concatenate(pair)[order] for pair in zip(columns, more, strict=True)]
+    kind, flow, time_ns, number, position, offset, length = columns
+    return StreamPieces(
+        buffer, kind.astype(np.int8), flow.astype(np.int32), time_ns, number, position, offset,
+        length,
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""The messages of EntryPoint in captures, walked and keyed for ``pregao decode``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pregao.capture import PADDING, Flow, PacketBlock
+from pregao.cli.decode_keys import session_keys
+from pregao.entrypoint import Frame, FrameReader, blanked
+from pregao.entrypoint.captured import NO_MESSAGE, business_headers
+from pregao.entrypoint.senders import SENDERS, Senders, other_direction
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
+from pregao.umdf.bulk import BulkDecoder, Headers, Numbers, Walked, Walker
+from pregao.umdf.survey import Destination, Place, Rejects
+
+
+def flow_text(flow: Flow) -> str:
+    """Who sends to whom."""
+    return f"{Destination(flow.src, flow.src_port)}>{Destination(flow.dst, flow.dst_port)}"
+
+
+def looks_like_sessions(data: bytes) -> bool:
+    """Do pasted bytes begin with a message of EntryPoint?"""
+    first = next(iter(FrameReader().receive(data)), None)
+    return isinstance(first, Frame) and first.header.schema_id == ENTRYPOINT_SCHEMA_ID
+
+
+def pasted_messages(data: bytes) -> PacketBlock:
+    """Pasted messages as a block; what is behind the last whole one is a stretch of its own."""
+    parts = [blanked(each) for each in FrameReader().receive(data) if isinstance(each, Frame)]
+    rest = data[sum(map(len, parts)) :]
+    if rest:
+        parts.append(rest)
+    lengths = np.array([len(part) for part in parts], np.int32)
+    count = len(parts)
+    nowhere = np.zeros(count, np.int64)
+    return PacketBlock(
+        np.frombuffer(b"".join(parts) + bytes(PADDING), np.uint8), nowhere,
+        np.cumsum(lengths, dtype=np.int64) - lengths, lengths, np.ones(count, np.int64), nowhere,
+        np.zeros(count, np.int32),
+    )  # fmt: skip
+
+
+class SessionBlock:
+    """Messages of one block, walked; who sent each is known as far as the capture has told."""
+
+    def __init__(self, block: PacketBlock, flows: Sequence[Flow], senders: Senders[Flow]) -> None:
+        self.block = block
+        self._flows = flows
+        headers = business_headers(block)
+        self._number, self._sending = headers.number, headers.sending_time_ns
+        self._sender = senders.of_messages(block.flow, headers.template_id)
+        known = Headers(
+            headers.channels(),
+            np.zeros(len(block), np.int32),
+            headers.number,
+            headers.sending_time_ns,
+        )
+        self.walked: Walked = Walker(header_size=0).walk(
+            block.buffer, block.offset, block.length, known
+        )
+
+    def count_stretches(self, name: str, rejects: Rejects) -> None:
+        """Count the stretches that are no message."""
+        rejects.begin_block()
+        broken = np.flatnonzero(self.walked.fault)
+        if len(broken):
+            rejects.packets += len(broken)
+            rejects.count(NO_MESSAGE, len(broken))
+            block = self.block
+            for row in broken[: rejects.most].tolist():
+                number, position = int(block.number[row]), int(block.position[row])
+                rejects.keep(Place(name, number, position, 0, NO_MESSAGE))
+
+    def keys(self, rows: Numbers) -> list[Any]:
+        """The key columns of some messages."""
+        payload = self.walked.packet[rows]
+        numbers = [self._number[payload], self.block.time_ns[payload], self._sending[payload]]
+        flow = self.block.flow[payload]
+        flows = [flow_text(each) for each in self._flows]
+        sender = self._sender[payload].astype(np.int32)
+        return session_keys(sender, SENDERS, flow, flows, numbers)
+
+
+class Sessions:
+    """The EntryPoint side of captures that are read one after the other."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID)
+        self._flows: Sequence[Flow] = ()
+        self._senders = Senders(self._flows, other_direction)
+
+    def block(self, block: PacketBlock, flows: Sequence[Flow]) -> SessionBlock:
+        """The messages of a block, which is chosen from one of a capture with these flows."""
+        if flows is not self._flows:  # the next capture
+            self._flows, self._senders = flows, Senders(flows, other_direction)
+        return SessionBlock(block, flows, self._senders)

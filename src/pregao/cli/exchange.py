@@ -1,0 +1,470 @@
+"""``pregao exchange``: a whole market on this machine, and ``ctl`` to operate it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.exchange.host import ExchangeServer, ExchangeSettings
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao exchange",
+        "pregao exchange --journal journal --metrics 9613",
+        "pregao exchange --config exchange.toml --journal journal --capture captures",
+        "pregao exchange --live-config live.toml   (then: pregao live --config live.toml)",
+        "pregao exchange ctl status",
+        "The configuration is described in docs/exchange.md; without one there are four sessions.",
+    )
+)
+CTL_EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao exchange ctl status",
+        "pregao exchange ctl phase all CLOSE",
+        "pregao exchange ctl halt PETR4",
+        'pregao exchange ctl news "Trading of PETR4 is halted" --symbol PETR4',
+    )
+)
+_PORT = 9612
+_COLLECTION = (100_000, 50, 1_000)
+"""When cycles are looked for: orders make none, and there are many of them."""
+
+app = typer.Typer(
+    name="exchange",
+    help="Run a market on this machine: order entry, matching, market data, a journal.",
+    epilog=EPILOG,
+    invoke_without_command=True,
+)
+ctl = typer.Typer(
+    name="ctl",
+    help="Operate a running exchange: phases, halts, busts, news, instruments, sessions.",
+    epilog=CTL_EPILOG,
+    no_args_is_help=True,
+)
+app.add_typer(ctl)
+
+Port = Annotated[
+    int, typer.Option("--port", min=1, max=65535, help="The control port of the exchange.")
+]
+Symbol = Annotated[str, typer.Argument(metavar="SYMBOL", help="The instrument.")]
+
+
+@app.callback()
+def exchange(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Instruments, sessions, addresses, in TOML."),
+    ] = None,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep everything here; a new start goes on from it."),
+    ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write what is sent and received as captures."),
+    ] = None,
+    feed: Annotated[
+        str | None,
+        typer.Option(metavar="multicast|unicast|none", help="How market data is sent."),
+    ] = None,
+    live_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the configuration for `pregao live` here."),
+    ] = None,
+    metrics: Annotated[
+        int | None,
+        typer.Option(metavar="PORT", min=0, max=65535, help="Serve /metrics and /health here."),
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="SPAN", help="End after so long, such as 10m.")
+    ] = None,
+) -> None:
+    """Run a market on this machine: order entry, matching, market data, a journal."""
+    if context.invoked_subcommand is not None:
+        return
+    from dataclasses import replace
+
+    from pregao.clock import SECOND, parse_span
+    from pregao.exchange.host import ExchangeSettings, read_settings
+
+    settings = ExchangeSettings() if config is None else read_settings(config)
+    if feed is not None:
+        if feed not in ("multicast", "unicast", "none"):
+            raise UsageError(f"--feed is multicast, unicast or none, not {feed!r}.")
+        settings = replace(settings, feed=feed)
+    if metrics is not None:
+        settings = replace(settings, metrics_port=metrics)
+    seconds = None if duration is None else parse_span(duration, "--for") / SECOND
+    if live_config is not None:
+        live_config.write_text(settings.live_config(), encoding="utf-8")
+    run_exchange(settings, journal, capture, seconds, embedded=config is None)
+
+
+def run_exchange(
+    settings: ExchangeSettings,
+    journal: Path | None,
+    capture: Path | None,
+    seconds: float | None,
+    *,
+    embedded: bool,
+) -> None:
+    """Serve until the user, a signal or the time ends it."""
+    import asyncio
+
+    from pregao.exchange.host import ExchangeServer, captures_in
+
+    server = ExchangeServer(
+        settings,
+        journal=journal,
+        capture=None if capture is None else captures_in(capture),
+    )
+    with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
+        runner.run(_serve(server, seconds, embedded=embedded, kept=journal is not None))
+
+
+def _fastest_loop() -> Any:
+    """The loop of uvloop where that is installed; else Python's own."""
+    try:
+        import uvloop  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(
+    server: ExchangeServer, seconds: float | None, *, embedded: bool, kept: bool
+) -> None:
+    import asyncio
+    import gc
+    import signal
+
+    loop = asyncio.get_running_loop()
+    try:
+        await server.start()
+    except BaseException:
+        await server.close()
+        raise
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTION)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, server.stop)
+    if seconds is not None:
+        loop.call_later(seconds, server.stop)
+    _tell(server, embedded=embedded, kept=kept)
+    try:
+        await server.serve()
+    finally:
+        await server.close()
+
+
+def _tell(server: ExchangeServer, *, embedded: bool, kept: bool) -> None:
+    """Say where everything is."""
+    settings = server.settings
+    records, took = server.replayed
+    if records:
+        _say(f"{records:,} records of the journal replayed in {took:.1f} s")
+    where = " and ".join(
+        f"{address} ({'primary' if number == 1 else 'backup'})"
+        for number, address in server.addresses.items()
+    )
+    _say(f"gateways at {where}")
+    if embedded:
+        known = ", ".join(f"{each.session_id} (firm {each.firm})" for each in settings.sessions)
+        _say(f"sessions {known}; access key {settings.sessions[0].access_key}")
+    if settings.feed == "none":
+        _say("no market data is sent")
+    else:
+        numbers = ", ".join(str(each.number) for each in settings.channels)
+        _say(f"market data of channels {numbers} by {settings.feed}; --live-config FILE says where")
+    _say(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
+    if server.metrics_port is not None:
+        _say(f"http://127.0.0.1:{server.metrics_port}/metrics")
+    if not kept:
+        _say("nothing is kept: --journal DIR lets the exchange survive its end")
+    _say("ready")
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"pregao: {words}\n")
+    sys.stderr.flush()
+
+
+# Control.
+
+
+def _ask(port: int, **request: Any) -> dict[str, Any]:
+    from pregao.exchange.host import ask
+
+    answer = ask(port, {name: value for name, value in request.items() if value is not None})
+    if "error" in answer:
+        words = str(answer["error"])
+        raise UsageError(words if words.endswith((".", "?")) else f"{words}.")
+    return answer
+
+
+def _done(port: int, words: str, **request: Any) -> None:
+    _ask(port, **request)
+    typer.echo(words)
+
+
+@ctl.command()
+def status(
+    port: Port = _PORT,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+) -> None:
+    """Show the day, the phases, the sessions and what was done."""
+    import json
+
+    told = _ask(port, do="status")
+    if as_json:
+        typer.echo(json.dumps(told, indent=2))
+        return
+    from pregao.cli.terminal import console, print_table
+
+    out = console()
+    typer.echo(
+        f"{told['trade_date']}  {told['gateway']} gateway  {told['connections']} connections  "
+        f"{told['requests']:,} requests  {told['orders']:,} standing orders  start {told['starts']}"
+    )
+    print_table(out, "phases", ["group", "phase"], list(told["phases"].items()))
+    print_table(
+        out,
+        "sessions",
+        ["session", "firm", "connected", "next in", "next out"],
+        [
+            (
+                str(each["session"]),
+                str(each["firm"]),
+                "yes" if each["connected"] else "no",
+                each["next_incoming"],
+                each["next_outgoing"],
+            )
+            for each in told["sessions"]
+        ],
+        numbers="next in next out",
+    )
+
+
+@ctl.command()
+def phase(
+    group: Annotated[str, typer.Argument(metavar="GROUP|all", help="The group of instruments.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="PHASE",
+            help="PRE_OPEN, OPEN, PAUSE, PRE_CLOSE, CLOSE or FINAL_CLOSING_CALL.",
+        ),
+    ],
+    port: Port = _PORT,
+) -> None:
+    """Move a group of instruments, or all, to a phase."""
+    _done(port, f"{group}: {name.upper()}", do="phase", group=group, phase=name)
+
+
+@ctl.command()
+def halt(symbol: Symbol, port: Port = _PORT) -> None:
+    """Halt an instrument: no orders, no trades; cancels are taken."""
+    _done(port, f"{symbol} is halted", do="halt", symbol=symbol)
+
+
+@ctl.command()
+def auction(
+    symbol: Symbol,
+    span: Annotated[
+        str, typer.Option("--for", metavar="SPAN", help="How long, such as 5m.")
+    ] = "5m",
+    port: Port = _PORT,
+) -> None:
+    """Put an instrument into an auction that ends by itself."""
+    from pregao.clock import parse_span, system_clock
+
+    end = system_clock() + parse_span(span, "--for")
+    _done(port, f"{symbol} is in auction for {span}", do="auction", symbol=symbol, until_ns=end)
+
+
+@ctl.command()
+def resume(symbol: Symbol, port: Port = _PORT) -> None:
+    """Let an instrument follow its group again."""
+    _done(port, f"{symbol} follows its group", do="resume", symbol=symbol)
+
+
+@ctl.command()
+def bust(
+    symbol: Symbol,
+    trade: Annotated[int, typer.Argument(metavar="TRADE", help="Its number (tradeID).")],
+    port: Port = _PORT,
+) -> None:
+    """Cancel a trade."""
+    _done(port, f"trade {trade} of {symbol} is cancelled", do="bust", symbol=symbol, trade=trade)
+
+
+@ctl.command()
+def cancel(
+    order: Annotated[int, typer.Argument(metavar="ORDER", help="Its number (orderID).")],
+    port: Port = _PORT,
+) -> None:
+    """Cancel any order."""
+    _done(port, f"order {order} is cancelled", do="cancel", order=order)
+
+
+@ctl.command()
+def news(
+    headline: Annotated[str, typer.Argument(metavar="HEADLINE")],
+    text: Annotated[str | None, typer.Option(help="The text; by default the headline.")] = None,
+    symbol: Annotated[str | None, typer.Option(help="The instrument that it is about.")] = None,
+    port: Port = _PORT,
+) -> None:
+    """Publish a piece of news."""
+    _done(port, "published", do="news", headline=headline, text=text, symbol=symbol)
+
+
+@ctl.command()
+def band(
+    symbol: Symbol,
+    low: Annotated[str | None, typer.Option(help="The lowest price that is taken.")] = None,
+    high: Annotated[str | None, typer.Option(help="The highest price that is taken.")] = None,
+    kind: Annotated[str, typer.Option(help="Which band, by its name.")] = "REJECTION_BAND",
+    port: Port = _PORT,
+) -> None:
+    """Set a price band of an instrument; a side that is not given is open."""
+    _done(port, "set", do="band", symbol=symbol, low=low, high=high, kind=kind.upper())
+
+
+@ctl.command()
+def protect(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    firm: Annotated[int, typer.Argument(metavar="FIRM")],
+    account: Annotated[int, typer.Argument(metavar="ACCOUNT")],
+    watch: Annotated[
+        list[str], typer.Argument(metavar="WATCH...", help="Instruments, or assets of derivatives.")
+    ],
+    fills: Annotated[int | None, typer.Option(help="So many orders filled.")] = None,
+    executions: Annotated[int | None, typer.Option(help="So many executions.")] = None,
+    quantity: Annotated[int | None, typer.Option(help="So much quantity traded.")] = None,
+    net: Annotated[int | None, typer.Option(help="So much more bought or sold.")] = None,
+    interval: Annotated[str, typer.Option(help="Within this time.")] = "15s",
+    good_till: Annotated[bool, typer.Option(help="Cancel orders that outlive the day.")] = False,
+    stops: Annotated[bool, typer.Option(help="Cancel stop orders.")] = False,
+    at_close: Annotated[bool, typer.Option(help="Cancel orders for the close.")] = False,
+    port: Port = _PORT,
+) -> None:
+    """Protect an account: at a limit its orders are cancelled, and new ones refused."""
+    from pregao.clock import MILLISECOND, parse_span
+
+    _done(
+        port,
+        f"account {account} of firm {firm} is protected",
+        do="protect",
+        id=number,
+        firm=firm,
+        account=account,
+        watch=watch,
+        new_order_fills=fills,
+        executions=executions,
+        traded_quantity=quantity,
+        net_quantity=net,
+        interval_ms=parse_span(interval, "--interval") // MILLISECOND,
+        cancels_good_till=good_till,
+        cancels_stops=stops,
+        cancels_at_close=at_close,
+    )
+
+
+@ctl.command()
+def unprotect(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    port: Port = _PORT,
+) -> None:
+    """Take the protection of an account away."""
+    _done(port, f"there is no protection {number} any more", do="unprotect", id=number)
+
+
+@ctl.command()
+def pair(
+    symbol: Symbol,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other instrument.")],
+    port: Port = _PORT,
+) -> None:
+    """Let the auctions of two instruments begin and end together."""
+    _done(port, f"{symbol} and {other} are paired", do="pair", symbol=symbol, other=other)
+
+
+Catalogue = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A catalogue of instruments, TOML or JSON.")
+]
+
+
+@ctl.command()
+def add(file: Catalogue, port: Port = _PORT) -> None:
+    """List instruments during the day."""
+    _done(port, "listed", do="add", **_catalogue(file))
+
+
+@ctl.command()
+def change(file: Catalogue, port: Port = _PORT) -> None:
+    """Replace the definitions of listed instruments."""
+    _done(port, "changed", do="change", **_catalogue(file))
+
+
+@ctl.command()
+def remove(symbol: Symbol, port: Port = _PORT) -> None:
+    """Take an instrument off the list; its orders are cancelled."""
+    _done(port, f"{symbol} is not listed any more", do="remove", symbol=symbol)
+
+
+@ctl.command()
+def reset(channel: Annotated[int, typer.Argument(metavar="CHANNEL")], port: Port = _PORT) -> None:
+    """Send all books of a channel anew, behind a ChannelReset."""
+    _done(port, f"channel {channel} is sent anew", do="reset", channel=channel)
+
+
+@ctl.command("end-day")
+def end_day(port: Port = _PORT) -> None:
+    """End the trading day: orders of the day expire."""
+    _done(port, "the day is over", do="end-day")
+
+
+@ctl.command()
+def day(
+    when: Annotated[str, typer.Argument(metavar="DATE", help="The trading day, as 2026-05-21.")],
+    week: Annotated[
+        bool, typer.Option("--week", help="A week begins: session versions may start again.")
+    ] = False,
+    port: Port = _PORT,
+) -> None:
+    """Begin a trading day: sessions end, their numbers start from 1."""
+    _done(port, f"it is {when}", do="day", date=when, week=week)
+
+
+@ctl.command()
+def disconnect(
+    session: Annotated[int, typer.Argument(metavar="SESSION", help="Its number.")],
+    port: Port = _PORT,
+) -> None:
+    """End the connection of a session."""
+    _done(port, f"session {session} is disconnected", do="disconnect", session=session)
+
+
+@ctl.command()
+def failover(port: Port = _PORT) -> None:
+    """Let the gateway fail: the backup takes its sessions over."""
+    _done(port, "the backup takes sessions", do="failover")
+
+
+def _catalogue(file: Path) -> dict[str, str]:
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: cannot be read: {error}.") from None
+    form = "json" if file.suffix == ".json" else "toml"
+    return {"text": text, "form": form, "source": str(file)}

@@ -1,0 +1,124 @@
+"""What captures hold of EntryPoint: connections, sessions, numbers, messages, bytes passed over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pregao.capture import Flow
+from pregao.cli.decode_entrypoint import flow_text
+from pregao.cli.input_captures import ReadAccount, ReadBlock
+from pregao.clock import format_ns
+from pregao.entrypoint.captured import business_headers
+from pregao.entrypoint.frame_columns import StreamAccount
+from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders, other_direction
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
+from pregao.umdf.bulk import BulkDecoder, Headers, Walker
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """The business messages of one session in one direction."""
+
+    first: int
+    last: int = 0
+    messages: int = 0
+
+    def add(self, numbers: Any) -> None:
+        """Take numbers in."""
+        self.first = min(self.first, int(numbers.min()))
+        self.last = max(self.last, int(numbers.max()))
+        self.messages += len(numbers)
+
+
+@dataclass(slots=True)
+class _Line:
+    """What was seen of one direction of a connection."""
+
+    first_ns: int
+    last_ns: int
+    sender: int = UNKNOWN
+    sessions: dict[int, _Numbers] = field(default_factory=dict)
+
+
+class SessionSurvey:
+    """Takes the messages of captures in, block by block."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._decoder = BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID)
+        self._lines: dict[Flow, _Line] = {}
+        self._senders: Senders[Flow] = Senders((), other_direction)
+        self._flows: Any = ()
+        self._kinds: Counter[tuple[str, int]] = Counter()
+
+    def add(self, read: ReadBlock) -> None:
+        """Take in the messages that became whole with a block."""
+        block, flows = read.messages, read.reader.tcp_flows
+        if block is None or not len(block):
+            return
+        if flows is not self._flows:
+            self._flows, self._senders = flows, Senders(flows, other_direction)
+        headers = business_headers(block)
+        senders = self._senders.of_messages(block.flow, headers.template_id)
+        for number in np.unique(block.flow).tolist():
+            own = np.flatnonzero(block.flow == number)
+            times = block.time_ns[own]
+            line = self._lines.setdefault(flows[number], _Line(int(times.min()), 0))
+            line.last_ns = max(line.last_ns, int(times.max()))
+            line.sender = int(senders[own[0]])
+            for session in np.unique(headers.session_id[own]).tolist():
+                numbers = headers.number[own][headers.session_id[own] == session]
+                if session:
+                    known = line.sessions.setdefault(session, _Numbers(int(numbers.min())))
+                    known.add(numbers)
+        told = Headers(
+            headers.channels(),
+            np.zeros(len(block), np.int32),
+            headers.number,
+            headers.sending_time_ns,
+        )
+        walked = Walker(header_size=0).walk(block.buffer, block.offset, block.length, told)
+        for kind in walked.kinds():
+            message = self._decoder.template(kind)
+            name = f"template {kind.template_id}" if message is None else message.name
+            self._kinds[name, kind.version] += len(kind.rows)
+
+    def report(self, account: ReadAccount) -> dict[str, Any]:
+        """The account as JSON holds it."""
+        streams: dict[Flow, StreamAccount] = {}
+        for flows, accounts in account.streams:
+            streams |= {flows[number]: own for number, own in accounts.items()}
+        templates: dict[str, dict[str, Any]] = {}
+        for (name, version), count in sorted(self._kinds.items()):
+            own = templates.setdefault(name, {"message": name, "versions": [], "messages": 0})
+            own["versions"].append(version)
+            own["messages"] += count
+        return {
+            "connections": [
+                _connection(flow, line, streams.get(flow, StreamAccount()))
+                for flow, line in self._lines.items()
+            ],
+            "templates": sorted(templates.values(), key=lambda each: -int(each["messages"])),
+            "skipped_bytes": sum(each.skipped_bytes for each in streams.values()),
+            "missing_bytes": sum(each.missing_bytes for each in streams.values()),
+        }
+
+
+def _connection(flow: Flow, line: _Line, account: StreamAccount) -> dict[str, Any]:
+    return {
+        "flow": flow_text(flow),
+        "sender": SENDERS[line.sender] if line.sender >= 0 else None,
+        "messages": account.messages,
+        "bytes": account.message_bytes,
+        "skipped_bytes": account.skipped_bytes,
+        "missing_bytes": account.missing_bytes,
+        "first": format_ns(line.first_ns),
+        "last": format_ns(line.last_ns),
+        "sessions": [
+            {"session": session, "first": own.first, "last": own.last, "messages": own.messages}
+            for session, own in sorted(line.sessions.items())
+        ],
+    }

@@ -1,0 +1,189 @@
+"""Kernels over captured streams: the messages in them, and what their business headers say.
+
+The plain twin of the walk is in its tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from pregao._njit import load_u16, load_u32, load_u64, njit
+from pregao.entrypoint.framing import (
+    BLOCK_LENGTH_AT,
+    ENCODING_TYPE_AT,
+    FRAMING_SIZE,
+    HEADERS_SIZE,
+    MAX_MESSAGE,
+    MESSAGE_LENGTH_AT,
+    SCHEMA_ID_AT,
+    TEMPLATE_ID_AT,
+)
+from pregao.sbe import LITTLE_ENDIAN_FRAME
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID
+
+LONGEST_STRETCH: Final = 32_768
+"""Bytes that are no message are given in stretches of at most so many."""
+
+_ENCODING: Final[int] = LITTLE_ENDIAN_FRAME
+_SCHEMA: Final[int] = ENTRYPOINT_SCHEMA_ID
+_TIME_LIMIT = np.uint64(1 << 63)
+
+# Is there a message here?
+_NO, _YES, _LATER = 0, 1, 2
+
+
+@njit
+def gather_pieces(buffer: Any, offset: Any, length: Any, rows: Any, out: Any, at: int) -> Any:
+    """Copy pieces one behind the other; give where the last one ends."""
+    for r in range(len(rows)):
+        i = rows[r]
+        for k in range(length[i]):
+            out[at + k] = buffer[offset[i] + k]
+        at += length[i]
+    return at
+
+
+@njit
+def is_sound(buffer: Any, at: int) -> Any:
+    """Do whole headers look like those of a message of EntryPoint?"""
+    length = np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT))
+    return (
+        load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
+        and HEADERS_SIZE <= length <= MAX_MESSAGE
+        and load_u16(buffer, at + SCHEMA_ID_AT) == _SCHEMA
+        and np.int64(load_u16(buffer, at + BLOCK_LENGTH_AT)) + HEADERS_SIZE <= length
+    )
+
+
+@njit
+def may_become_sound(buffer: Any, at: int, end: int) -> Any:
+    """Can bytes that are less than the headers be the beginning of such?"""
+    there = end - at
+    if there >= ENCODING_TYPE_AT + 2:
+        return load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
+    if there == ENCODING_TYPE_AT + 1:
+        return np.int64(buffer[at + ENCODING_TYPE_AT]) == (_ENCODING & 0xFF)
+    return True
+
+
+@njit
+def begins_here(buffer: Any, at: int, end: int, final: bool) -> Any:
+    """Does a message begin here, in bytes of which nothing is known?
+
+    Its headers must look so, and so must those of the message behind it, as far as they are there.
+    """
+    if end - at < HEADERS_SIZE:
+        return _LATER if not final and may_become_sound(buffer, at, end) else _NO
+    if not is_sound(buffer, at):
+        return _NO
+    following = at + np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT))
+    if following > end:
+        return _NO if final else _LATER
+    if end - following >= HEADERS_SIZE:
+        return _YES if is_sound(buffer, following) else _NO
+    if not may_become_sound(buffer, following, end):
+        return _NO
+    return _YES if final else _LATER
+
+
+@njit
+def put_stretch(start: int, end: int, count: int, offsets: Any, lengths: Any) -> Any:
+    """Add bytes that are no message, in parts; give how many entries there are then."""
+    while start < end:
+        size = min(end - start, LONGEST_STRETCH)
+        offsets[count] = start
+        lengths[count] = size
+        count += 1
+        start += size
+    return count
+
+
+@njit
+def walk_stream(
+    buffer: Any, begin: int, end: int, synced: bool, recognised: bool, final: bool, offsets: Any,
+    lengths: Any,
+) -> Any:  # fmt: skip
+    """The messages of a stream's bytes, and the stretches between them that are none.
+
+    ``synced`` says that a message is known to begin at ``begin``; ``recognised`` that the stream
+    has shown a message before; ``final`` that nothing follows. Gives how many entries there are,
+    where the bytes begin that must wait for more, and the new ``synced`` and ``recognised``.
+    """
+    count = 0
+    at: Any = begin
+    while at < end:
+        room = end - at
+        if synced:
+            if room < FRAMING_SIZE or (not recognised and room < HEADERS_SIZE):
+                break
+            length = np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT))
+            good = (
+                load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
+                and HEADERS_SIZE <= length <= MAX_MESSAGE
+            )
+            if not good or (not recognised and not is_sound(buffer, at)):
+                synced = False
+                continue
+            if length > room:
+                break
+            offsets[count] = at
+            lengths[count] = length
+            count += 1
+            recognised = True
+            at += length
+        else:
+            start = at
+            verdict = _NO
+            while at < end:
+                verdict = begins_here(buffer, at, end, final)
+                if verdict != _NO:
+                    break
+                at += 1
+            count = put_stretch(start, at, count, offsets, lengths)
+            if verdict != _YES:
+                break
+            synced = True
+    if final:
+        count = put_stretch(at, end, count, offsets, lengths)
+        at = end
+    return count, at, synced, recognised
+
+
+@njit
+def read_templates(buffer: Any, offsets: Any, lengths: Any, templates: Any) -> None:
+    """The template ids of messages; -1 of stretches that are none."""
+    for i in range(len(offsets)):
+        at = offsets[i]
+        templates[i] = -1
+        if (
+            lengths[i] >= HEADERS_SIZE
+            and np.int64(load_u16(buffer, at + MESSAGE_LENGTH_AT)) == lengths[i]
+            and load_u16(buffer, at + ENCODING_TYPE_AT) == _ENCODING
+        ):
+            templates[i] = load_u16(buffer, at + TEMPLATE_ID_AT)
+
+
+@njit
+def read_business_headers(
+    buffer: Any, offsets: Any, lengths: Any, templates: Any, header_at: Any, session_at: int,
+    number_at: int, time_at: int, sessions: Any, numbers: Any, times: Any,
+) -> None:  # fmt: skip
+    """What the business headers of messages say; zeros where there is none.
+
+    ``header_at`` says for each template id where in the block the header is, or -1.
+    """
+    for i in range(len(offsets)):
+        sessions[i], numbers[i], times[i] = 0, 0, 0
+        place = templates[i]
+        if place < 0 or place >= len(header_at) or header_at[place] < 0:
+            continue
+        at = offsets[i] + HEADERS_SIZE + header_at[place]
+        if at + time_at + 8 > offsets[i] + lengths[i]:
+            continue
+        sessions[i] = load_u32(buffer, at + session_at)
+        numbers[i] = load_u32(buffer, at + number_at)
+        time = load_u64(buffer, at + time_at)
+        if time < _TIME_LIMIT:
+            times[i] = np.int64(time)

@@ -1,0 +1,249 @@
+"""The orders of a session as its requests and reports tell them.
+
+An order is known by the client's numbers of its requests, each of which names the one before it,
+and by the exchange's number, which stays (§7.7). A request that is not answered yet is pending; one
+that the exchange does not have is told by NotApplied and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Final
+
+from pregao.sbe import Decoded
+
+PENDING: Final = "PENDING_NEW"
+"""The status of an order whose entry was not answered yet."""
+NOT_APPLIED: Final = "NOT_APPLIED"
+"""The status of an order of which the exchange has never heard."""
+CLOSED: Final = frozenset({"FILLED", "CANCELED", "REJECTED", "EXPIRED", NOT_APPLIED})
+"""Beyond these nothing happens to an order, but that a trade of it may be cancelled."""
+
+_NEW = ("SimpleNewOrder", "NewOrderSingle")
+_CHANGES = ("SimpleModifyOrder", "OrderCancelReplaceRequest", "OrderCancelRequest")
+
+
+@dataclass(slots=True)
+class Order:
+    """An order, as far as the client knows it."""
+
+    cl_ord_id: int
+    """The client's number of the last request that took effect."""
+    security_id: int
+    side: str
+    quantity: int
+    price: Decimal | None = None
+    status: str = PENDING
+    order_id: int | None = None
+    secondary_order_id: int | None = None
+    """The number that the public feed shows."""
+    cumulative: int = 0
+    """Quantity traded."""
+    leaves: int = 0
+    """Quantity that may still trade."""
+    chain: list[int] = field(default_factory=list)
+    """The client's numbers of all requests that took effect, first to last."""
+    pending: dict[int, str] = field(default_factory=dict)
+    """Requests that were not answered yet, by the client's number."""
+
+    @property
+    def working(self) -> bool:
+        """Is it in the market?"""
+        return self.order_id is not None and self.leaves > 0 and self.status not in CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that was sent."""
+
+    number: int
+    """Its sequence number."""
+    name: str
+    cl_ord_ids: tuple[int, ...]
+    """The client's numbers in it: one, or that of each side of a cross."""
+
+
+class OrderTracker:
+    """Follows the orders of one session."""
+
+    def __init__(self) -> None:
+        self._by_client: dict[int, Order] = {}
+        self._by_exchange: dict[int, Order] = {}
+        self._open: dict[int, Request] = {}
+        """Requests without an answer, by sequence number."""
+        self._waiting: dict[int, int] = {}
+        """The client's numbers that were not answered, with the sequence number of the request."""
+
+    def __iter__(self) -> Iterator[Order]:
+        """Every order, in the order in which they became known."""
+        seen: set[int] = set()
+        for order in [*self._by_client.values(), *self._by_exchange.values()]:
+            if id(order) not in seen:
+                seen.add(id(order))
+                yield order
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def working(self) -> list[Order]:
+        """The orders that are in the market."""
+        return [order for order in self if order.working]
+
+    def get(self, cl_ord_id: int) -> Order | None:
+        """The order of which this is a number that the client gave, accepted or not."""
+        return self._by_client.get(cl_ord_id)
+
+    def by_exchange(self, order_id: int) -> Order | None:
+        """The order of that number of the exchange."""
+        return self._by_exchange.get(order_id)
+
+    @property
+    def unanswered(self) -> list[Request]:
+        """The requests that were not answered yet, oldest first."""
+        return list(self._open.values())
+
+    # What the client does.
+
+    def sent(self, number: int, name: str, values: Mapping[str, Any]) -> None:
+        """A business message went out under a sequence number."""
+        sides = values.get("noSides", ()) if name == "NewOrderCross" else ()
+        own = [values["clOrdID"]] if values.get("clOrdID") is not None else []
+        client_ids = tuple([side["clOrdID"] for side in sides] or own)
+        if not client_ids:
+            return
+        self._open[number] = Request(number, name, client_ids)
+        self._waiting |= dict.fromkeys(client_ids, number)
+        for side in sides:
+            self._entered(side["clOrdID"], values, side["side"])
+        if name in _NEW:
+            self._entered(client_ids[0], values, values["side"])
+        elif name in _CHANGES:
+            order = self._meant(values)
+            if order is not None:
+                order.pending[client_ids[0]] = name
+                self._by_client.setdefault(client_ids[0], order)
+
+    def _entered(self, client_id: int, values: Mapping[str, Any], side: str) -> None:
+        order = Order(
+            client_id,
+            values["securityID"],
+            side,
+            values["orderQty"],
+            _price(values.get("price")),
+            chain=[client_id],
+        )
+        order.pending[client_id] = "new"
+        self._by_client.setdefault(client_id, order)
+
+    def _meant(self, values: Mapping[str, Any]) -> Order | None:
+        exchange_id, original = values.get("orderID"), values.get("origClOrdID")
+        found = None if exchange_id is None else self._by_exchange.get(exchange_id)
+        if found is None and original is not None:
+            found = self._by_client.get(original)
+        return found
+
+    # What the exchange says.
+
+    def not_applied(self, first: int, count: int) -> list[Request]:
+        """The exchange does not have some messages: give the requests among them."""
+        gone = [self._open[n] for n in range(first, first + count) if n in self._open]
+        for request in gone:
+            self._gave_up(request.number, NOT_APPLIED)
+        return gone
+
+    def received(self, name: str, message: Decoded) -> Order | None:
+        """A business message of the exchange; give the order that it changed, if it did."""
+        values = message.values
+        if name == "BusinessMessageReject":
+            return self._gave_up(values["refSeqNum"], "REJECTED")
+        self._answered(values.get("clOrdID"))
+        if not name.startswith("ExecutionReport_"):
+            return None
+        order = self._order_of(values)
+        if order is None:
+            return None
+        match name:
+            case "ExecutionReport_New":
+                self._terms(order, values)
+                order.status, order.leaves = values["ordStatus"], order.quantity - order.cumulative
+            case "ExecutionReport_Modify":
+                self._terms(order, values)
+                order.status = "PARTIALLY_FILLED" if values["cumQty"] else "NEW"
+                order.cumulative, order.leaves = values["cumQty"], values["leavesQty"]
+                self._takes_effect(order, values["clOrdID"])
+            case "ExecutionReport_Trade":
+                self._identify(order, values)
+                order.status = values["ordStatus"]
+                order.cumulative, order.leaves = values["cumQty"], values["leavesQty"]
+            case "ExecutionReport_Cancel":
+                self._identify(order, values)
+                order.status, order.leaves = values["ordStatus"], 0
+                order.cumulative = values["cumQty"]
+                self._takes_effect(order, values["clOrdID"])
+            case "ExecutionReport_Reject":
+                if values["cxlRejResponseTo"] == "NEW" and order.order_id is None:
+                    order.status, order.leaves = "REJECTED", 0
+        client_id = values.get("clOrdID")
+        if client_id is not None:
+            order.pending.pop(client_id, None)
+        return order
+
+    def _terms(self, order: Order, values: Mapping[str, Any]) -> None:
+        self._identify(order, values)
+        order.quantity, order.price = values["orderQty"], values["price"]
+
+    def _identify(self, order: Order, values: Mapping[str, Any]) -> None:
+        order.order_id = values["orderID"]
+        order.secondary_order_id = values["secondaryOrderID"]
+        self._by_exchange[values["orderID"]] = order
+
+    def _takes_effect(self, order: Order, client_id: int | None) -> None:
+        """A request has changed the order; a cancel by the exchange names an old one, or none."""
+        if client_id and client_id not in order.chain:
+            order.chain.append(client_id)
+            order.cl_ord_id = client_id
+            self._by_client.setdefault(client_id, order)
+
+    def _order_of(self, values: Mapping[str, Any]) -> Order | None:
+        """The order that a report is about; one that was not sent from here becomes known."""
+        exchange_id, client_id = values.get("orderID"), values.get("clOrdID")
+        if exchange_id is not None and exchange_id in self._by_exchange:
+            return self._by_exchange[exchange_id]
+        for each in (client_id, values.get("origClOrdID")):
+            known = None if each is None else self._by_client.get(each)
+            if known is not None and known.order_id in (None, exchange_id):
+                return known
+        if exchange_id is None:
+            return None
+        chain = [] if client_id is None else [client_id]
+        order = Order(
+            client_id or 0, values["securityID"], values["side"], values["orderQty"], chain=chain
+        )
+        if client_id is not None:
+            self._by_client.setdefault(client_id, order)
+        return order
+
+    def _answered(self, client_id: int | None) -> None:
+        number = None if client_id is None else self._waiting.pop(client_id, None)
+        if number is not None:
+            others = self._open[number].cl_ord_ids
+            if not any(self._waiting.get(each) == number for each in others):
+                del self._open[number]
+
+    def _gave_up(self, number: int, status: str) -> Order | None:
+        """A request will never take effect; give the order that it was about."""
+        request, order = self._open.pop(number, None), None
+        for client_id in () if request is None else request.cl_ord_ids:
+            self._waiting.pop(client_id, None)
+            order = self._by_client.get(client_id)
+            if order is not None:
+                order.pending.pop(client_id, None)
+                if order.status == PENDING and order.cl_ord_id == client_id:
+                    order.status = status
+        return order
+
+
+def _price(value: Any) -> Decimal | None:
+    return None if value is None else Decimal(value)

@@ -1,0 +1,198 @@
+"""Requests made from what traders say: the message that says it, and values for all it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import cache
+from typing import Any, Final
+
+from pregao.entrypoint.messages import FROM_CLIENT
+from pregao.entrypoint.order_tracking import Order
+from pregao.errors import UsageError
+from pregao.sbe import Message, ValueKind, readings, template
+from pregao.schemas import bundled
+
+_SIMPLE_TYPES: Final = frozenset({"MARKET", "LIMIT"})
+_SIMPLE_TIMES: Final = frozenset({"DAY", "IMMEDIATE_OR_CANCEL", "FILL_OR_KILL"})
+
+NamedRequest = tuple[str, dict[str, Any]]
+"""The name of a message, and its values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Who enters requests, and where: what every request of a desk has in common."""
+
+    market_segment: int = 80
+    trader: str = "TRADR"
+    location: str = "BVMF"
+    account: int | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """Values for every request that has such a field."""
+
+
+class Requests:
+    """Makes requests of one schema version."""
+
+    def __init__(self, version: int, entering: Entering | None = None) -> None:
+        self.version = version
+        self.entering = entering or Entering()
+
+    def new(
+        self,
+        client_id: int,
+        side: str,
+        security_id: int,
+        quantity: int,
+        price: Decimal | None = None,
+        **more: Any,
+    ) -> NamedRequest:
+        """A new order: at a limit, or without one at the market."""
+        values = self._terms(client_id, side, security_id, quantity, price) | more
+        return self._either("SimpleNewOrder", "NewOrderSingle", values)
+
+    def modify(
+        self,
+        client_id: int,
+        order: Order,
+        quantity: int,
+        price: Decimal | None = None,
+        **more: Any,
+    ) -> NamedRequest:
+        """Another quantity and price for an order."""
+        values = self._terms(client_id, order.side, order.security_id, quantity, price)
+        values |= {"orderID": order.order_id, "origClOrdID": order.cl_ord_id}
+        return self._either("SimpleModifyOrder", "OrderCancelReplaceRequest", values | more)
+
+    def cancel(self, client_id: int, order: Order, **more: Any) -> NamedRequest:
+        """The end of an order."""
+        values = {
+            "clOrdID": client_id,
+            "securityID": order.security_id,
+            "side": order.side,
+            "orderID": order.order_id,
+            "origClOrdID": order.cl_ord_id,
+        }
+        return self.message("OrderCancelRequest", values | more)
+
+    def mass_cancel(self, client_id: int, **more: Any) -> NamedRequest:
+        """The end of all orders of the session, or of those of a side or an instrument."""
+        values = {
+            "clOrdID": client_id,
+            "massActionType": "CANCEL_ORDERS",
+            "massActionScope": "ALL_ORDERS_FOR_A_TRADING_SESSION",
+        }
+        return self.message("OrderMassActionRequest", values | more)
+
+    def cross(
+        self,
+        cross_id: int,
+        client_ids: tuple[int, int],
+        security_id: int,
+        quantity: int,
+        price: Decimal,
+        firm: int,
+        **more: Any,
+    ) -> NamedRequest:
+        """A cross: a purchase and a sale of the same quantity, by the two numbers."""
+        sides = [
+            {
+                "side": side,
+                "account": self.entering.account,
+                "enteringFirm": firm,
+                "clOrdID": client_id,
+            }
+            for side, client_id in zip(("BUY", "SELL"), client_ids, strict=True)
+        ]
+        values = {
+            "crossID": cross_id,
+            "securityID": security_id,
+            "orderQty": quantity,
+            "price": price,
+            "noSides": sides,
+        }
+        return self.message("NewOrderCross", values | more)
+
+    def message(self, name: str, values: Mapping[str, Any]) -> NamedRequest:
+        """Any business message, with what the desk has in common filled in."""
+        if name not in FROM_CLIENT:
+            known = ", ".join(sorted(FROM_CLIENT))
+            raise UsageError(f"Clients do not send {name!r}; they send {known}.")
+        names = _fields(self.version, name)
+        common = self._common()
+        filled = {key: value for key, value in common.items() if key in names} | dict(values)
+        unknown = sorted(filled.keys() - names.keys())
+        if unknown:
+            raise UsageError(f"{name} has no field {unknown[0]!r}; it has {', '.join(names)}.")
+        return name, filled | {"marketSegmentID": self.entering.market_segment}
+
+    def value(self, name: str, field_name: str, text: str) -> Any:
+        """The value that a text means for a field of a message."""
+        kinds = _fields(self.version, name)
+        if field_name not in kinds:
+            raise UsageError(f"{name} has no field {field_name!r}; it has {', '.join(kinds)}.")
+        return value_of(kinds[field_name], field_name, text)
+
+    def _common(self) -> dict[str, Any]:
+        entering = self.entering
+        return {
+            "senderLocation": entering.location,
+            "enteringTrader": entering.trader,
+            "account": entering.account,
+            "mmProtectionReset": "FALSE_VALUE",
+            "selfTradePreventionInstruction": "NONE",
+            **entering.extra,
+        }
+
+    def _terms(
+        self, client_id: int, side: str, security_id: int, quantity: int, price: Decimal | None
+    ) -> dict[str, Any]:
+        return {
+            "clOrdID": client_id,
+            "side": side,
+            "securityID": security_id,
+            "orderQty": quantity,
+            "price": price,
+            "ordType": "MARKET" if price is None else "LIMIT",
+            "timeInForce": "DAY",
+        }
+
+    def _either(self, simple: str, full: str, values: dict[str, Any]) -> NamedRequest:
+        """The simple message if it can say that, the full one otherwise."""
+        plain = (
+            values["ordType"] in _SIMPLE_TYPES
+            and values["timeInForce"] in _SIMPLE_TIMES
+            and values.keys() <= _fields(self.version, simple).keys()
+        )
+        return self.message(simple if plain else full, values)
+
+
+@cache
+def _fields(version: int, name: str) -> dict[str, ValueKind | None]:
+    """The fields of a message that a desk may set, with the kinds of their values."""
+    message: Message = template(bundled("entrypoint", version), name)
+    found: dict[str, ValueKind | None] = {
+        reading.name: reading.kind
+        for reading in readings(message)
+        if reading.name != "businessHeader"
+    }
+    found |= dict.fromkeys((group.name for group in message.groups), None)
+    return found | dict.fromkeys((data.name for data in message.data), ValueKind.TEXT)
+
+
+def value_of(kind: ValueKind | None, name: str, text: str) -> Any:
+    """The value of some kind that a text means."""
+    if text in ("", "none"):
+        return None
+    try:
+        if kind in (ValueKind.INTEGER, ValueKind.SET, ValueKind.TIME):
+            return int(text)
+        if kind is ValueKind.DECIMAL:
+            return Decimal(text)
+    except (ValueError, InvalidOperation):
+        raise UsageError(f"{name} takes a number, not {text!r}.") from None
+    if kind in (ValueKind.TEXT, ValueKind.ENUM):
+        return text
+    raise UsageError(f"{name} cannot be given as a text.")

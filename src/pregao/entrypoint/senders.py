@@ -1,0 +1,92 @@
+"""Who sends the messages of a captured stream: a client or the exchange, told by the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import Flow, PacketBlock
+from pregao.entrypoint.frame_columns import templates_of
+from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE
+from pregao.schemas import bundled, bundled_versions
+
+SENDERS: Final = ("client", "exchange")
+CLIENT, EXCHANGE, UNKNOWN = 0, 1, -1
+
+_SESSION_CLIENT: Final = frozenset({"Negotiate", "Establish", "RetransmitRequest"})
+_SESSION_EXCHANGE: Final = frozenset({
+    "NegotiateResponse", "NegotiateReject", "EstablishAck", "EstablishReject", "NotApplied",
+    "Retransmission", "RetransmitReject",
+})  # fmt: skip
+_ONLY = (
+    (FROM_CLIENT - FROM_EXCHANGE) | _SESSION_CLIENT,
+    (FROM_EXCHANGE - FROM_CLIENT) | _SESSION_EXCHANGE,
+)
+
+
+def _telling() -> NDArray[np.int8]:
+    """By template id: who sends it, if only one side does."""
+    schemas = [bundled("entrypoint", each.number) for each in bundled_versions("entrypoint")]
+    known = {message.id: message.name for schema in schemas for message in schema.messages}
+    # The last place is that of stretches that are no message, and of templates beyond.
+    found = np.full(max(known) + 2, UNKNOWN, np.int8)
+    for number, name in known.items():
+        for sender, names in enumerate(_ONLY):
+            if name in names:
+                found[number] = sender
+    return found
+
+
+_TELLING = _telling()
+
+
+def other_direction(flow: Flow) -> Flow:
+    """The flow of the answers."""
+    return Flow(flow.dst, flow.dst_port, flow.src, flow.src_port)
+
+
+FlowT = TypeVar("FlowT", bound=Hashable)
+
+
+class Senders(Generic[FlowT]):
+    """Learns from the messages of flows who sends on each; the other direction follows."""
+
+    def __init__(self, flows: Sequence[FlowT], reverse: Callable[[FlowT], FlowT]) -> None:
+        """``flows`` are known by their place, and may grow; ``reverse`` gives the other one."""
+        self.flows = flows
+        self._reverse = reverse
+        self._known: dict[FlowT, int] = {}
+        self._of_flow: NDArray[np.int8] = np.empty(0, np.int8)
+
+    def of(self, block: PacketBlock) -> NDArray[np.int8]:
+        """Who sent each message of a block: ``CLIENT``, ``EXCHANGE``, or ``UNKNOWN``."""
+        templates = templates_of(block.buffer, block.offset, block.length)
+        return self.of_messages(block.flow, templates)
+
+    def of_messages(
+        self, flow: NDArray[np.int32], templates: NDArray[np.int32]
+    ) -> NDArray[np.int8]:
+        """The same for messages of these flows and templates; those are learnt from."""
+        if len(self._of_flow) < len(self.flows):
+            more = np.full(len(self.flows), UNKNOWN, np.int8)
+            more[: len(self._of_flow)] = self._of_flow
+            self._of_flow = more
+        new = self._of_flow[flow] == UNKNOWN
+        if new.any():
+            told = _TELLING[np.where(templates < len(_TELLING), templates, -1)]
+            for number in np.unique(flow[new & (told != UNKNOWN)]).tolist():
+                own = told[(flow == number) & (told != UNKNOWN)]
+                self._known.setdefault(self.flows[number], int(own[0]))
+            for number in np.unique(flow[new]).tolist():
+                self._of_flow[number] = self._sender(self.flows[number])
+        return self._of_flow[flow]
+
+    def _sender(self, flow: FlowT) -> int:
+        own = self._known.get(flow)
+        if own is not None:
+            return own
+        other = self._known.get(self._reverse(flow))
+        return UNKNOWN if other is None else 1 - other

@@ -1,0 +1,27 @@
+"""What follows from an event: legs, pairs in auction, protections, stop orders, implied orders."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.auction_ends import join_pairs
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.protected_mode import protect
+from pregao.exchange.engine.spreads import refresh_implied, trade_legs
+from pregao.exchange.engine.triggers import enter_triggered
+
+
+def settle(market: Market, now_ns: int) -> None:
+    """See to everything that follows, round by round, until nothing more does."""
+    while True:
+        if market.spread_fills:
+            trade_legs(market, now_ns)
+        elif market.called:
+            join_pairs(market, now_ns)
+        elif market.reached:
+            # First of all: an account's triggered stop orders must not trade any more.
+            protect(market, now_ns)
+        elif market.touched:
+            refresh_implied(market, now_ns)
+        elif market.triggered:
+            enter_triggered(market, now_ns)
+        else:
+            return

@@ -1,0 +1,315 @@
+"""Forwards ("termo"): a deal made elsewhere, declared by one firm and accepted by the other.
+
+A declaration is pending until its respondent accepts or refuses it, its initiator cancels it, or
+the day ends; nothing leads away from these. Accepted, it is a trade of the forward and, with cash,
+one of the underlying with buyer and seller exchanged:
+
+    declared ──▶ PENDING ──accepted──▶ ACCEPTED
+                    ├─────refused────▶ PASS
+                    ├────cancelled───▶ CANCELED
+                    └──day's end─────▶ EXPIRED
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.checks import check_price
+from pregao.exchange.engine.commands import (
+    AcceptForward,
+    CancelForward,
+    DeclareForward,
+    EnterTrade,
+    RefuseForward,
+)
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.records import record
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.reports import ForwardOffered, ForwardReported, ForwardTraded
+from pregao.exchange.engine.terms import (
+    QuoteStatus,
+    QuoteStatusResponseTo,
+    Side,
+    TrdSubType,
+)
+from pregao.exchange.engine.trade_entry import enter_trade
+
+_FLEXIBLE = "S"
+"""How symbols of flexible forwards end."""
+
+
+@record
+class Declaration:
+    """A forward that waits for its respondent."""
+
+    quote_id: int
+    terms: DeclareForward
+
+
+def declare_forward(market: Market, command: DeclareForward, now_ns: int) -> None:
+    """Take a declaration: its initiator is answered, its respondent is told."""
+    listing = market.listings.get(command.security_id)
+    reject = _check(market, listing, command)
+    market.quote_id += 1
+    declared = Declaration(market.quote_id, command)
+    if reject is not None:
+        _report(
+            market,
+            declared,
+            QuoteStatus.REJECTED,
+            QuoteStatusResponseTo.QUOTE_REQUEST,
+            now_ns,
+            reject,
+        )
+        return
+    market.declarations[declared.quote_id] = declared
+    _report(market, declared, QuoteStatus.PENDING, QuoteStatusResponseTo.QUOTE_REQUEST, now_ns)
+    market.exec_id += 1
+    market.reports.append(
+        ForwardOffered(market.exec_id, command.contra_firm, declared.quote_id, command, now_ns)
+    )
+
+
+def _check(market: Market, listing: Listing | None, command: DeclareForward) -> Reject | None:
+    """What is wrong with a declaration, or None."""
+    if listing is None:
+        return rejects.UNKNOWN_INSTRUMENT
+    instrument = listing.instrument
+    if not instrument.is_forward:
+        return rejects.NOT_A_FORWARD
+    if listing.status != OPEN:
+        return rejects.FORWARD_NOT_OPEN
+    if not command.private:
+        return rejects.FORWARD_NOT_PRIVATE
+    if command.quantity < listing.min_qty or command.quantity % listing.lot:
+        return rejects.QUANTITY_OFF_LOT.because(f"{command.quantity}")
+    if (reject := check_price(listing, command.price)) is not None:
+        return reject
+    first, last = (1, 90) if instrument.symbol.endswith(_FLEXIBLE) else (16, 999)
+    if not first <= command.days_to_settlement <= last:
+        return rejects.DAYS_INVALID.because(
+            f"{command.days_to_settlement} is not within {first} to {last}"
+        )
+    if command.fixed_rate < 0:
+        return rejects.RATE_INVALID
+    if command.with_cash or command.cash_trade_id is not None:
+        return _check_cash(market, listing, command)
+    return None
+
+
+def _check_cash(market: Market, listing: Listing, command: DeclareForward) -> Reject | None:
+    """What is wrong with the cash trade that goes with a forward, or None."""
+    cash = _underlying(market, listing)
+    if cash is None or cash.derivative:
+        return rejects.NO_UNDERLYING
+    if command.cash_trade_id is None:
+        return None
+    found = cash.trades.get(command.cash_trade_id)
+    if found is None or found.item.size < command.quantity:
+        return rejects.CASH_TRADE_INVALID
+    return None
+
+
+def _underlying(market: Market, listing: Listing) -> Listing | None:
+    """The cash instrument of a forward, if it is listed."""
+    for underlying in listing.instrument.underlyings:
+        if underlying.security_id in market.listings:
+            return market.listings[underlying.security_id]
+    return None
+
+
+def accept_forward(market: Market, command: AcceptForward, now_ns: int) -> None:
+    """Accept a declaration: the deal is traded, and both sides are told."""
+    declared = market.declarations.get(command.quote_id)
+    response = QuoteStatusResponseTo.QUOTE
+    if declared is None or declared.terms.contra_firm != command.firm:
+        _not_found(market, command.session, command.firm, command.quote_id, response, now_ns)
+        return
+    listing = market.listings[declared.terms.security_id]
+    reject = None
+    if command.dma:
+        reject = rejects.DMA_CANNOT_ACCEPT
+    elif listing.status != OPEN:
+        reject = rejects.FORWARD_NOT_OPEN
+    if reject is not None:
+        # The declaration goes on waiting.
+        _report_to(
+            market, declared, command.session, command.firm, QuoteStatus.REJECTED, response, now_ns,
+            reject,
+        )  # fmt: skip
+        return
+    del market.declarations[declared.quote_id]
+    _report(market, declared, QuoteStatus.ACCEPTED, response, now_ns)
+    _report_to(
+        market, declared, command.session, command.firm, QuoteStatus.ACCEPTED, response, now_ns
+    )
+    terms = declared.terms
+    buyer, seller = terms.firm, terms.contra_firm
+    if terms.side == Side.SELL:
+        buyer, seller = seller, buyer
+    enter_trade(
+        market,
+        EnterTrade(
+            listing.security_id,
+            terms.price,
+            terms.quantity,
+            buyer,
+            seller,
+            on_behalf=False,
+            seller_days=terms.days_to_settlement,
+            interest_rate=terms.fixed_rate,
+        ),
+        now_ns,
+    )
+    _report_trade(market, declared, command, listing, terms.side, now_ns)
+    if terms.with_cash or terms.cash_trade_id is not None:
+        cash = _underlying(market, listing)
+        if cash is not None:
+            enter_trade(
+                market,
+                EnterTrade(
+                    cash.security_id,
+                    terms.price,
+                    terms.quantity,
+                    seller,
+                    buyer,
+                    TrdSubType.MULTI_ASSET_TRADE,
+                    on_behalf=False,
+                ),
+                now_ns,
+            )
+            _report_trade(market, declared, command, cash, Side(3 - terms.side), now_ns)
+
+
+def refuse_forward(market: Market, command: RefuseForward, now_ns: int) -> None:
+    """Refuse a declaration: its initiator has to declare anew."""
+    declared = market.declarations.get(command.quote_id)
+    response = QuoteStatusResponseTo.QUOTE_REQUEST_REJECT
+    if declared is None or declared.terms.contra_firm != command.firm:
+        _not_found(market, command.session, command.firm, command.quote_id, response, now_ns)
+        return
+    del market.declarations[declared.quote_id]
+    _report(market, declared, QuoteStatus.PASS, response, now_ns)
+    _report_to(market, declared, command.session, command.firm, QuoteStatus.PASS, response, now_ns)
+
+
+def cancel_forward(market: Market, command: CancelForward, now_ns: int) -> None:
+    """Cancel a declaration by its initiator, as long as it is pending."""
+    declared = market.declarations.get(command.quote_id)
+    response = QuoteStatusResponseTo.QUOTE_CANCEL
+    if declared is None or declared.terms.session != command.session:
+        _not_found(market, command.session, command.firm, command.quote_id, response, now_ns)
+        return
+    del market.declarations[declared.quote_id]
+    _report(market, declared, QuoteStatus.CANCELED, response, now_ns)
+    _report_to(
+        market, declared, 0, declared.terms.contra_firm, QuoteStatus.CANCELED, response, now_ns
+    )
+
+
+def expire_declarations(market: Market, now_ns: int) -> None:
+    """The day ends: what was not accepted is over."""
+    declared, market.declarations = market.declarations, {}
+    response = QuoteStatusResponseTo.QUOTE_REQUEST
+    for each in declared.values():
+        _report(market, each, QuoteStatus.EXPIRED, response, now_ns)
+        _report_to(market, each, 0, each.terms.contra_firm, QuoteStatus.EXPIRED, response, now_ns)
+
+
+def _report(
+    market: Market,
+    declared: Declaration,
+    status: QuoteStatus,
+    response: QuoteStatusResponseTo,
+    now_ns: int,
+    reject: Reject | None = None,
+) -> None:
+    """Tell the initiator."""
+    terms = declared.terms
+    _report_to(market, declared, terms.session, terms.firm, status, response, now_ns, reject)
+
+
+def _report_to(
+    market: Market,
+    declared: Declaration,
+    session: int,
+    firm: int,
+    status: QuoteStatus,
+    response: QuoteStatusResponseTo,
+    now_ns: int,
+    reject: Reject | None = None,
+) -> None:
+    market.exec_id += 1
+    market.reports.append(
+        ForwardReported(
+            market.exec_id,
+            session,
+            firm,
+            declared.quote_id,
+            status,
+            response,
+            declared.terms,
+            0 if reject is None else reject.code,
+            "" if reject is None else reject.text,
+            now_ns,
+        )
+    )
+
+
+def _not_found(
+    market: Market,
+    session: int,
+    firm: int,
+    quote_id: int,
+    response: QuoteStatusResponseTo,
+    now_ns: int,
+) -> None:
+    market.exec_id += 1
+    reject = rejects.UNKNOWN_QUOTE
+    market.reports.append(
+        ForwardReported(
+            market.exec_id,
+            session,
+            firm,
+            quote_id,
+            QuoteStatus.QUOTE_NOT_FOUND,
+            response,
+            None,
+            reject.code,
+            reject.text,
+            now_ns,
+        )
+    )
+
+
+def _report_trade(
+    market: Market,
+    declared: Declaration,
+    command: AcceptForward,
+    listing: Listing,
+    side: Side,
+    now_ns: int,
+) -> None:
+    """Tell both sides of a trade of the deal; ``side`` is the initiator's."""
+    terms = declared.terms
+    for session, firm, contra, own in (
+        (terms.session, terms.firm, terms.contra_firm, side),
+        (command.session, command.firm, terms.firm, Side(3 - side)),
+    ):
+        market.exec_id += 1
+        market.reports.append(
+            ForwardTraded(
+                market.exec_id,
+                session,
+                firm,
+                declared.quote_id,
+                listing.security_id,
+                own,
+                terms.quantity,
+                terms.price,
+                listing.trade_id,
+                contra,
+                now_ns,
+            )
+        )

@@ -1,0 +1,107 @@
+"""Mass action: all of a session's orders that pass some filters, cancelled as one event."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.auction import participates
+from pregao.exchange.engine.checks import GTC, GTD, MOA, check_cancel_state
+from pregao.exchange.engine.commands import MassCancel
+from pregao.exchange.engine.events import MarketItem
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.reports import MassCancelled
+from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
+    MassActionRejectReason,
+    MassActionType,
+)
+from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
+
+_OPERATIONAL_ERROR = ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
+
+
+def mass_cancel(market: Market, command: MassCancel, now_ns: int) -> None:
+    """Cancel all of a session's orders that pass the filters, as one event.
+
+    Orders good till cancelled or till a date stay, and so do those good for the auction that
+    take part in its theoretical price; so do orders of instruments that take no cancels now.
+    """
+    market.exec_id += 1
+    report_id = market.exec_id
+    refusal = _refusal(command)
+    if refusal is not None:
+        reason, text = refusal
+        market.reports.append(
+            MassCancelled(report_id, command.session, command.cl_ord_id, 0, now_ns, reason, text)
+        )
+        return
+    chosen = [order for order in market.orders.values() if _is_meant(market, command, order)]
+    items: list[MarketItem] = []
+    touched: dict[int, Listing] = {}
+    for order in chosen:
+        listing = touched[order.security_id] = market.listings[order.security_id]
+        withdraw(market, listing, order, items, now_ns)
+        own = order.session == command.session
+        market.cancelled(
+            order,
+            now_ns,
+            _reason(command, own),
+            mass_action_id=report_id,
+            requested_by=0 if own else command.session,
+        )
+    for listing in touched.values():
+        if listing.status != OPEN:
+            refresh_auction(market, listing, items, now_ns)
+    market.tell(items)
+    market.reports.append(
+        MassCancelled(report_id, command.session, command.cl_ord_id, len(chosen), now_ns)
+    )
+
+
+def _refusal(command: MassCancel) -> tuple[MassActionRejectReason, str] | None:
+    """Why a mass action is not carried out, or None."""
+    if command.action != MassActionType.CANCEL_ORDERS:
+        return (
+            MassActionRejectReason.MASS_ACTION_NOT_SUPPORTED,
+            f"Orders can be cancelled, but not suspended: {command.action.name}",
+        )
+    if command.on_behalf and not command.investor_id:
+        return (
+            MassActionRejectReason.OTHER,
+            "Orders of other sessions are cancelled only for a named investor",
+        )
+    return None
+
+
+def _reason(command: MassCancel, own: bool) -> ExecRestatementReason:
+    """What the owner of a cancelled order is told."""
+    by_mistake = command.reason == _OPERATIONAL_ERROR
+    if own:
+        if by_mistake:
+            return ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE
+        return command.reason
+    if by_mistake:
+        return ExecRestatementReason.MASS_CANCEL_ON_BEHALF_DUE_TO_OPERATIONAL_ERROR_EFFECTIVE
+    return ExecRestatementReason.MASS_CANCEL_ON_BEHALF
+
+
+def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
+    if order.session != command.session and not (command.on_behalf and order.firm == command.firm):
+        return False
+    if command.security_id is not None and order.security_id != command.security_id:
+        return False
+    if command.side is not None and order.side != command.side:
+        return False
+    if command.ord_tag_id and order.ord_tag_id != command.ord_tag_id:
+        return False
+    if command.investor_id and order.investor_id != command.investor_id:
+        return False
+    listing = market.listings[order.security_id]
+    if command.asset and listing.instrument.asset != command.asset:
+        return False
+    if order.time_in_force in (GTC, GTD):
+        return False
+    if order.time_in_force == MOA and participates(listing, order):
+        return False
+    return listing.window_ns is None and check_cancel_state(listing.status) is None

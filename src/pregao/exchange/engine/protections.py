@@ -1,0 +1,176 @@
+"""Market protections: counters of an account's trades, and the limits that put it into protection.
+
+A configuration watches some instruments for one account of a firm. Its interval begins with a
+trade; a trade after its end begins a new one, with all counters at zero. Orders that were there
+before the configuration are neither counted nor cancelled.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pregao.exchange.engine.commands import ProtectionReference, SetProtection
+from pregao.exchange.engine.instruments import Instrument, MultiLegModel
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.rejects import PROTECTION_IN_EFFECT, Reject
+from pregao.exchange.engine.terms import PRICE_SCALE, ProtectionScope
+
+INSTRUMENT = ProtectionScope.INSTRUMENT
+OPTIONS = ProtectionScope.OPTIONS
+
+
+class Watch(NamedTuple):
+    """How a configuration watches an instrument, and by the name of which reference."""
+
+    counts: bool
+    cancels: bool
+    product: str
+
+
+_NOT_WATCHED = Watch(False, False, "")
+
+
+class Protection:
+    """One configuration with its counters; ``active`` is the protected mode."""
+
+    __slots__ = (
+        "_watches",
+        "active",
+        "began_ns",
+        "delta",
+        "executions",
+        "filled",
+        "leftovers",
+        "net_quantity",
+        "quantity",
+        "reached",
+        "settings",
+        "since",
+    )
+
+    def __init__(self, settings: SetProtection, since: int) -> None:
+        self.settings = settings
+        self.since = since
+        """The last order that was there before the configuration."""
+        self._watches: dict[int, Watch] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Watch from here on, with all counters at zero."""
+        self.active = False
+        self.reached = False
+        """A limit is reached: the protected mode begins when the event has ended."""
+        self.leftovers: list[Order] = []
+        """Orders partly filled in protected mode: what is left of them is cancelled."""
+        self._begin(None)
+
+    def _begin(self, began_ns: int | None) -> None:
+        self.began_ns = began_ns
+        self.filled: set[int] = set()
+        self.executions = 0
+        self.quantity = 0
+        self.net_quantity = 0
+        self.delta = 0
+
+    def watch(self, instrument: Instrument) -> Watch:
+        """How this configuration watches an instrument."""
+        found = self._watches.get(instrument.security_id)
+        if found is None:
+            found = self._watches[instrument.security_id] = self._find(instrument)
+        return found
+
+    def _find(self, instrument: Instrument) -> Watch:
+        for reference in self.settings.references:
+            part = _part(reference, instrument)
+            if part is not None:
+                return Watch(
+                    bool(part & reference.counts),
+                    bool(part & reference.cancels),
+                    _product(reference, instrument),
+                )
+        return _NOT_WATCHED
+
+    def count(self, order: Order, quantity: int, delta: int, now_ns: int) -> None:
+        """Count a fill of one of the account's orders."""
+        settings = self.settings
+        if self.began_ns is None or now_ns - self.began_ns > settings.interval_ns:
+            self._begin(now_ns)
+        signed = quantity if order.side == BUY else -quantity
+        self.filled.add(order.order_id)
+        self.executions += 1
+        self.quantity += quantity
+        self.net_quantity += signed
+        self.delta += signed * delta
+        for counter, limit in (
+            (len(self.filled), settings.new_order_fills),
+            (self.executions, settings.executions),
+            (self.quantity, settings.traded_quantity),
+            (abs(self.net_quantity), settings.net_quantity),
+            (abs(self.delta), settings.delta),
+        ):
+            if limit is not None and counter >= limit:
+                self.reached = True
+
+
+def _part(reference: ProtectionReference, instrument: Instrument) -> ProtectionScope | None:
+    """Is an instrument what a reference names, or an option on it?"""
+    option = instrument.put_or_call is not None
+    if reference.asset:
+        if instrument.asset != reference.asset:
+            return None
+        return OPTIONS if option else INSTRUMENT
+    if instrument.security_id == reference.security_id:
+        return INSTRUMENT
+    on = any(x.security_id == reference.security_id for x in instrument.underlyings)
+    return OPTIONS if option and on else None
+
+
+def _product(reference: ProtectionReference, instrument: Instrument) -> str:
+    """The name of what a reference names, known from an instrument that it watches."""
+    symbols = {x.security_id: x.symbol for x in instrument.underlyings}
+    symbols[instrument.security_id] = instrument.symbol
+    return reference.asset or symbols[reference.security_id]
+
+
+def count_fill(market: Market, listing: Listing, order: Order, quantity: int, now_ns: int) -> None:
+    """Count a fill for every configuration that watches it; spreads of users never count."""
+    found = market.protections.get((order.firm, order.account))
+    if found is None or listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED:
+        return
+    for protection in found:
+        watch = protection.watch(listing.instrument)
+        if order.order_id <= protection.since:
+            continue
+        if protection.active:
+            if watch.cancels and order.leaves:
+                protection.leftovers.append(order)
+                market.reached.append(protection)
+        elif watch.counts:
+            delta = market.deltas.get(listing.security_id, PRICE_SCALE)
+            protection.count(order, quantity, delta, now_ns)
+            if protection.reached:
+                market.reached.append(protection)
+
+
+def check_protection(market: Market, listing: Listing, firm: int, account: int) -> Reject | None:
+    """May an account enter an order? Not in protected mode, for what is watched."""
+    for protection in market.protections.get((firm, account), ()):
+        watch = protection.watch(listing.instrument)
+        if protection.active and (watch.counts or watch.cancels):
+            return Reject(
+                PROTECTION_IN_EFFECT.code,
+                f"{PROTECTION_IN_EFFECT.text} for configuration ID "
+                f"{protection.settings.protection_id} with product {watch.product} of participant "
+                f"{firm}/{account}",
+            )
+    return None
+
+
+def reset_protections(market: Market, listing: Listing, firm: int, account: int) -> None:
+    """Leave the protected mode at the owner's wish, for what watches an instrument."""
+    for protection in market.protections.get((firm, account), ()):
+        watch = protection.watch(listing.instrument)
+        if watch.counts or watch.cancels:
+            protection.reset()

@@ -1,0 +1,81 @@
+"""Instruments during the day: listed, redefined, and taken off the list."""
+
+from __future__ import annotations
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.bands import refresh
+from pregao.exchange.engine.checks import GTC, GTD
+from pregao.exchange.engine.commands import AddInstrument, ChangeInstrument, RemoveInstrument
+from pregao.exchange.engine.events import MarketItem, SecurityDefinition
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.spreads import unregister
+from pregao.exchange.engine.surveillance import clear_side
+from pregao.exchange.engine.terms import ExecRestatementReason, SecurityUpdateAction
+from pregao.exchange.engine.withdrawal import refresh_auction, withdraw
+
+
+def add_instrument(market: Market, command: AddInstrument, now_ns: int) -> None:
+    """List an instrument during the day; it follows its group."""
+    instrument = command.instrument
+    if instrument.security_id in market.listings:
+        raise UsageError(f"security id {instrument.security_id} is already listed")
+    listing = market.list_instrument(instrument)
+    listing.status = listing.group.phase
+    market.tell([SecurityDefinition(SecurityUpdateAction.ADD, instrument, now_ns)], event=False)
+
+
+def change_instrument(market: Market, command: ChangeInstrument, now_ns: int) -> None:
+    """Replace a definition; the group and the channel stay.
+
+    A new corporate action cancels the orders that outlive the day: what they were for is gone.
+    """
+    instrument = command.instrument
+    listing = market.listing(instrument.security_id)
+    if (
+        instrument.security_group != listing.instrument.security_group
+        or instrument.channel != listing.instrument.channel
+    ):
+        raise UsageError(
+            f"{instrument.symbol} cannot change its group or channel during the day: "
+            "remove it and add it again"
+        )
+    action = instrument.corporate_action_event_id
+    if action is not None and action != listing.instrument.corporate_action_event_id:
+        _cancel_good_till(market, listing, now_ns)
+    listing.define(instrument)
+    refresh(listing)
+    market.tell([SecurityDefinition(SecurityUpdateAction.MODIFY, instrument, now_ns)], event=False)
+
+
+def _cancel_good_till(market: Market, listing: Listing, now_ns: int) -> None:
+    """Cancel the orders good till cancelled or till a date, as one event."""
+    items: list[MarketItem] = []
+    for order in [*listing.bids, *listing.offers, *listing.waiting]:
+        if order.time_in_force in (GTC, GTD):
+            withdraw(market, listing, order, items, now_ns)
+            market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
+    refresh_auction(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def remove_instrument(market: Market, command: RemoveInstrument, now_ns: int) -> None:
+    """Take an instrument off the list; its orders are cancelled first."""
+    listing = market.listing(command.security_id)
+    items: list[MarketItem] = []
+    clear_side(market, listing, listing.bids, items, now_ns)
+    clear_side(market, listing, listing.offers, items, now_ns)
+    market.tell(items)
+    for order in listing.waiting:
+        market.forget(order)
+        market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
+    unregister(market, listing.security_id, now_ns)
+    del market.listings[listing.security_id]
+    listing.group.members.remove(listing)
+    listing.active_auction = False
+    listing.window_ns = None
+    if (pair := listing.pair) is not None:
+        pair.pair = listing.pair = None
+    market.tell(
+        [SecurityDefinition(SecurityUpdateAction.DELETE, listing.instrument, now_ns)], event=False
+    )

@@ -1,0 +1,146 @@
+"""Retail liquidity providers: hidden orders for the retail customers of their own firm.
+
+Such an order has no price: it is pegged to the best price of its own side of the book, and where
+the spread is wider than a price step it is better than that. It is not in the book, and trades
+only with an incoming order of a retail customer of its firm: ahead of the book, but behind the
+firm's other customers at the best price, unless these have waived their priority.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.matching import Execution, match
+from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.session_statistics import matched
+from pregao.exchange.engine.terms import PRICE_SCALE, RoutingInstruction, Side, TrdSubType
+
+RETAIL = RoutingInstruction.RETAIL_LIQUIDITY_TAKER
+WAIVED = RoutingInstruction.WAIVED_PRIORITY
+
+
+def is_retail(listing: Listing, order: Order) -> bool:
+    """Could an incoming order trade with a provider of its firm?"""
+    return order.routing == RETAIL and bool(_providers(listing, order))
+
+
+def _providers(listing: Listing, order: Order) -> list[Order]:
+    """The providers of an incoming order's firm on the other side, the oldest first."""
+    return listing.waiting.providers.get((3 - order.side, order.firm), [])
+
+
+def pegged_price(listing: Listing, side: Side) -> int | None:
+    """The price at which providers of a side trade now, or None without a price to peg to."""
+    best = listing.side(side).best_price()
+    if best is None:
+        return None
+    other = listing.opposite(side).best_price()
+    tick = listing.tick
+    better = listing.instrument.rlp_improvement or tick
+    if other is not None:
+        # Never as far as the other side: a spread of one price step leaves no room.
+        better = min(better, abs(other - best) - tick)
+    return best + better if side == BUY else best - better
+
+
+def tradable_with_providers(market: Market, listing: Listing, order: Order, limit_key: int) -> int:
+    """How much an incoming order could trade with the providers of its firm."""
+    price = _price_for(listing, order, limit_key)
+    if price is None:
+        return 0
+    total = sum(provider.leaves for provider in _providers(listing, order))
+    return min(total, _allowance(market, listing))
+
+
+def match_retail(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    limit_key: int,
+    execution: Execution,
+    now_ns: int,
+) -> None:
+    """Trade a retail customer's order: with the book, its firm's providers, and the book again."""
+    price = _price_for(listing, order, limit_key)
+    if price is not None:
+        ahead = _customers_ahead(listing, order, price)
+        if ahead:
+            match(market, listing, order, limit_key, execution, now_ns, ahead)
+        if execution.ended or execution.blocked:
+            return
+        _trade(market, listing, order, price, execution, now_ns)
+    match(market, listing, order, limit_key, execution, now_ns)
+
+
+def _price_for(listing: Listing, order: Order, limit_key: int) -> int | None:
+    """The providers' price, if the order's limit and the auction band let it trade there."""
+    side = Side(3 - order.side)
+    price = pegged_price(listing, side)
+    if price is None or not listing.auction_low <= price <= listing.auction_high:
+        return None
+    key = price if side == BUY else -price
+    return price if key >= limit_key else None
+
+
+def _customers_ahead(listing: Listing, order: Order, price: int) -> int:
+    """How much to trade in the book first: up to the firm's last customer that would be reached.
+
+    Customers who have waived their priority do not hold the providers back.
+    """
+    opposite = listing.opposite(order.side)
+    level = opposite.levels[opposite.keys[-1]]
+    if level.price != price:
+        return 0
+    ahead = until = 0
+    for resting in level:
+        if ahead >= order.leaves:
+            break
+        ahead += resting.visible
+        if resting.firm == order.firm and resting.routing != WAIVED:
+            until = ahead
+    return until
+
+
+def _allowance(market: Market, listing: Listing) -> int:
+    """How much providers may still trade: a share of the volume, this trade included."""
+    share = market.rlp_share
+    statistics = listing.statistics
+    if share is None:
+        return 1 << 62
+    room = share * statistics.volume - PRICE_SCALE * statistics.provided
+    return max(room, 0) // (PRICE_SCALE - share)
+
+
+def _trade(
+    market: Market, listing: Listing, order: Order, price: int, execution: Execution, now_ns: int
+) -> None:
+    """Trade with the firm's providers, the oldest first."""
+    opening = listing.statistics.opening is None
+    for provider in list(_providers(listing, order)):
+        quantity = min(order.leaves, provider.leaves, _allowance(market, listing))
+        if not quantity:
+            return
+        for party in (order, provider):
+            party.leaves -= quantity
+            party.cum += quantity
+        execution.filled += quantity
+        execution.hidden += quantity
+        execution.last_px = price
+        listing.statistics.provided += quantity
+        execution.trades.append(
+            matched(
+                market,
+                listing,
+                order,
+                provider,
+                quantity,
+                price,
+                opening,
+                now_ns,
+                sub_type=TrdSubType.RLP_TRADE,
+            )
+        )
+        provider.visible = provider.leaves
+        if not provider.leaves:
+            listing.waiting.remove(provider)
+            market.forget(provider)

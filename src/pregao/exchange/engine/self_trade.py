@@ -1,0 +1,136 @@
+"""Self-trade prevention: two orders of one investor do not trade with each other.
+
+An order takes part if it names its investor. What becomes of a pair that would trade is decided
+by the instruction of the incoming order; without one, the incoming order is cancelled. It holds
+in continuous trading only, and not in an event that ends by calling an auction.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pregao.exchange.engine.events import MarketItem
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.rejects import INVESTOR_INVALID, Reject
+from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+)
+
+CANCEL_RESTING = SelfTradePreventionInstruction.CANCEL_RESTING_ORDER
+CANCEL_BOTH = SelfTradePreventionInstruction.CANCEL_BOTH_ORDERS
+
+_DOCUMENTS = 10_000_000_000
+"""An investor's number is its prefix times this, plus its document (32 bits)."""
+_CLASSES = (
+    # Prefixes, digits of the document: companies (CNPJ), people (CPF), non-residents (CVM).
+    (range(100, 200), 8),
+    (range(200, 300), 9),
+    (range(300, 400), 6),
+)
+_NEVER_FREEZE = (TimeInForce.IMMEDIATE_OR_CANCEL, TimeInForce.FILL_OR_KILL)
+
+
+class Prevention(Enum):
+    """What becomes of a pair of orders that must not trade."""
+
+    NOT_HERE = 0
+    """They trade: prevention does not hold in this event."""
+    RESTING_GONE = 1
+    INCOMING_ENDS = 2
+
+
+def investor_number(prefix: int, document: int) -> int:
+    """An investor as one number, which commands and orders carry."""
+    return prefix * _DOCUMENTS + document
+
+
+def check_investor(investor: int) -> Reject | None:
+    """What is wrong with an investor's number, or None; the prefix tells the class."""
+    prefix, document = divmod(investor, _DOCUMENTS)
+    for prefixes, digits in _CLASSES:
+        if prefix in prefixes:
+            if 0 < document < 10**digits:
+                return None
+            return INVESTOR_INVALID.because(
+                f"with prefix {prefix} the document has 1 to {digits} digits"
+            )
+    return INVESTOR_INVALID.because(f"prefix {prefix} is not within 100 to 399")
+
+
+def prevent(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    resting: Order,
+    limit_key: int,
+    now_ns: int,
+    gone: list[MarketItem],
+) -> Prevention:
+    """Keep an incoming order from trading with a resting one of its investor.
+
+    A resting order that is cancelled is told in ``gone``; the incoming one is left to the caller.
+    """
+    if _ends_in_auction(listing, order, limit_key):
+        return Prevention.NOT_HERE
+    instruction = order.prevention
+    if instruction in (CANCEL_RESTING, CANCEL_BOTH):
+        gone.append(market.take(listing, resting, now_ns))
+        market.forget(resting)
+        reason = ExecRestatementReason.CANCEL_RESTING_ORDER_ON_SELF_TRADE
+        market.cancelled(resting, now_ns, reason)
+    if instruction == CANCEL_RESTING:
+        return Prevention.RESTING_GONE
+    return Prevention.INCOMING_ENDS
+
+
+def _ends_in_auction(listing: Listing, order: Order, limit_key: int) -> bool:
+    """Would the order go through the auction band with what it has left, if all of it traded?"""
+    if order.time_in_force in _NEVER_FREEZE:
+        return False
+    opposite = listing.opposite(order.side)
+    edge = -listing.auction_high if order.side == BUY else listing.auction_low
+    inside = 0
+    for key in reversed(opposite.keys):
+        if key < limit_key:
+            return False
+        if key < edge:
+            return True
+        inside += opposite.levels[key].quantity
+        if inside >= order.leaves:
+            return False
+    return False
+
+
+def tradable_without(listing: Listing, order: Order, limit_key: int, enough: int) -> int:
+    """How much an order could trade at once without its own investor's orders.
+
+    Where the incoming order would be cancelled, nothing behind the first of these counts: of the
+    orders ahead of it at its price, what they show, since the rest goes behind it.
+    """
+    opposite = listing.opposite(order.side)
+    investor = order.investor_id
+    goes_on = order.prevention == CANCEL_RESTING
+    total = 0
+    for key in reversed(opposite.keys):
+        if key < limit_key or total >= enough:
+            break
+        level = opposite.levels[key]
+        price = level.price
+        assert price is not None
+        if not listing.auction_low <= price <= listing.auction_high:
+            break
+        mine = [resting for resting in level if resting.investor_id == investor]
+        if not mine:
+            total += level.quantity
+        elif goes_on:
+            total += level.quantity - sum(resting.leaves for resting in mine)
+        else:
+            for resting in level:
+                if resting is mine[0]:
+                    return total
+                total += resting.visible
+    return total

@@ -1,0 +1,378 @@
+"""Spreads and their legs: implied orders from the legs' books, and what a spread's trade does.
+
+An implied-in order of a spread stands for orders of its legs at their best prices: whoever trades
+with it trades with them. A trade between two orders of a spread that users have defined is told in
+the legs as well, at prices that add up to it. Each instrument has an event of its own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pregao.exchange.engine.commands import MARKET_OPERATIONS
+from pregao.exchange.engine.events import MarketItem, OrderChanged
+from pregao.exchange.engine.instruments import MultiLegModel
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market, SpreadFill
+from pregao.exchange.engine.matching import Execution, execution_event, match
+from pregao.exchange.engine.orders import BUY, BookSide, Order
+from pregao.exchange.engine.phases import OPEN
+from pregao.exchange.engine.session_statistics import matched
+from pregao.exchange.engine.terms import (
+    RATIO_SCALE,
+    AggressorSide,
+    OrdType,
+    Side,
+    TimeInForce,
+    TrdSubType,
+)
+from pregao.exchange.engine.withdrawal import refresh_auction
+
+_AGGRESSOR = {Side.BUY: AggressorSide.BUY, Side.SELL: AggressorSide.SELL}
+
+
+class SpreadLeg(NamedTuple):
+    """A leg of a spread: what a buyer of the spread does in it, and how many times."""
+
+    listing: Listing
+    side: Side
+    ratio: int
+
+    @property
+    def weight(self) -> int:
+        """How its price counts in that of the spread."""
+        return self.ratio if self.side == BUY else -self.ratio
+
+    def side_for(self, side: Side) -> Side:
+        """What a buyer or seller of the spread does in this leg."""
+        return side if self.side == BUY else Side(3 - side)
+
+
+class Spread:
+    """A multileg instrument whose legs are listed, with the implied orders in its book."""
+
+    __slots__ = ("implied", "legs", "listing")
+
+    def __init__(self, listing: Listing, legs: tuple[SpreadLeg, ...]) -> None:
+        self.listing = listing
+        self.legs = legs
+        self.implied: dict[Side, Order] = {}
+
+
+def register(market: Market, listing: Listing) -> None:
+    """Take note of a spread, if its legs are listed and its ratios are whole."""
+    instrument = listing.instrument
+    legs = tuple(
+        SpreadLeg(market.listings[leg.security_id], leg.side, leg.ratio_qty // RATIO_SCALE)
+        for leg in instrument.legs
+        if leg.security_id in market.listings and leg.ratio_qty % RATIO_SCALE == 0
+    )
+    if not legs or len(legs) < len(instrument.legs):
+        return
+    spread = market.spreads[listing.security_id] = Spread(listing, legs)
+    if instrument.implied_market_indicator:
+        for security_id in (listing.security_id, *(leg.listing.security_id for leg in legs)):
+            market.implied_of.setdefault(security_id, []).append(spread)
+
+
+def unregister(market: Market, security_id: int, now_ns: int) -> None:
+    """Forget a spread, or the spreads of a leg, that are no longer listed."""
+    for spread in list(market.spreads.values()):
+        numbers = (spread.listing.security_id, *(leg.listing.security_id for leg in spread.legs))
+        if security_id in numbers:
+            items: list[MarketItem] = []
+            for order in spread.implied.values():
+                if order.order_id in market.orders:
+                    items.append(market.take(spread.listing, order, now_ns))
+                    market.forget(order)
+            market.tell(items)
+            del market.spreads[spread.listing.security_id]
+            for found in market.implied_of.values():
+                if spread in found:
+                    found.remove(spread)
+
+
+# Implied orders
+
+
+def refresh_implied(market: Market, now_ns: int) -> None:
+    """Derive the implied orders of the spreads whose books or legs have changed."""
+    touched, market.touched = market.touched, set()
+    spreads = {
+        spread.listing.security_id: spread
+        for security_id in touched
+        for spread in market.implied_of.get(security_id, ())
+    }
+    for spread in spreads.values():
+        for side in (Side.BUY, Side.SELL):
+            _refresh(market, spread, side, now_ns)
+
+
+def _refresh(market: Market, spread: Spread, side: Side, now_ns: int) -> None:
+    """Bring one implied order up to date: in its place if it can be, else deleted and new."""
+    order = spread.implied.get(side)
+    if order is not None and order.order_id not in market.orders:
+        # It was filled, or taken out by market operations.
+        order = None
+        del spread.implied[side]
+    wanted = _derive(spread, side)
+    items: list[MarketItem] = []
+    listing = spread.listing
+    if order is not None:
+        if wanted is not None and wanted[0] == order.price and wanted[1] <= order.leaves:
+            _shrink(market, listing, order, wanted[1], items, now_ns)
+            market.tell(items)
+            return
+        items.append(market.take(listing, order, now_ns))
+        market.forget(order)
+        del spread.implied[side]
+    if wanted is None:
+        refresh_auction(market, listing, items, now_ns)
+        market.tell(items)
+        return
+    price, quantity = wanted
+    order = _new_implied(market, listing, side, price, quantity, now_ns)
+    execution = Execution(items)
+    match(market, listing, order, -price if side == BUY else price, execution, now_ns)
+    if order.leaves and not execution.blocked:
+        order.show()
+        spread.implied[side] = market.orders[order.order_id] = order
+        execution.updates.append(market.put(listing, order, now_ns))
+    execution_event(market, listing, execution, _AGGRESSOR[side], now_ns, now_ns)
+
+
+def _shrink(
+    market: Market,
+    listing: Listing,
+    order: Order,
+    quantity: int,
+    items: list[MarketItem],
+    now_ns: int,
+) -> None:
+    """Let an implied order have less in its place."""
+    if quantity == order.leaves:
+        return
+    side = listing.side(order.side)
+    before = order.visible
+    side.resize(order, quantity)
+    order.quantity -= before - quantity
+    order.visible = quantity
+    items.append(
+        OrderChanged(
+            order.security_id,
+            order.side,
+            order.price,
+            quantity,
+            before,
+            order.secondary_order_id,
+            None,
+            order.insert_time_ns,
+            now_ns,
+            side.position(order) if market.track_positions else None,
+            True,
+        )
+    )
+
+
+def _derive(spread: Spread, side: Side) -> tuple[int, int] | None:
+    """The price and quantity that the legs give for one side of a spread, or None."""
+    listing = spread.listing
+    if listing.status != OPEN:
+        return None
+    price = 0
+    quantity: int | None = None
+    for leg in spread.legs:
+        best = None
+        if leg.listing.status == OPEN:
+            best = _best(leg.listing.side(leg.side_for(side)))
+        if best is None:
+            return None
+        price += leg.weight * best[0]
+        room = best[1] // leg.ratio
+        quantity = room if quantity is None else min(quantity, room)
+    assert quantity is not None
+    quantity = quantity // listing.lot * listing.lot
+    low = max(listing.reject_low, listing.auction_low)
+    high = min(listing.reject_high, listing.auction_high)
+    if not quantity or price % listing.tick or not low <= price <= high:
+        return None
+    return price, quantity
+
+
+def _best(side: BookSide) -> tuple[int, int] | None:
+    """The best price of a side and what is shown there, without implied orders."""
+    for key in reversed(side.keys):
+        level = side.levels[key]
+        shown = sum(order.visible for order in level if not order.implied)
+        if level.price is not None and shown:
+            return level.price, shown
+    return None
+
+
+def _new_implied(
+    market: Market, listing: Listing, side: Side, price: int, quantity: int, now_ns: int
+) -> Order:
+    """Make an implied order: nobody owns it, and nobody is told of it in private."""
+    market.order_id += 1
+    order = Order(
+        market.order_id,
+        0,
+        MARKET_OPERATIONS,
+        0,
+        market.order_id,
+        listing.security_id,
+        side,
+        price,
+        quantity,
+        OrdType.LIMIT,
+        TimeInForce.DAY,
+        0,
+        0,
+        now_ns,
+    )
+    order.implied = True
+    market.new_secondary_id(order)
+    return order
+
+
+# Trades of spreads
+
+
+def trade_legs(market: Market, now_ns: int) -> None:
+    """Trade the legs of what was traded in spreads, an event for each leg."""
+    fills, market.spread_fills = market.spread_fills, []
+    for fill in fills:
+        spread = market.spreads.get(fill.security_id)
+        if spread is None:
+            continue
+        users = spread.listing.instrument.multi_leg_model == MultiLegModel.USER_DEFINED
+        protections = market.protections
+        if users:
+            # Neither spreads of users nor their legs count for market protections.
+            market.protections = {}
+        if fill.order.implied or fill.resting.implied:
+            _trade_with_legs(market, spread, fill, now_ns)
+        elif users:
+            _tell_legs(market, spread, fill, now_ns)
+        market.protections = protections
+
+
+def _trade_with_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
+    """Trade the leg orders that an implied order stood for, at their prices.
+
+    What the spread traded better than the implied price goes to the first leg that can take it.
+    """
+    owner = fill.resting if fill.order.implied else fill.order
+    best = {
+        leg.listing.security_id: _best(leg.listing.opposite(leg.side_for(owner.side)))
+        for leg in spread.legs
+    }
+    prices = {number: found[0] for number, found in best.items() if found is not None}
+    assert len(prices) == len(spread.legs)
+    better = fill.price - sum(leg.weight * prices[leg.listing.security_id] for leg in spread.legs)
+    for leg in spread.legs:
+        side = leg.side_for(owner.side)
+        price = prices[leg.listing.security_id]
+        execution = Execution()
+        execution.sub_type = TrdSubType.LEG_TRADE
+        if better and abs(leg.weight) == 1:
+            execution.price = price + better * leg.weight
+            better = 0
+        order = _leg_order(leg, owner, side, price, fill.quantity * leg.ratio, now_ns)
+        limit_key = -price if side == BUY else price
+        match(market, leg.listing, order, limit_key, execution, now_ns)
+        execution_event(market, leg.listing, execution, _AGGRESSOR[side], now_ns, now_ns)
+        market.touched.add(leg.listing.security_id)
+
+
+def _tell_legs(market: Market, spread: Spread, fill: SpreadFill, now_ns: int) -> None:
+    """Tell in the legs what two orders of a spread have traded with each other."""
+    prices = leg_prices(spread, fill.price)
+    if prices is None:
+        return
+    for leg, price in zip(spread.legs, prices, strict=True):
+        quantity = fill.quantity * leg.ratio
+        execution = Execution()
+        execution.sub_type = TrdSubType.LEG_TRADE
+        execution.filled = quantity
+        execution.last_px = price
+        parties = []
+        for owner in (fill.order, fill.resting):
+            side = leg.side_for(owner.side)
+            party = _leg_order(leg, owner, side, price, quantity, now_ns)
+            party.implied = False
+            party.leaves = 0
+            party.cum = quantity
+            parties.append(party)
+        order, resting = parties
+        opening = leg.listing.statistics.opening is None
+        execution.trades.append(
+            matched(
+                market,
+                leg.listing,
+                order,
+                resting,
+                quantity,
+                price,
+                opening,
+                now_ns,
+                sub_type=TrdSubType.LEG_TRADE,
+            )
+        )
+        aggressor = _AGGRESSOR[order.side]
+        execution_event(market, leg.listing, execution, aggressor, now_ns, now_ns)
+
+
+def leg_prices(spread: Spread, price: int) -> list[int] | None:
+    """Prices of the legs that add up to that of the spread, or None if there are none.
+
+    Each leg is at its reference price, but for the one with the smallest ratio, which takes the
+    difference. Where its ratio does not divide that, another leg moves by a few price steps.
+    """
+    prices: list[int] = []
+    for leg in spread.legs:
+        reference = leg.listing.reference_price()
+        if reference is None:
+            return None
+        prices.append(reference // leg.listing.tick * leg.listing.tick)
+    weights = [leg.weight for leg in spread.legs]
+    missing = price - sum(w * each for w, each in zip(weights, prices, strict=True))
+    tick = spread.listing.tick
+    places = sorted(range(len(weights)), key=lambda place: (abs(weights[place]), -place))
+    takes, *others = places
+    ratio = abs(weights[takes])
+    for other in others:
+        for steps in range(ratio):
+            moved = steps * tick
+            rest = missing - weights[other] * moved
+            if rest % (ratio * tick) == 0:
+                prices[other] += moved
+                prices[takes] += rest // weights[takes]
+                return prices if all(each > 0 for each in prices) else None
+    return None
+
+
+def _leg_order(
+    leg: SpreadLeg, owner: Order, side: Side, price: int, quantity: int, now_ns: int
+) -> Order:
+    """The owner's part in a leg: it lives only for the trade, and goes by the spread's order."""
+    order = Order(
+        owner.order_id,
+        owner.secondary_order_id,
+        owner.session,
+        owner.firm,
+        owner.cl_ord_id,
+        leg.listing.security_id,
+        side,
+        price,
+        quantity,
+        OrdType.LIMIT,
+        TimeInForce.IMMEDIATE_OR_CANCEL,
+        0,
+        0,
+        now_ns,
+    )
+    order.implied = True
+    order.account = -1
+    order.leg_of = owner.security_id
+    return order

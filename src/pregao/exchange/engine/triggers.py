@@ -1,0 +1,96 @@
+"""Stop orders: a trade at their stop price makes them limit orders, which come to the book.
+
+Those that one event triggers come to the book after it; of an instrument and a side they share one
+event. Where the instrument takes no orders at that moment, they go on waiting.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.bands import hard_limits
+from pregao.exchange.engine.checks import FOK, IOC, LIMIT, STOP, check_state
+from pregao.exchange.engine.entry import bring, cancel, publish
+from pregao.exchange.engine.events import MarketItem
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.matching import Execution
+from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.phases import OPEN
+
+
+def enter_triggered(market: Market, now_ns: int) -> None:
+    """Bring the first of the stop orders that were triggered to their book, as one event.
+
+    With it come those of its instrument and side; the others follow when what comes of it is
+    settled.
+    """
+    first = market.triggered[0]
+    security_id, side = first.security_id, first.side
+    batch: list[Order] = []
+    others: list[Order] = []
+    for order in market.triggered:
+        same = order.security_id == security_id and order.side == side
+        (batch if same else others).append(order)
+    market.triggered = others
+    listing = market.listings[security_id]
+    if security_id in market.implied_of:
+        market.touched.add(security_id)
+    if check_state(listing.status) is None:
+        _enter(market, listing, batch, now_ns)
+        return
+    for order in batch:
+        listing.waiting.add(order)
+
+
+def _enter(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
+    """Bring orders of one side to the book as one event; the first that freezes it ends it."""
+    execution = Execution()
+    for index, order in enumerate(batch):
+        if listing.status != OPEN:
+            _gather(market, listing, batch[index:], now_ns)
+            return
+        activate(market, listing, order, now_ns)
+        bring(market, listing, order, execution, now_ns)
+        if execution.blocked or order is batch[-1]:
+            publish(market, listing, order, execution, now_ns, now_ns)
+
+
+def _gather(market: Market, listing: Listing, batch: list[Order], now_ns: int) -> None:
+    """Let orders join an auction; those that cannot wait in it end."""
+    items: list[MarketItem] = []
+    for order in batch:
+        activate(market, listing, order, now_ns)
+        if order.time_in_force in (IOC, FOK):
+            cancel(market, order, now_ns)
+        else:
+            items.append(market.put(listing, order, now_ns))
+    publish_theoretical(market, listing, items, now_ns)
+    market.tell(items)
+
+
+def activate(market: Market, listing: Listing, order: Order, now_ns: int) -> None:
+    """Make a stop order a limit order and tell its owner; its place in the queue begins now.
+
+    Its price was fixed when it was entered: it is moved to the nearest price within hard limits.
+    """
+    listing.waiting.remove(order)
+    price = order.protection_price if order.ord_type == STOP else order.price
+    assert price is not None
+    order.price = within_hard_limits(listing, price)
+    order.ord_type = LIMIT
+    order.stop_px = None
+    market.new_secondary_id(order)
+    order.insert_time_ns = now_ns
+    order.show()
+    market.accepted(order, now_ns)
+
+
+def within_hard_limits(listing: Listing, price: int) -> int:
+    """The price itself, or the nearest price step within the hard limits."""
+    low, high = hard_limits(listing)
+    tick = listing.tick
+    if price > high:
+        return high // tick * tick
+    if price < low:
+        return -(-low // tick) * tick
+    return price

@@ -1,0 +1,94 @@
+"""Orders of an instrument that are accepted but not in its book: stop, MOC and hidden orders."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from pregao.exchange.engine.orders import BUY, Order
+from pregao.exchange.engine.terms import OrdType
+
+RLP = OrdType.RLP
+PEGGED = OrdType.PEGGED_MIDPOINT
+NEVER = 1 << 62
+"""A trigger price that no trade reaches."""
+
+
+class Waiting:
+    """The orders that wait, by order id; stop orders also by the price that triggers them.
+
+    A trade at ``buy_stop`` or above, or at ``sell_stop`` or below, triggers at least one of them.
+    """
+
+    __slots__ = ("_buys", "_sells", "buy_stop", "orders", "pegged", "providers", "sell_stop")
+
+    def __init__(self) -> None:
+        self.orders: dict[int, Order] = {}
+        # Nearest trigger first: (stop price, order id) and (its negative, order id).
+        self._buys: list[tuple[int, int]] = []
+        self._sells: list[tuple[int, int]] = []
+        self.buy_stop = NEVER
+        self.sell_stop = -NEVER
+        self.providers: dict[tuple[int, int], list[Order]] = {}
+        """Retail liquidity providers by side and firm, the oldest first."""
+        self.pegged: dict[int, list[Order]] = {}
+        """Pegged midpoint orders by side, the oldest first."""
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def __iter__(self) -> Iterator[Order]:
+        """The orders by time of entry; they may be removed meanwhile."""
+        return iter(list(self.orders.values()))
+
+    def add(self, order: Order) -> None:
+        """Let an order wait; a stop order from now on can be triggered."""
+        self.orders[order.order_id] = order
+        if order.ord_type == RLP:
+            self.providers.setdefault((order.side, order.firm), []).append(order)
+        elif order.ord_type == PEGGED:
+            self.pegged.setdefault(order.side, []).append(order)
+        if order.stop_px is None:
+            return
+        if order.side == BUY:
+            insort(self._buys, (order.stop_px, order.order_id))
+        else:
+            insort(self._sells, (-order.stop_px, order.order_id))
+        self._look()
+
+    def remove(self, order: Order) -> None:
+        """An order waits no more; one that was triggered is in no list of stops already."""
+        del self.orders[order.order_id]
+        if order.ord_type == RLP:
+            owner = (order.side, order.firm)
+            self.providers[owner].remove(order)
+            if not self.providers[owner]:
+                del self.providers[owner]
+        elif order.ord_type == PEGGED:
+            self.pegged[order.side].remove(order)
+        if order.stop_px is None:
+            return
+        buys = order.side == BUY
+        stops = self._buys if buys else self._sells
+        entry = (order.stop_px if buys else -order.stop_px, order.order_id)
+        place = bisect_left(stops, entry)
+        if place < len(stops) and stops[place] == entry:
+            del stops[place]
+            self._look()
+
+    def reached(self, price: int) -> list[Order]:
+        """The stop orders that a trade triggers, in the order in which it reaches them.
+
+        They can not be triggered again, and wait until they are brought to the book.
+        """
+        found: list[Order] = []
+        for stops, limit in ((self._buys, price), (self._sells, -price)):
+            count = bisect_left(stops, (limit + 1, 0))
+            found.extend(self.orders[order_id] for _, order_id in stops[:count])
+            del stops[:count]
+        self._look()
+        return found
+
+    def _look(self) -> None:
+        self.buy_stop = self._buys[0][0] if self._buys else NEVER
+        self.sell_stop = -self._sells[0][0] if self._sells else -NEVER

@@ -1,0 +1,134 @@
+"""What an exchange sends and receives, as captures: one of order entry, some of each channel.
+
+Credentials are blanked before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from pregao.capture import PcapWriter, UdpFramer, tcp_frame
+from pregao.entrypoint import BadFrame, FrameReader, blanked
+from pregao.errors import UsageError
+from pregao.exchange.host.lines import Line, Tap
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.exchange.publisher import Datagram
+from pregao.umdf.streams import Stream
+
+ENTRY_FILE: Final = "EntryPoint.pcap"
+_SYN, _SYN_ACK, _ACK = 0x02, 0x12, 0x10
+_MOST_SEGMENT: Final = 1400
+_STREAMS: Final = {
+    Stream.INCREMENTAL: "Incremental",
+    Stream.SNAPSHOT: "Snapshot",
+    Stream.DEFINITION: "InstrumentDefinition",
+}
+
+
+def captures_in(folder: Path) -> Callable[[ExchangeSettings], Tap]:
+    """What writes captures into a folder, once the settings are known."""
+    return lambda settings: ExchangeCaptures(folder, settings)
+
+
+class _Flow:
+    """One direction of a connection."""
+
+    def __init__(self, source: tuple[str, int], target: tuple[str, int], flows: list[int]) -> None:
+        self.source = source
+        self.target = target
+        self.numbers = flows
+        """Sequence numbers of both directions, the own first."""
+        self.reader = FrameReader()
+        self.broken = False
+
+
+class ExchangeCaptures:
+    """Writes the captures of a run."""
+
+    def __init__(self, folder: Path, settings: ExchangeSettings) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if any(folder.iterdir()):
+                raise UsageError(f"{folder} is not empty: give another --capture.")
+            self._entry = PcapWriter(folder / ENTRY_FILE)
+        except OSError as error:
+            raise UsageError(f"{folder}: cannot be used: {error.strerror}.") from error
+        self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
+        self._feeds: dict[tuple[int, Stream], list[tuple[PcapWriter, UdpFramer]]] = {}
+        source = "127.0.0.1"
+        for (number, stream), feeds in settings.targets().items():
+            for feed, address in feeds:
+                ending = f"_{feed}" if stream is Stream.INCREMENTAL else ""
+                path = folder / f"{number:03d}_{_STREAMS[stream]}{ending}.pcap"
+                framer = UdpFramer(source, 20_000, address.host, address.port)
+                self._feeds.setdefault((number, stream), []).append((PcapWriter(path), framer))
+
+    def opened(self, line: Line) -> None:
+        """A connection was made: the capture shows the handshake of TCP."""
+        towards, back = [1, 1], [1, 1]
+        incoming = _Flow(line.peer, line.here, towards)
+        outgoing = _Flow(line.here, line.peer, back)
+        self._flows[line] = (incoming, outgoing)
+        now = line.opened_ns
+        self._write(incoming, b"", now, flags=_SYN, sequence=0, acknowledgment=0)
+        self._write(outgoing, b"", now, flags=_SYN_ACK, sequence=0, acknowledgment=1)
+        self._write(incoming, b"", now, flags=_ACK, sequence=1, acknowledgment=1)
+
+    def received(self, line: Line, data: bytes, now_ns: int) -> None:
+        """Bytes came; of messages with credentials only what may be kept is written."""
+        incoming, outgoing = self._flows[line]
+        whole = b""
+        for item in incoming.reader.receive(data):
+            if isinstance(item, BadFrame):
+                incoming.broken = True
+                break
+            whole += blanked(item)
+        self._put(incoming, outgoing, whole, now_ns)
+
+    def sent(self, line: Line, data: bytes, now_ns: int) -> None:
+        """Bytes were sent."""
+        incoming, outgoing = self._flows[line]
+        self._put(outgoing, incoming, data, now_ns)
+
+    def _put(self, flow: _Flow, other: _Flow, data: bytes, now_ns: int) -> None:
+        for start in range(0, len(data), _MOST_SEGMENT):
+            part = data[start : start + _MOST_SEGMENT]
+            self._write(
+                flow, part, now_ns, sequence=flow.numbers[0], acknowledgment=other.numbers[0]
+            )
+            flow.numbers[0] += len(part)
+
+    def _write(
+        self,
+        flow: _Flow,
+        data: bytes,
+        now_ns: int,
+        *,
+        sequence: int,
+        acknowledgment: int,
+        flags: int = 0x18,
+    ) -> None:
+        frame = tcp_frame(
+            *flow.source,
+            *flow.target,
+            data,
+            sequence=sequence,
+            acknowledgment=acknowledgment,
+            flags=flags,
+        )
+        self._entry.write(now_ns, frame)
+
+    def published(self, datagrams: Sequence[Datagram]) -> None:
+        """Datagrams went out."""
+        for datagram in datagrams:
+            for writer, framer in self._feeds.get((datagram.channel, datagram.stream), ()):
+                writer.write(datagram.time_ns, framer.frame(datagram.payload))
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._entry.close()
+        for feeds in self._feeds.values():
+            for writer, _ in feeds:
+                writer.close()

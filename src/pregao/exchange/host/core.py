@@ -1,0 +1,453 @@
+"""The exchange without sockets and clocks: gateways, engine and journal as one state machine.
+
+What happens (bytes of a connection, its loss, time, commands of market operations) goes in with
+its time; bytes for connections and units for the feed come out. Everything that changes the
+exchange is in the journal in the order in which the engine saw it, so that the same journal makes
+the same books, sessions and sequence numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import date
+from typing import Any, Final
+
+from pregao.entrypoint import (
+    Admitted,
+    Event,
+    Frame,
+    FrameReader,
+    GatewayConnection,
+    GatewaySession,
+    GatewaySessions,
+    MessageRejected,
+    Received,
+    SessionStore,
+    messages,
+    pack_record,
+    read_business,
+    unpack_record,
+)
+from pregao.entrypoint.session_state import Record as SessionRecord
+from pregao.errors import UsageError
+from pregao.exchange.engine import Engine, rejects
+from pregao.exchange.engine.commands import AdvanceTime, Command, MassCancel
+from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.refusals import refuse
+from pregao.exchange.engine.terms import CxlRejResponseTo, ExecRestatementReason
+from pregao.exchange.host import intake, rare_requests
+from pregao.exchange.host.control import engine_commands
+from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.reporting import Asked, Reporting
+from pregao.exchange.host.requests import CancelRequest, OrderRequest, request_readers
+from pregao.exchange.host.settings import ExchangeSettings
+
+PRIMARY: Final = 1
+BACKUP: Final = 2
+_NOBODY: Final = Asked()
+_NO_SESSION: Final = 0
+
+
+class _Sessions(SessionStore):
+    """Sessions whose changes are in the journal, but for what follows from requests."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self._host = host
+
+    def record(self, session_id: int, record: SessionRecord) -> None:
+        """Let something have happened to a session."""
+        self._host.note_session(session_id, record)
+        self.state(session_id).apply(record)
+
+    def taken(self, session_id: int, number: int) -> None:
+        """A request was taken; it is in the journal itself."""
+        state = self._states[session_id]
+        state.next_incoming = number + 1
+        state.last_incoming = number
+
+    def sent(self, session_id: int, number: int, data: bytes) -> None:
+        """A report was sent; it follows from requests."""
+        state = self._states[session_id]
+        state.sent[number] = data
+        state.next_outgoing = number + 1
+
+
+class Host:
+    """The whole exchange; the owner gives it what happens and sends what it says.
+
+    After any number of inputs the owner calls `commit`, and only then sends what the connections
+    in `talking` have to say and publishes `take_units`.
+    """
+
+    def __init__(self, settings: ExchangeSettings, journal: Journal | None = None) -> None:
+        self.settings = settings
+        self._journal = journal
+        self._again = False
+        """Is the journal being replayed?"""
+        self._now_ns = 0
+        self.starts = 0
+        """How many processes the journal tells of, this one included."""
+        self.requests = 0
+        self.engine = Engine(
+            settings.instruments,
+            settings.first_date,
+            auction_duration_ns=settings.auction_duration_ns,
+        )
+        store = _Sessions(self)
+        self.gateways = {
+            number: GatewaySessions(
+                settings.sessions,
+                store,
+                settings.rules_of(number, accepting=number == PRIMARY),
+                request_readers,
+            )
+            for number in (PRIMARY, BACKUP)
+        }
+        self.active = PRIMARY
+        """The gateway that takes sessions."""
+        self.store = store
+        self.talking: set[GatewayConnection] = set()
+        """The connections that may have something to say."""
+        self.dropped: list[GatewayConnection] = []
+        """The connections that ended without a word, as when a gateway fails."""
+        self._units: list[MarketEvent] = []
+        self._segments = self._listed_segments()
+        self._reporting = Reporting(self.engine.market, self._owner)
+        self._frames = FrameReader()
+
+    # What the owner does.
+
+    def connect(self, gateway: int, now_ns: int) -> GatewayConnection:
+        """A client connected to a gateway."""
+        return GatewayConnection(self.gateways[gateway], self._time(now_ns))
+
+    def receive(self, connection: GatewayConnection, data: bytes, now_ns: int) -> None:
+        """Bytes came from a client."""
+        now = self._time(now_ns)
+        self.talking.add(connection)
+        for event in connection.arriving(data, now):
+            self._event(event, now)
+
+    def lost(self, connection: GatewayConnection, now_ns: int) -> None:
+        """A connection is gone."""
+        now = self._time(now_ns)
+        self.talking.discard(connection)
+        for event in connection.lost(now):
+            self._event(event, now)
+
+    def wake(self, connection: GatewayConnection, now_ns: int) -> None:
+        """The time of a connection has come: a heartbeat, or its end."""
+        now = self._time(now_ns)
+        self.talking.add(connection)
+        for event in connection.advance(now):
+            self._event(event, now)
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When `advance` has something to do."""
+        due = [self.engine.next_due_ns, *(each.next_due_ns for each in self.gateways.values())]
+        return min((time for time in due if time is not None), default=None)
+
+    def advance(self, now_ns: int) -> None:
+        """Let time pass: auctions end, orders of clients that left are cancelled."""
+        now = self._time(now_ns)
+        due = self.engine.next_due_ns
+        if due is not None and due <= now:
+            self._write(Kind.TIME, now, _NO_SESSION, b"")
+            self._apply(AdvanceTime(), _NOBODY, now)
+            self._reporting.forget_places()
+        for gateway in self.gateways.values():
+            for event in gateway.advance(now):
+                self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
+                self._cancel(event.session_id, event.reason, now)
+
+    def control(self, request: Mapping[str, Any], now_ns: int) -> None:
+        """Carry out a command of market operations; UsageError if it makes no sense."""
+        now = self._time(now_ns)
+        body = json.dumps(request, separators=(",", ":")).encode()
+        self._write(Kind.CONTROL, now, _NO_SESSION, body)
+        self._control(request, now)
+
+    def commit(self) -> None:
+        """Bring what happened to the disk; after that it may be told."""
+        if self._journal is not None:
+            self._journal.commit()
+
+    def take_units(self) -> list[MarketEvent]:
+        """What is to be published since the last time."""
+        units, self._units = self._units, []
+        return units
+
+    # From the journal.
+
+    def replay(self) -> int:
+        """Become what the journal tells; give how many records it has."""
+        if self._journal is None:
+            return 0
+        count = 0
+        self._again = True
+        for record in self._journal.records():
+            count += 1
+            self._now_ns = max(self._now_ns, record.time_ns)
+            self._once_more(record)
+            if len(self._units) > 1000:
+                self._units.clear()  # they were published
+        self._units.clear()
+        self._again = False
+        return count
+
+    def _once_more(self, record: Record) -> None:
+        now = record.time_ns
+        match record.kind:
+            case Kind.REQUEST:
+                (frame,) = self._frames.receive(record.body)
+                assert isinstance(frame, Frame)
+                self._request_again(record.session, frame, now)
+            case Kind.SESSION:
+                session_id, change = unpack_record(record.body)
+                self.store.record(session_id, change)
+            case Kind.CONTROL:
+                with suppress(UsageError):  # what was refused then is refused again
+                    self._control(json.loads(record.body), now)
+            case Kind.CANCEL:
+                self._cancel(record.session, record.body.decode(), now)
+            case Kind.TIME:
+                self._apply(AdvanceTime(), _NOBODY, now)
+                self._reporting.forget_places()
+            case Kind.START:
+                self._started(json.loads(record.body))
+            case Kind.HANDSHAKE:
+                pass
+
+    def _request_again(self, session_id: int, frame: Frame, now_ns: int) -> None:
+        session = self._owner(session_id)
+        if session is None:
+            raise UsageError(
+                f"The journal has requests of session {session_id}, which is not configured any "
+                "more; add it again, or begin with another --journal."
+            )
+        known = messages(frame.header.version)
+        name = known.name(frame)
+        assert name is not None
+        read = request_readers(frame.header.version).get(frame.header.template_id)
+        if read is None:
+            reading = read_business(known, name, known.decode(frame))
+        else:
+            reading = read(frame)
+        self._event(session.take(name, frame, reading, now_ns), now_ns)
+
+    def begin(self, now_ns: int) -> None:
+        """The process serves from now on; clients that were connected before have lost that."""
+        now = self._time(now_ns)
+        told = {
+            "instruments": self.settings.instruments_digest,
+            "first_date": self.settings.first_date.isoformat(),
+        }
+        self._write(Kind.START, now, _NO_SESSION, json.dumps(told).encode())
+        self._started(told)
+        for gateway in self.gateways.values():
+            gateway.recover(now)
+
+    def _started(self, told: Mapping[str, Any]) -> None:
+        if told["instruments"] != self.settings.instruments_digest:
+            raise UsageError(
+                "The journal is of an exchange with other instruments; give those that it had, or "
+                "begin with another --journal."
+            )
+        if not self.starts:
+            # The day on which it all began, not that of the process that reads of it.
+            self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
+        self.starts += 1
+
+    # What happens.
+
+    def _event(self, event: Event, now_ns: int) -> None:
+        match event:
+            case Admitted():
+                request = event.content
+                self._write(Kind.REQUEST, now_ns, request.session, event.frame.data)
+                self._request(event, request, now_ns)
+            case Received():
+                session_id = event.message["businessHeader"]["sessionID"]
+                self._write(Kind.REQUEST, now_ns, session_id, event.data)
+                session = self.gateways[self.active][session_id]
+                rare_requests.answer(
+                    event,
+                    session,
+                    self._segments,
+                    lambda command, asked: self._apply(command, asked, now_ns),
+                    lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
+                    now_ns,
+                )
+                self._heard(session)
+            case MessageRejected():
+                session_id = self._session_of(event)
+                self._write(Kind.REQUEST, now_ns, session_id, event.data)
+            case _:
+                self._write(Kind.HANDSHAKE, now_ns, _NO_SESSION, repr(event).encode())
+
+    def _session_of(self, event: MessageRejected) -> int:
+        """Whose message was rejected."""
+        (frame,) = FrameReader().receive(event.data)
+        assert isinstance(frame, Frame)
+        known = messages(frame.header.version)
+        session_id: int = known.decode(frame)["businessHeader"]["sessionID"]
+        return session_id
+
+    def _request(self, event: Admitted, request: OrderRequest | CancelRequest, now_ns: int) -> None:
+        """Bring a frequent request to the engine."""
+        self.requests += 1
+        if request.segment not in self._segments:
+            session = self.gateways[self.active][request.session]
+            text = f"marketSegmentID {request.segment} is no segment of this market"
+            message = session.messages.decode(event.frame)
+            data = event.frame.data
+            session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
+            return
+        name = event.name
+        new = name in ("SimpleNewOrder", "NewOrderSingle")
+        reject = intake.refusal(self.engine.market, request, new=new)
+        if reject is not None:
+            self._refuse(request, reject, new=new, now_ns=now_ns)
+            return
+        command: Command
+        if isinstance(request, CancelRequest):
+            command = intake.cancel_order(request)
+        elif new:
+            firm = self.gateways[self.active][request.session].account.firm
+            command = intake.new_order(request, firm)
+        else:
+            command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
+        self._apply(command, Asked(request), now_ns)
+
+    def _refuse(
+        self,
+        request: OrderRequest | CancelRequest,
+        reject: rejects.Reject,
+        *,
+        new: bool,
+        now_ns: int,
+    ) -> None:
+        """Report a request that does not reach the market."""
+        if new:
+            response = CxlRejResponseTo.NEW
+        elif isinstance(request, CancelRequest):
+            response = CxlRejResponseTo.CANCEL
+        else:
+            response = CxlRejResponseTo.REPLACE
+        reports = refuse(
+            self.engine.market,
+            request.session,
+            request.cl_ord_id,
+            request.security_id,
+            response,
+            reject,
+            now_ns,
+            request.order_id or 0,
+            request.orig_cl_ord_id or 0,
+        )
+        self._reporting.tell(reports, Asked(request), now_ns)
+
+    def _apply(self, command: Command, asked: Asked, now_ns: int) -> None:
+        """Let the engine do something, and tell everybody what came of it."""
+        outcome = self.engine.apply(command, now_ns)
+        if outcome.market:
+            self._units += outcome.market
+        if outcome.reports:
+            self._reporting.tell(outcome.reports, asked, now_ns)
+
+    def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
+        """Cancel the orders of a session that left and did not come back in time (§4.7)."""
+        self._apply(
+            MassCancel(session_id, 0, reason=ExecRestatementReason[reason]), _NOBODY, now_ns
+        )
+
+    def _control(self, request: Mapping[str, Any], now_ns: int) -> None:
+        match request.get("do"):
+            case "failover":
+                self._fail_over(now_ns)
+            case "disconnect":
+                self._disconnect(int(request["session"]), now_ns)
+            case "day":
+                for command in engine_commands(request, self.engine):
+                    self._apply(command, _NOBODY, now_ns)
+                self._reset_sessions(now_ns, week=bool(request.get("week")))
+            case _:
+                for command in engine_commands(request, self.engine):
+                    self._apply(command, _NOBODY, now_ns)
+        self._reporting.forget_places()
+        self._segments = self._listed_segments()
+
+    def _fail_over(self, now_ns: int) -> None:
+        """The active gateway fails; the backup takes over, or comes up again (§5.5)."""
+        failed = self.gateways[self.active]
+        if not self._again:
+            for session in failed:
+                connection = session.connection
+                if connection is not None:
+                    self.dropped.append(connection)
+                    self.lost(connection, now_ns)
+        failed.accept(False)
+        self.active = BACKUP
+        self.gateways[BACKUP].accept()
+
+    def _disconnect(self, session_id: int, now_ns: int) -> None:
+        session = self._owner(session_id)
+        if session is None:
+            raise UsageError(f"there is no session {session_id}")
+        if self._again:
+            return
+        if session.connection is None:
+            raise UsageError(f"session {session_id} is not connected")
+        self.talking.add(session.connection)
+        session.connection.terminate("UNSPECIFIED", now_ns, "market operations ended it")
+
+    def _reset_sessions(self, now_ns: int, *, week: bool) -> None:
+        """A trading session begins: numbers from 1 (§4.5.1)."""
+        if self._again:
+            return  # the journal tells it of each session
+        for session in self.gateways[self.active]:
+            if session.connection is not None:
+                self.talking.add(session.connection)
+        self.gateways[self.active].reset_day(now_ns)
+        if week:
+            self.store.reset_week()
+
+    # Small things.
+
+    def _listed_segments(self) -> frozenset[int]:
+        """The market segments that instruments are listed in."""
+        numbers = (each.market_segment_id for each in self.engine.instruments)
+        return frozenset(number for number in numbers if number is not None)
+
+    def _owner(self, session_id: int) -> GatewaySession | None:
+        session = self.gateways[self.active].get(session_id)
+        if session is not None and session.connection is not None:
+            self.talking.add(session.connection)
+        return session
+
+    def _heard(self, session: GatewaySession) -> None:
+        if session.connection is not None:
+            self.talking.add(session.connection)
+
+    def _time(self, now_ns: int) -> int:
+        """The time, which never goes back."""
+        if now_ns > self._now_ns:
+            self._now_ns = now_ns
+        return self._now_ns
+
+    @property
+    def now_ns(self) -> int:
+        """The time of what happened last."""
+        return self._now_ns
+
+    def note_session(self, session_id: int, record: SessionRecord) -> None:
+        """Something happened to a session that does not follow from a request."""
+        self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
+
+    def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
+        if self._journal is not None and not self._again:
+            self._journal.append(kind, now_ns, session_id, body)

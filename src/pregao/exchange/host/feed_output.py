@@ -1,0 +1,41 @@
+"""Datagrams of the feed on their way: each to the addresses of its stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.exchange.publisher import Datagram
+from pregao.net import Address, Sender, find_interface
+
+
+class FeedOutput:
+    """Sends the datagrams of all channels; it counts them."""
+
+    def __init__(self, settings: ExchangeSettings) -> None:
+        addresses: list[Address] = []
+        self._routes: dict[tuple[int, object], list[int]] = {}
+        for key, feeds in settings.targets().items():
+            places = range(len(addresses), len(addresses) + len(feeds))
+            self._routes[key] = list(places)
+            addresses += [address for _, address in feeds]
+        interface = None
+        if any(address.multicast for address in addresses):
+            interface = find_interface(settings.interface or "127.0.0.1")
+        self._sender = Sender(addresses, interface=interface, compiled=False)
+        self.packets = 0
+        self.bytes = 0
+
+    def send(self, datagrams: Iterable[Datagram]) -> None:
+        """Send, in their order."""
+        send, routes = self._sender.send, self._routes
+        for datagram in datagrams:
+            payload = datagram.payload
+            for target in routes.get((datagram.channel, datagram.stream), ()):
+                send(target, payload)
+                self.packets += 1
+                self.bytes += len(payload)
+
+    def close(self) -> None:
+        """Send no more."""
+        self._sender.close()

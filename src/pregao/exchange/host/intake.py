@@ -1,0 +1,184 @@
+"""Requests as commands of the engine, or why a gateway refuses them before it is asked.
+
+A new field of a command is one line here.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Final
+
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.self_trade import investor_number
+from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
+    OrdType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    Side,
+    TimeInForce,
+)
+from pregao.exchange.host.requests import CancelRequest, OrderRequest
+
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_SIDES: Final = {ord(str(side.value)): side for side in Side}
+_TYPES: Final = {ord(kind.value): kind for kind in OrdType}
+_VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
+_LIMIT: Final = ord(OrdType.LIMIT)
+_DAY: Final = ord(TimeInForce.DAY)
+_REMOVE_ACCOUNT: Final = 38
+_KEPT_ACCOUNTS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
+"""Access categories whose orders keep their account (§11, §13.1)."""
+MOST_QUANTITY: Final = 10**12
+MOST_PRICE: Final = 10**14
+"""Beyond these the sums of a day would not fit the feed."""
+_NO_INVESTOR: Final = 0
+_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
+_ROUTES: Final = tuple(RoutingInstruction)
+
+
+def side_of(code: int) -> Side:
+    """The side of its code on the wire."""
+    return _SIDES[code]
+
+
+def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool) -> Reject | None:
+    """Why a request does not reach the engine."""
+    listing = market.listings.get(request.security_id)
+    if listing is None or listing.instrument.market_segment_id != request.segment:
+        return rejects.UNKNOWN_INSTRUMENT
+    if isinstance(request, OrderRequest):
+        if not 0 < request.quantity <= MOST_QUANTITY:
+            return rejects.QUANTITY_OUTSIDE_RANGE
+        for price in (request.price, request.stop_px):
+            if price is not None and not -MOST_PRICE <= price <= MOST_PRICE:
+                return rejects.PRICE_OUTSIDE_LIMITS
+        if request.account_type == _REMOVE_ACCOUNT and request.location in _KEPT_ACCOUNTS:
+            return rejects.ACCOUNT_KEPT
+    if new:
+        return None
+    if request.order_id is not None:
+        order = market.orders.get(request.order_id)
+    else:
+        place = (request.session, request.security_id, request.orig_cl_ord_id or 0)
+        order = market.by_client.get(place)
+    if order is not None and order.side != _SIDES[request.side]:
+        return rejects.UNKNOWN_ORDER.because("it is on the other side")
+    return None
+
+
+def new_order(request: OrderRequest, firm: int) -> NewOrder:
+    """Enter an order."""
+    if (
+        request.ord_type == _LIMIT
+        and request.time_in_force == _DAY
+        and request.max_floor is None
+        and request.min_qty is None
+    ):
+        # By far the most frequent kind; the engine has defaults for the rest.
+        return NewOrder(
+            request.session,
+            firm,
+            request.cl_ord_id,
+            request.security_id,
+            _SIDES[request.side],
+            request.quantity,
+            request.price,
+            account=request.account or 0,
+            investor_id=_investor(request),
+            ord_tag_id=request.tag or 0,
+            stop_px=request.stop_px,
+            self_trade_prevention=_PREVENTIONS[request.self_trade],
+            mm_protection_reset=bool(request.mm_reset),
+            routing_instruction=_ROUTES[request.routing or 0],
+        )
+    assert request.time_in_force is not None
+    return NewOrder(
+        request.session,
+        firm,
+        request.cl_ord_id,
+        request.security_id,
+        _SIDES[request.side],
+        request.quantity,
+        request.price,
+        _TYPES[request.ord_type],
+        _VALIDITIES[request.time_in_force],
+        request.max_floor or 0,
+        request.min_qty or 0,
+        request.stop_px,
+        _date(request.expire_date),
+        request.account or 0,
+        _investor(request),
+        request.tag or 0,
+        self_trade_prevention=_PREVENTIONS[request.self_trade],
+        mm_protection_reset=bool(request.mm_reset),
+        routing_instruction=_ROUTES[request.routing or 0],
+    )
+
+
+def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
+    """Change an order; the simple message changes price and quantity alone (§7.3.2)."""
+    validity = request.time_in_force
+    account = 0 if request.account_type == _REMOVE_ACCOUNT else request.account
+    return ModifyOrder(
+        request.session,
+        request.cl_ord_id,
+        request.security_id,
+        request.quantity,
+        request.price,
+        request.order_id or 0,
+        request.orig_cl_ord_id or 0,
+        None if simple else _TYPES[request.ord_type],
+        None if simple or validity is None else _VALIDITIES[validity],
+        _date(request.expire_date),
+        request.max_floor,
+        request.min_qty,
+        account,
+        stop_px=request.stop_px,
+        investor_id=_investor(request) or None,
+        # What a change does not say stays as it was (§7.4).
+        self_trade_prevention=_PREVENTIONS[request.self_trade] or None,
+        mm_protection_reset=bool(request.mm_reset),
+        routing_instruction=None if request.routing is None else _ROUTES[request.routing],
+    )
+
+
+def cancel_order(request: CancelRequest) -> CancelOrder:
+    """Cancel an order."""
+    return CancelOrder(
+        request.session,
+        request.cl_ord_id,
+        request.security_id,
+        request.order_id or 0,
+        request.orig_cl_ord_id or 0,
+        None if request.reason is None else ExecRestatementReason(request.reason),
+    )
+
+
+_KEPT: Final = (
+    "account", "tag", "investor_prefix", "investor_document", "memo", "desk", "stop_px",
+    "min_qty", "max_floor", "executing_trader", "expire_date", "strategy", "sub_account",
+    "custodian", "custody_account", "custody_type",
+)  # fmt: skip
+"""What an order keeps where a change does not name it (§7.4)."""
+
+
+def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
+    """What is known of an order after a change."""
+    kept = {name: getattr(before, name) for name in _KEPT if getattr(request, name) is None}
+    if request.account_type == _REMOVE_ACCOUNT:
+        kept["account"] = None
+    return request._replace(**kept)
+
+
+def _investor(request: OrderRequest) -> int:
+    if request.investor_document is None:
+        return _NO_INVESTOR
+    return investor_number(request.investor_prefix or 0, request.investor_document)
+
+
+def _date(days: int | None) -> date | None:
+    return None if days is None else date.fromordinal(_EPOCH + days)

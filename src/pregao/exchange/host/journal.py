@@ -1,0 +1,185 @@
+"""The journal: everything that changed the exchange, in its order, in files that outlive it.
+
+A record has a length, a checksum, a time, a session and a kind. What one turn of the loop brought
+is written and synced at once (`commit`), before anything that it caused is sent. A write that was
+cut short leaves a torn end: it is put aside when the journal is opened, and nobody was told of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pregao.errors import UsageError
+
+_MAGIC: Final = b"pregao journal 1\n"
+_LENGTHS: Final = struct.Struct("<II")
+_HEAD: Final = struct.Struct("<QIB")
+ROLL_BYTES: Final = 256 * 1024 * 1024
+_PATTERN: Final = "journal-[0-9][0-9][0-9][0-9][0-9][0-9]"
+
+
+class Kind(IntEnum):
+    """What a record is about."""
+
+    START = 1
+    """The process began: settings as JSON."""
+    REQUEST = 2
+    """A business message of a session, as it came."""
+    SESSION = 3
+    """Something happened to a session: negotiated, established, left …"""
+    CONTROL = 4
+    """A command of market operations, as JSON."""
+    CANCEL = 5
+    """The orders of a session that left are cancelled: the name of the reason."""
+    TIME = 6
+    """Something of the market came due."""
+    HANDSHAKE = 7
+    """A session message as it came, credentials blanked: for people, nothing follows from it."""
+
+
+class Record(NamedTuple):
+    """One record."""
+
+    kind: Kind
+    time_ns: int
+    session: int
+    body: bytes
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
+class Journal:
+    """A journal in a folder, of one process at a time."""
+
+    def __init__(self, folder: Path, *, roll_bytes: int = ROLL_BYTES) -> None:
+        self._folder = folder
+        self._roll_bytes = roll_bytes
+        self._pending: list[bytes] = []
+        self.torn = 0
+        """How many bytes of a torn end were put aside when it was opened."""
+        self.commits = 0
+        self.bytes = 0
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise UsageError(f"{folder}: no journal can be kept here: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise UsageError(f"{folder}: another exchange has this journal open.") from None
+        self._file = -1
+        self._size = 0
+
+    def files(self) -> list[Path]:
+        """Its files, oldest first."""
+        return sorted(self._folder.glob(_PATTERN))
+
+    def records(self) -> Iterator[Record]:
+        """What it holds; a torn end of the last file is put aside. To be read before writing."""
+        files = self.files()
+        for path in files:
+            data = path.read_bytes()
+            position = len(_MAGIC)
+            if not data.startswith(_MAGIC):
+                position = 0
+                if not (_MAGIC.startswith(data) and path == files[-1]):
+                    raise UsageError(f"{path}: is no journal of Pregão.")
+            end = len(data)
+            while position + _LENGTHS.size <= end:
+                length, checksum = _LENGTHS.unpack_from(data, position)
+                start = position + _LENGTHS.size
+                if length < _HEAD.size or start + length > end:
+                    break
+                whole = data[start : start + length]
+                if zlib.crc32(whole) != checksum:
+                    break
+                time_ns, session, kind = _HEAD.unpack_from(whole)
+                if kind not in _KINDS:
+                    raise UsageError(
+                        f"{path}: the record at byte {position} is of a kind that this version "
+                        "does not know; use the version that wrote it."
+                    )
+                yield Record(_KINDS[kind], time_ns, session, whole[_HEAD.size :])
+                position = start + length
+            if position < end:
+                self._put_aside(path, data, position, last=path == files[-1])
+
+    def _put_aside(self, path: Path, data: bytes, position: int, *, last: bool) -> None:
+        if not last:
+            raise UsageError(
+                f"{path}: is damaged at byte {position}, and other files follow it; restore it "
+                "from a copy, or begin with another --journal."
+            )
+        self.torn = len(data) - position
+        path.with_name(path.name + ".torn").write_bytes(data[position:])
+        with path.open("r+b") as file:
+            file.truncate(position)
+            os.fsync(file.fileno())
+
+    def append(self, kind: Kind, time_ns: int, session: int, body: bytes) -> None:
+        """Add a record; it is there for good with the next commit."""
+        whole = _HEAD.pack(time_ns, session, kind) + body
+        self._pending.append(_LENGTHS.pack(len(whole), zlib.crc32(whole)) + whole)
+
+    def commit(self) -> None:
+        """Bring what was added to the disk."""
+        if not self._pending:
+            return
+        data, self._pending = b"".join(self._pending), []
+        if self._file < 0 or self._size >= self._roll_bytes:
+            self._roll()
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(self._file, left) :]
+            os.fdatasync(self._file)
+        except OSError as error:
+            raise UsageError(
+                f"{self._folder}: the journal cannot be written: {error.strerror}; the exchange "
+                "stops, because what is not written must not be told."
+            ) from error
+        self._size += len(data)
+        self.bytes += len(data)
+        self.commits += 1
+
+    def _roll(self) -> None:
+        """Go on in the last file while there is room, else in a new one."""
+        files = self.files()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        if files and files[-1].stat().st_size < self._roll_bytes:
+            path = files[-1]
+        else:
+            number = int(files[-1].name[-6:]) + 1 if files else 1
+            path = self._folder / f"journal-{number:06d}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o600)
+        self._size = os.fstat(self._file).st_size
+        if self._size < len(_MAGIC):
+            os.ftruncate(self._file, 0)
+            os.write(self._file, _MAGIC)
+            self._size = len(_MAGIC)
+            with contextlib.suppress(OSError):
+                folder = os.open(self._folder, os.O_RDONLY)
+                os.fsync(folder)
+                os.close(folder)
+
+    def close(self) -> None:
+        """Write no more."""
+        self.commit()
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        os.close(self._lock)

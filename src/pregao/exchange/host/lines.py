@@ -1,0 +1,178 @@
+"""TCP connections of clients: bytes to the host, and in each turn one write back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, cast
+
+from pregao.clock import SECOND, Clock
+from pregao.entrypoint import GatewayConnection
+from pregao.exchange.host.core import Host
+from pregao.exchange.publisher import Datagram
+
+_READ_BYTES: Final = 32 * 1024
+"""So much of one client is taken at a time: the others wait that long at most."""
+_HIGH_WATER: Final = 256 * 1024
+_LINGER_S: Final = 2.0
+"""How long what a client is told last may take to be read."""
+
+
+class Tap(Protocol):
+    """Sees what goes over connections and out on the feed."""
+
+    def opened(self, line: Line) -> None:
+        """A connection was made."""
+
+    def received(self, line: Line, data: bytes, now_ns: int) -> None:
+        """Bytes came."""
+
+    def sent(self, line: Line, data: bytes, now_ns: int) -> None:
+        """Bytes were sent."""
+
+    def published(self, datagrams: Sequence[Datagram]) -> None:
+        """Datagrams went out."""
+
+    def close(self) -> None:
+        """There is no more to see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Where connections of a gateway come in: what all of them share."""
+
+    host: Host
+    gateway: int
+    clock: Clock
+    lines: dict[GatewayConnection, Line]
+    touched: Callable[[], None]
+    failed: Callable[[Exception], None]
+    """The exchange itself went wrong: nothing more may be told."""
+    most_unread: int
+    tap: Tap | None = None
+
+
+class Line(asyncio.BufferedProtocol):
+    """One connection of a client to a gateway."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._host = gate.host
+        self._clock = gate.clock
+        self._tap = gate.tap
+        self._buffer = bytearray(_READ_BYTES)
+        self._view = memoryview(self._buffer)
+        self._full = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed_ns = 0
+        self.too_slow = False
+        """Was it disconnected because it did not read?"""
+
+    # What asyncio does.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_HIGH_WATER)
+        self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
+        self.here: tuple[str, int] = transport.get_extra_info("sockname")[:2]
+        self.opened_ns = self._clock()
+        self.connection = self._host.connect(self._gate.gateway, self.opened_ns)
+        self._gate.lines[self.connection] = self
+        if self._tap is not None:
+            self._tap.opened(self)
+        due = self.connection.next_due_ns
+        assert due is not None
+        self._arm(due)
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes came."""
+        data = bytes(self._view[:nbytes])
+        now = self._clock()
+        if self._tap is not None:
+            self._tap.received(self, data, now)
+        try:
+            self._host.receive(self.connection, data, now)
+        except Exception as error:
+            self._gate.failed(error)
+        self._gate.touched()
+
+    def eof_received(self) -> bool:
+        """The client sends no more: that is its end."""
+        return False
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """The connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._gate.lines.pop(self.connection, None)
+        try:
+            self._host.lost(self.connection, self._clock())
+        except Exception as error:
+            self._gate.failed(error)
+        self._gate.touched()
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is written to."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self._full = False
+        if self.connection.unfinished:
+            self._host.talking.add(self.connection)
+            self._gate.touched()
+
+    # What the server does.
+
+    def flush(self) -> None:
+        """Send what there is to say; what it depends on is on the disk."""
+        connection, transport = self.connection, self._transport
+        data = connection.take_output()
+        if transport.is_closing():
+            return
+        if data:
+            transport.write(data)
+            if self._tap is not None:
+                self._tap.sent(self, data, self._clock())
+            if self._full and transport.get_write_buffer_size() > self._gate.most_unread:
+                self.too_slow = True
+                transport.abort()
+                return
+        due = connection.next_due_ns
+        if due is not None and due < self._armed_ns:
+            self._arm(due)
+        if connection.closing:
+            transport.close()
+            asyncio.get_running_loop().call_later(_LINGER_S, transport.abort)
+        elif connection.unfinished and not self._full:
+            connection.go_on(self._clock())
+            self._host.talking.add(connection)
+            self._gate.touched()
+
+    def drop(self) -> None:
+        """Cut the connection, as when a gateway fails."""
+        self._transport.abort()
+
+    def _arm(self, due_ns: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed_ns = due_ns
+        delay = max(0.0005, (due_ns - self._clock()) / SECOND)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+
+    def _wake(self) -> None:
+        """Something is due, unless it was put off meanwhile."""
+        now = self._clock()
+        due = self.connection.next_due_ns
+        if due is not None and due <= now:
+            self._host.wake(self.connection, now)
+            self._gate.touched()
+            due = self.connection.next_due_ns
+        if due is not None:
+            self._arm(due)

@@ -1,0 +1,92 @@
+"""The feed of a running exchange: what the engine told, and after a start all that holds."""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import Engine
+from pregao.exchange.engine.events import EmptyBook, MarketEvent, MarketItem, OrderAdded
+from pregao.exchange.engine.terms import Side
+from pregao.exchange.engine.views import BookEntry
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.exchange.publisher import Datagram, Publisher
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
+
+
+class MarketData:
+    """The publisher of one run of the process; each run has a sequence version of its own."""
+
+    def __init__(
+        self, settings: ExchangeSettings, engine: Engine, starts: int, now_ns: int
+    ) -> None:
+        self._engine = engine
+        self._now_ns = now_ns
+        self.publisher = Publisher(
+            settings.channels,
+            engine.instruments,
+            now_ns,
+            schema_version=settings.schema_version,
+            sequence_version=(starts - 1) % LAST_SEQUENCE_VERSION + 1,
+            snapshot_pace=settings.pace,
+            definition_pace=settings.pace,
+        )
+
+    def begin(self, now_ns: int) -> list[Datagram]:
+        """ChannelReset and definitions, then what holds: phases, books, statistics."""
+        sent = self.publisher.initialize(now_ns)
+        phases: list[MarketItem] = list(self._engine.group_phases())
+        units = [MarketEvent(phases, False)] if phases else []
+        for instrument in self._engine.instruments:
+            units += self._anew(instrument.security_id, now_ns)
+        return sent + self.publisher.publish(units, now_ns)
+
+    def _anew(self, security_id: int, now_ns: int) -> list[MarketEvent]:
+        """All that holds of an instrument, as recovery messages."""
+        view = self._engine.book(security_id)
+        units = []
+        items: list[MarketItem] = [
+            _recovery(security_id, side, entry, now_ns)
+            for side, entries in ((Side.BUY, view.bids), (Side.SELL, view.offers))
+            for entry in entries
+        ]
+        if items:
+            units.append(MarketEvent([EmptyBook(security_id, now_ns), *items], True))
+        told: list[MarketItem] = list(view.statistics)
+        if view.security_status.status is not None:
+            told.append(view.security_status)
+        if told:
+            units.append(MarketEvent(told, False))
+        return units
+
+    def publish(self, units: list[MarketEvent], now_ns: int) -> list[Datagram]:
+        """Publish what the engine told."""
+        return self.publisher.publish(units, self._time(now_ns))
+
+    def advance(self, now_ns: int) -> list[Datagram]:
+        """What goes out by itself: the loops, and heartbeats of a silence."""
+        return self.publisher.advance(self._time(now_ns))
+
+    def _time(self, now_ns: int) -> int:
+        """The time of sending, which never goes back."""
+        self._now_ns = max(now_ns, self._now_ns)
+        return self._now_ns
+
+    @property
+    def next_due_ns(self) -> int:
+        """When something goes out by itself."""
+        return self.publisher.next_due_ns
+
+
+def _recovery(security_id: int, side: Side, entry: BookEntry, now_ns: int) -> OrderAdded:
+    """An order told again."""
+    return OrderAdded(
+        security_id,
+        side,
+        entry.price,
+        entry.size,
+        entry.secondary_order_id,
+        entry.firm,
+        entry.insert_time_ns,
+        now_ns,
+        None,
+        entry.implied,
+        True,
+    )

@@ -1,0 +1,331 @@
+"""The exchange on the network: gateways, feed, control and metrics around a `Host`."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
+from pregao.entrypoint import GatewayConnection
+from pregao.errors import NetworkError, PregaoError, UsageError
+from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.host.control import phase_request
+from pregao.exchange.host.control_server import ControlServer
+from pregao.exchange.host.core import BACKUP, PRIMARY, Host
+from pregao.exchange.host.feed_output import FeedOutput
+from pregao.exchange.host.journal import Journal
+from pregao.exchange.host.lines import Gate, Line, Tap
+from pregao.exchange.host.market_data import MarketData
+from pregao.exchange.host.metrics import Counts, pages
+from pregao.exchange.host.settings import ExchangeSettings
+from pregao.net import Address, HttpServer
+
+_LONGEST_PAUSE_NS: Final = 50 * MILLISECOND
+
+_log = logging.getLogger(__name__)
+
+
+class ExchangeServer:
+    """Runs an exchange in an event loop until it is stopped."""
+
+    def __init__(
+        self,
+        settings: ExchangeSettings,
+        *,
+        journal: Path | None = None,
+        capture: Callable[[ExchangeSettings], Tap] | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._journal = None if journal is None else Journal(journal)
+        self.host = Host(settings, self._journal)
+        self.counts = Counts()
+        self._lines: dict[GatewayConnection, Line] = {}
+        self._planned = False
+        self._servers: list[asyncio.Server] = []
+        self._plan: list[tuple[int, SetGroupPhase]] = []
+        self._tick: asyncio.TimerHandle | None = None
+        self._tap = None if capture is None else capture(settings)
+        self._http: HttpServer | None = None
+        self._control: ControlServer | None = None
+        self._output: FeedOutput | None = None
+        self._market_data: MarketData | None = None
+        self.addresses: dict[int, Address] = {}
+        """Where the gateways are, by number."""
+        self.replayed = (0, 0.0)
+        """How many records the journal had, and how many seconds they took."""
+
+    # Beginning and end.
+
+    async def start(self) -> None:
+        """Become what the journal tells, then serve."""
+        self._loop = asyncio.get_running_loop()
+        self._stopped: asyncio.Future[None] = self._loop.create_future()
+        self._recover()
+        now = self._clock()
+        last = self.host.now_ns
+        self.host.begin(now)
+        self._begin_day(last, now)
+        self.host.take_units()  # all that holds is told at once
+        self.host.commit()
+        settings = self.settings
+        if settings.feed != "none":
+            self._output = FeedOutput(settings)
+            self._market_data = MarketData(settings, self.host.engine, self.host.starts, now)
+            self._send(self._market_data.begin(now))
+        await self._listen(PRIMARY, settings.primary)
+        if settings.backup is not None:
+            await self._listen(BACKUP, settings.backup)
+        self._control = ControlServer(self)
+        await self._control.start(settings.control_port)
+        if settings.metrics_port is not None:
+            self._http = HttpServer(settings.metrics_port, pages(self))
+        self._on_tick()
+
+    def _recover(self) -> None:
+        """Replay the journal; cycles are not looked for meanwhile."""
+        began = time.perf_counter()
+        enabled = gc.isenabled()
+        gc.disable()
+        try:
+            records = self.host.replay()
+        finally:
+            if enabled:
+                gc.enable()
+        self.replayed = (records, time.perf_counter() - began)
+        if self._journal is not None and self._journal.torn:
+            _log.warning(
+                "%s bytes at the end of the journal were cut short and put aside; nobody was told "
+                "of them",
+                self._journal.torn,
+            )
+
+    def _begin_day(self, last_ns: int, now_ns: int) -> None:
+        """Begin the trading day if it is another than that of the journal."""
+        host, settings = self.host, self.settings
+        today = settings.first_date
+        known: date | None = host.engine.trade_date if host.starts > 1 else None
+        if known is None or known < today:
+            week = known is None or known.isocalendar()[:2] != today.isocalendar()[:2]
+            host.control({"do": "day", "date": today.isoformat(), "week": week}, now_ns)
+            last_ns = 0
+            if settings.schedule is None:
+                opening = {"do": "phase", "group": "all", "phase": "OPEN", "session": "REGULAR"}
+                host.control({**opening, "new_session": True}, now_ns)
+        if settings.schedule is not None:
+            groups = list(host.engine.market.groups)
+            planned = settings.schedule.commands(groups, host.engine.trade_date)
+            latest: dict[str, SetGroupPhase] = {}
+            for when, command in planned:
+                if last_ns < when <= now_ns:
+                    latest[command.group] = command
+            for command in latest.values():
+                host.control(phase_request(command), now_ns)
+            self._plan = [each for each in planned if each[0] > now_ns]
+
+    async def _listen(self, gateway: int, address: Address) -> None:
+        gate = Gate(
+            self.host,
+            gateway,
+            self._clock,
+            self._lines,
+            self.touch,
+            self.fail,
+            self.settings.slow_reader_bytes,
+            self._tap,
+        )
+        try:
+            server = await self._loop.create_server(
+                lambda: Line(gate), address.host, address.port, backlog=1024
+            )
+        except OSError as error:
+            why = error.strerror or str(error)
+            raise NetworkError(f"{address} cannot be listened to: {why}.") from error
+        self._servers.append(server)
+        self.addresses[gateway] = Address(*server.sockets[0].getsockname()[:2])
+
+    async def serve(self) -> None:
+        """Serve until `stop`; raises what made it impossible to go on."""
+        await self._stopped
+
+    def stop(self, error: Exception | None = None) -> None:
+        """Let `serve` end."""
+        if not self._stopped.done():
+            if error is None:
+                self._stopped.set_result(None)
+            else:
+                self._stopped.set_exception(error)
+
+    async def close(self) -> None:
+        """Tell the clients, and let go of everything."""
+        for server in self._servers:
+            server.close()
+        if self._tick is not None:
+            self._tick.cancel()
+        failed = self._stopped.done() and self._stopped.exception() is not None
+        now = self._clock()
+        if not failed:
+            for connection in list(self._lines):
+                connection.terminate("UNSPECIFIED", now, "the exchange stops")
+                self.host.talking.add(connection)
+            self._turn()
+            await asyncio.sleep(0)
+        for line in list(self._lines.values()):
+            line.drop()
+        await asyncio.sleep(0)
+        if self._control is not None:
+            await self._control.close()
+        if self._http is not None:
+            self._http.close()
+        if self._output is not None:
+            self._output.close()
+        if self._tap is not None:
+            self._tap.close()
+        if self._journal is not None:
+            with suppress(UsageError):
+                self._journal.close()
+
+    # Turns.
+
+    def touch(self) -> None:
+        """Something happened: at the end of this turn it is kept, then told."""
+        if not self._planned:
+            self._planned = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        """Keep what happened; then tell it."""
+        self._planned = False
+        if self._stopped.done() and self._stopped.exception() is not None:
+            return
+        try:
+            self._commit_and_tell()
+        except Exception as error:
+            self.fail(error)
+
+    def _commit_and_tell(self) -> None:
+        host = self.host
+        host.commit()
+        self.counts.turns += 1
+        talking, host.talking = host.talking, set()
+        for connection in talking:
+            line = self._lines.get(connection)
+            if line is not None:
+                line.flush()
+                self.counts.slow_readers += line.too_slow
+        dropped, host.dropped = host.dropped, []
+        for connection in dropped:
+            line = self._lines.get(connection)
+            if line is not None:
+                line.drop()
+        units = host.take_units()
+        if units and self._market_data is not None:
+            self._send(self._market_data.publish(units, host.now_ns))
+
+    def fail(self, error: Exception) -> None:
+        """Stop: an exchange that cannot keep what happens, or is wrong, must not go on."""
+        if not isinstance(error, PregaoError):
+            _log.error("the exchange stops: %s: %s", type(error).__name__, error)
+        self.stop(error)
+
+    def _send(self, datagrams: list[Any]) -> None:
+        if self._output is not None:
+            self._output.send(datagrams)
+        if self._tap is not None:
+            self._tap.published(datagrams)
+
+    def _on_tick(self) -> None:
+        """Do what is due by the clock, and come back in time for the next."""
+        if self._stopped.done():
+            return
+        now = self._clock()
+        host, data = self.host, self._market_data
+        try:
+            while self._plan and self._plan[0][0] <= now:
+                host.control(phase_request(self._plan.pop(0)[1]), now)
+                self.touch()
+            due = host.next_due_ns
+            if due is not None and due <= now:
+                host.advance(now)
+                self.touch()
+            following = now + _LONGEST_PAUSE_NS
+            if data is not None:
+                self._send(data.advance(max(now, host.now_ns)))
+                following = min(following, data.next_due_ns)
+        except Exception as error:
+            self.fail(error)
+            return
+        due = host.next_due_ns
+        if due is not None:
+            following = min(following, due)
+        delay = max(0.001, (following - self._clock()) / SECOND)
+        self._tick = self._loop.call_later(delay, self._on_tick)
+
+    # For control and metrics.
+
+    def control(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Carry out a request of market operations and keep it before it is answered."""
+        if request.get("do") == "status":
+            return self.status()
+        self.host.control(request, self._clock())
+        self._turn()
+        return {"done": request.get("do")}
+
+    def status(self) -> dict[str, Any]:
+        """How the exchange is."""
+        host = self.host
+        sessions = [
+            {
+                "session": session.session_id,
+                "firm": session.account.firm,
+                "connected": session.connection is not None,
+                "next_incoming": session.state.next_incoming,
+                "next_outgoing": session.state.next_outgoing,
+            }
+            for session in host.gateways[host.active]
+        ]
+        phases = {each.group: each.phase.name for each in host.engine.group_phases()}
+        return {
+            "trade_date": host.engine.trade_date.isoformat(),
+            "gateway": "primary" if host.active == PRIMARY else "backup",
+            "starts": host.starts,
+            "requests": host.requests,
+            "orders": len(host.engine.market.orders),
+            "connections": len(self._lines),
+            "phases": phases,
+            "sessions": sessions,
+        }
+
+    @property
+    def control_port(self) -> int:
+        """Where market operations are served."""
+        assert self._control is not None
+        return self._control.port
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where metrics are served, if they are."""
+        return None if self._http is None else self._http.port
+
+    @property
+    def journal(self) -> Journal | None:
+        """The journal, if one is kept."""
+        return self._journal
+
+    @property
+    def output(self) -> FeedOutput | None:
+        """The feed's way out, if there is one."""
+        return self._output
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._lines)

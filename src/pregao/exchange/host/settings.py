@@ -1,0 +1,286 @@
+"""What an exchange is made of: instruments, sessions, addresses, pace; read from TOML.
+
+::
+
+    phases = "open"                      # or "schedule": by the clock
+    instruments = "instruments.toml"     # the bundled catalogue if left out
+
+    [gateway]
+    primary = "127.0.0.1:9610"
+    backup = "127.0.0.1:9611"
+
+    [feed]
+    mode = "multicast"                   # or "unicast", "none"
+
+    [[session]]
+    id = 100000001
+    firm = 85
+    access_key = "123456789ABC"
+
+A mistake is told with the file, the table and the entry.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from pregao.clock import MILLISECOND, MINUTE, SECOND, system_clock
+from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
+from pregao.errors import UsageError
+from pregao.exchange.engine import (
+    Instrument,
+    Schedule,
+    bundled_catalogue,
+    default_schedule,
+    load_catalogue,
+    load_schedule,
+)
+from pregao.exchange.publisher import Channel, LoopPace
+from pregao.net import Address, parse_address
+from pregao.umdf.streams import Stream
+
+_MARKET_ZONE: Final = timedelta(hours=-3)
+_KEY: Final = "123456789ABC"
+_PRIMARY: Final = Address("127.0.0.1", 9610)
+_BACKUP: Final = Address("127.0.0.1", 9611)
+_UNICAST_BASE: Final = Address("127.0.0.1", 30_000)
+_OPEN, _SCHEDULED = "open", "schedule"
+_MULTICAST, _UNICAST, _NO_FEED = "multicast", "unicast", "none"
+
+
+def default_sessions() -> tuple[Account, ...]:
+    """The sessions of an exchange without a configuration: four of two firms."""
+    firms = (85, 85, 127, 127)
+    return tuple(Account(100_000_001 + n, firm, _KEY) for n, firm in enumerate(firms))
+
+
+def market_day(now_ns: int) -> date:
+    """The day in São Paulo."""
+    return (datetime.fromtimestamp(now_ns // SECOND, UTC) + _MARKET_ZONE).date()
+
+
+@dataclass(frozen=True)
+class ExchangeSettings:
+    """An exchange before it runs."""
+
+    instruments: tuple[Instrument, ...] = field(default_factory=lambda: tuple(bundled_catalogue()))
+    sessions: tuple[Account, ...] = field(default_factory=default_sessions)
+    first_date: date = field(default_factory=lambda: market_day(system_clock()))
+    """The trading day on which the exchange begins."""
+    schedule: Schedule | None = None
+    """When groups change their phase; None: everything is open all day."""
+    rules: GatewayRules = field(default_factory=GatewayRules)
+    auction_duration_ns: int = 5 * MINUTE
+    primary: Address = _PRIMARY
+    backup: Address | None = _BACKUP
+    control_port: int = 9612
+    metrics_port: int | None = None
+    feed: str = _MULTICAST
+    unicast: Address = _UNICAST_BASE
+    """Where ports begin when the feed goes to one address."""
+    interface: str | None = None
+    schema_version: int | str = 16
+    pace: LoopPace = field(default_factory=lambda: LoopPace(200, 500 * MILLISECOND))
+    slow_reader_bytes: int = 8 * 1024 * 1024
+    """A client that leaves so much unread is disconnected."""
+
+    @cached_property
+    def instruments_digest(self) -> str:
+        """What tells these instruments from others."""
+        return hashlib.sha256(repr(self.instruments).encode()).hexdigest()[:16]
+
+    def rules_of(self, gateway: int, *, accepting: bool) -> GatewayRules:
+        """The rules of one of the two gateways."""
+        return replace(self.rules, gateway=gateway, accepting=accepting)
+
+    @property
+    def channels(self) -> list[Channel]:
+        """The channels that the instruments are on."""
+        return [
+            Channel.numbered(number) for number in sorted({i.channel for i in self.instruments})
+        ]
+
+    def targets(self) -> dict[tuple[int, Stream], tuple[tuple[str, Address], ...]]:
+        """Where each stream of each channel goes: its feeds and their addresses."""
+        found: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
+        if self.feed == _NO_FEED:
+            return found
+        for channel in self.channels:
+            for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION):
+                found[channel.number, stream] = tuple(
+                    (feed.value, self._address(endpoint.address, endpoint.port))
+                    for feed, endpoint in channel.endpoints(stream)
+                )
+        return found
+
+    def _address(self, group: str, port: int) -> Address:
+        if self.feed == _MULTICAST:
+            return Address(group, port)
+        return Address(self.unicast.host, self.unicast.port + port - _FIRST_PORT)
+
+    def live_config(self) -> str:
+        """The configuration with which ``pregao live`` follows this exchange."""
+        lines = [f'interface = "{self.interface or "lo"}"', ""]
+        for (number, stream), feeds in self.targets().items():
+            lines.append(f"[channel.{number}.{stream.value}]")
+            lines += [f'{feed} = "{address}"' for feed, address in feeds]
+            lines.append("")
+        return "\n".join(lines)
+
+
+_FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
+
+_TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
+               "metrics", "session")  # fmt: skip
+_GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
+_FEED: Final = ("mode", "address", "interface", "schema_version")
+_SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
+
+
+def read_settings(path: Path) -> ExchangeSettings:
+    """Read a file of TOML; files that it names are beside it."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path}: there is no such file.") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: is not TOML: {error}.") from None
+    return parse_settings(data, str(path), path.parent)
+
+
+def parse_settings(
+    data: Mapping[str, Any], name: str = "the configuration", folder: Path | None = None
+) -> ExchangeSettings:
+    """Make sense of what a file says."""
+    reading = _Reading(name)
+    folder = Path() if folder is None else folder
+    reading.names("", data, _TOP)
+    gateway = reading.table(data, "gateway", _GATEWAY)
+    feed = reading.table(data, "feed", _FEED)
+    given: dict[str, Any] = {}
+    if "instruments" in data:
+        given["instruments"] = tuple(load_catalogue(folder / reading.text(data, "instruments")))
+    if "date" in data:
+        given["first_date"] = reading.day(data["date"])
+    if "session" in data:
+        given["sessions"] = tuple(_sessions(reading, data["session"]))
+    for entry in ("primary", "backup"):
+        if entry in gateway:
+            given[entry] = parse_address(reading.text(gateway, entry), f"{name}: gateway.{entry}")
+    if "slow_reader_bytes" in gateway:
+        given["slow_reader_bytes"] = reading.whole("gateway", gateway, "slow_reader_bytes", 4096)
+    if "clock_tolerance_ms" in gateway:
+        tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
+        given["rules"] = GatewayRules(clock_tolerance_ns=tolerance)
+    for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
+        if entry in data:
+            given[known] = reading.whole("", data, entry, 0, 0xFFFF)
+    given |= _feed(reading, feed, name)
+    settings = ExchangeSettings(**given)
+    phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
+    if phases not in (_OPEN, _SCHEDULED):
+        reading.fail("phases", f"is {_OPEN!r} or {_SCHEDULED!r}, not {phases!r}")
+    if phases == _SCHEDULED:
+        if "schedule" in data:
+            schedule = load_schedule(folder / reading.text(data, "schedule"))
+        else:
+            schedule = default_schedule(settings.instruments)
+        settings = replace(settings, schedule=schedule)
+    return settings
+
+
+def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if "mode" in table:
+        given["feed"] = reading.text(table, "mode")
+        if given["feed"] not in (_MULTICAST, _UNICAST, _NO_FEED):
+            reading.fail("feed.mode", f"is {_MULTICAST}, {_UNICAST} or {_NO_FEED}")
+    if "address" in table:
+        given["unicast"] = parse_address(reading.text(table, "address"), f"{name}: feed.address")
+        given.setdefault("feed", _UNICAST)
+    if "interface" in table:
+        given["interface"] = reading.text(table, "interface")
+    if "schema_version" in table:
+        given["schema_version"] = reading.whole("feed", table, "schema_version", 1)
+    return given
+
+
+def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
+    if not isinstance(rows, list) or not rows:
+        reading.fail("session", "needs tables such as [[session]] with id, firm and access_key")
+    for number, row in enumerate(rows, 1):
+        where = f"session {number}"
+        if not isinstance(row, Mapping):
+            reading.fail(where, "must be a table")
+        reading.names(where, row, _SESSION)
+        throttle = None
+        if "throttle_messages" in row or "throttle_ms" in row:
+            throttle = ThrottleLimit(
+                reading.whole(where, row, "throttle_messages", 1),
+                reading.whole(where, row, "throttle_ms", 1),
+            )
+        key = row.get("access_key")
+        if not isinstance(key, str) or not key:
+            reading.fail(f"{where}.access_key", "must be a text")
+        yield Account(
+            reading.whole(where, row, "id", 1, 0xFFFFFFFF),
+            reading.whole(where, row, "firm", 1, 0xFFFFFFFF),
+            key,
+            bool(row.get("blocked", False)),
+            throttle,
+        )
+
+
+class _Reading:
+    """How mistakes in the file are told."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def fail(self, where: str, why: str) -> NoReturn:
+        raise UsageError(f"{self._name}: {where} {why}.") from None
+
+    def names(self, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+        for entry in table:
+            if entry not in known:
+                inside = f"{where}.{entry}" if where else entry
+                self.fail(inside, f"is not known; there are {', '.join(known)}")
+
+    def table(self, data: Mapping[str, Any], name: str, known: Iterable[str]) -> Mapping[str, Any]:
+        found = data.get(name, {})
+        if not isinstance(found, Mapping):
+            self.fail(name, "must be a table")
+        self.names(name, found, known)
+        return found
+
+    def text(self, table: Mapping[str, Any], entry: str) -> str:
+        value = table[entry]
+        if not isinstance(value, str) or not value:
+            self.fail(entry, "must be a text")
+        return value
+
+    def whole(
+        self, where: str, table: Mapping[str, Any], entry: str, least: int, most: int = 2**62
+    ) -> int:
+        value = table.get(entry)
+        inside = f"{where}.{entry}" if where else entry
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            self.fail(inside, f"takes a whole number from {least} to {most}")
+        return value
+
+    def day(self, value: Any) -> date:
+        if isinstance(value, date) and not isinstance(value, datetime):
+            return value
+        try:
+            return date.fromisoformat(str(value))
+        except ValueError:
+            self.fail("date", f"{value!r} is not a date, such as 2026-05-21")

@@ -1,0 +1,5 @@
+"""EntryPoint as a protocol of the ingest: the value `ENTRYPOINT`, and its tables."""
+
+from pregao.lake.ingest.entrypoint.value import ENTRYPOINT
+
+__all__ = ["ENTRYPOINT"]

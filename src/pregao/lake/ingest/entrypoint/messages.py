@@ -1,0 +1,95 @@
+"""The messages of EntryPoint's streams to rows of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.entrypoint.captured import NO_MESSAGE
+from pregao.entrypoint.frame_columns import templates_of
+from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders
+from pregao.lake.ingest.entrypoint.tables import (
+    ADDED,
+    bundled_message_tables,
+    message_table_name,
+    message_tables,
+)
+from pregao.lake.ingest.framed_messages import FramedMessages, message_rows
+from pregao.lake.ingest.payloads import Payloads
+from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.schemas import KEY
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
+from pregao.umdf.bulk import Batch, BulkDecoder, Headers, Walker
+
+_KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
+
+
+def flow_between(src: str, dst: str) -> str:
+    """The name of a flow: who sends to whom."""
+    return f"{src}>{dst}"
+
+
+def _reversed(flow: str) -> str:
+    src, _, dst = flow.partition(">")
+    return flow_between(dst, src)
+
+
+class MessageDecoder(FramedMessages):
+    """Decodes windows of messages; it keeps decoders, and who sends on which flow, between them."""
+
+    def __init__(self, schema_files: Sequence[str] = ()) -> None:
+        registry = Registry.bundled()
+        if schema_files:
+            registry = Registry.from_environment(schema_files)
+        plain = registry is Registry.bundled()
+        self._tables = bundled_message_tables() if plain else message_tables(registry)
+        super().__init__(BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID))
+        self._walker = Walker(header_size=0)
+        self._senders: Senders[str] = Senders([], _reversed)
+        self._sender = np.empty(0, np.int8)
+
+    def decode(self, payloads: Payloads) -> Walk:
+        """Put the rows of the messages into their tables; what is no message is rejected."""
+        packets, chosen = payloads.packets, payloads.chosen
+        headers = Headers(
+            packets.channel[chosen],
+            packets.version[chosen],
+            packets.number[chosen],
+            packets.sending_time_ns[chosen],
+        )
+        walked = self._walker.walk(payloads.buffer, payloads.offset, payloads.length, headers)
+        templates = templates_of(payloads.buffer, payloads.offset, payloads.length)
+        self._senders.flows = [role.destination for role in payloads.names.roles]
+        self._sender = self._senders.of_messages(packets.role[chosen], templates)
+        self.put_messages(payloads, walked, walked.kinds(), None)
+        for row in np.flatnonzero((walked.fault != 0) & payloads.emit).tolist():
+            start = int(payloads.offset[row])
+            payloads.reject(row, None, start, start + int(payloads.length[row]), NO_MESSAGE)
+        return Walk(walked.message_count, walked.fault != 0)
+
+    def put(
+        self,
+        payloads: Payloads,
+        payload_of: npt.NDArray[np.int32],
+        batch: Batch,
+        keys: list[Any],
+        day: int,
+    ) -> None:
+        """Add messages to their table, with who sent them."""
+        payload = payload_of[batch.rows]
+        role = payloads.packets.role[payloads.chosen[payload]]
+        sender = self._sender[payload]
+        unknown = sender == UNKNOWN
+        added = [
+            payloads.names.flows(role),
+            pa.DictionaryArray.from_arrays(
+                pa.array(sender, mask=unknown if unknown.any() else None), pa.array(SENDERS)
+            ),
+        ]
+        table = self._tables[batch.message.id]
+        rows = message_rows(table, batch, [*keys, *added], _KEY_NAMES)
+        payloads.result.put(message_table_name(batch.message.name), day, rows)

@@ -1,0 +1,57 @@
+"""The tables of EntryPoint's messages, one for each template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+
+from pregao.lake.ingest.schemas import bounded_spec, column_of
+from pregao.lake.ingest.template_tables import message_schema, template_versions
+from pregao.lake.store import TableSpec
+from pregao.sbe.names import snake_case
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
+from pregao.umdf.tables import TemplateTable
+
+PREFIX: Final = "ep_"
+
+ADDED: Final = [
+    column_of("flow", pa.string(), "Who sent to whom: address and port of both, with > between."),
+    column_of(
+        "sender",
+        pa.string(),
+        "client or exchange; null if nothing on the connection has told until then.",
+    ),
+]
+"""The columns that come behind the key."""
+
+
+def message_table_name(message_name: str) -> str:
+    """The table of a template: ``ExecutionReport_New`` → ``ep_execution_report_new``."""
+    return f"{PREFIX}{snake_case(message_name)}"
+
+
+def message_tables(registry: Registry) -> Mapping[int, TemplateTable]:
+    """The tables of all templates, over every version that the registry knows."""
+    versions = template_versions(registry, ENTRYPOINT_SCHEMA_ID)
+    return {template: TemplateTable(pairs) for template, pairs in versions.items()}
+
+
+@cache
+def bundled_message_tables() -> Mapping[int, TemplateTable]:
+    """The tables of the bundled schemas."""
+    return message_tables(Registry.bundled())
+
+
+def message_table_specs() -> list[TableSpec]:
+    """The tables of all templates, for every bundled version."""
+    return [
+        bounded_spec(
+            message_table_name(table.name),
+            message_schema(table, ADDED),
+            f"Messages of EntryPoint's template {table.name}.",
+        )
+        for table in bundled_message_tables().values()
+    ]

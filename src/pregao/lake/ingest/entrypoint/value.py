@@ -1,0 +1,74 @@
+"""EntryPoint as the ingest takes it: its messages found in TCP streams, keyed and decoded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from pregao.capture import Flow, PacketBlock
+from pregao.entrypoint.captured import FrameBlocks, business_headers
+from pregao.lake.ingest.entrypoint.messages import MessageDecoder, flow_between
+from pregao.lake.ingest.entrypoint.tables import message_table_name, message_table_specs
+from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
+from pregao.umdf.sequencing import Place
+from pregao.umdf.survey import Destination
+
+STREAM: Final = "session"
+"""The stream of every flow: both directions of sessions."""
+
+
+def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
+    """What a block has of EntryPoint, by flow."""
+    headers = business_headers(block)
+    found: dict[str, Sighting] = {}
+    for flow in np.unique(block.flow).tolist():
+        own = headers.template_id[(block.flow == flow) & headers.sound]
+        found[flows[flow]] = Sighting(len(own), Counter(own.tolist()))
+    return found
+
+
+def stream_of(_kinds: Mapping[int, int]) -> str:
+    """The one stream there is."""
+    return STREAM
+
+
+def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
+    """The keys of a block's messages; session messages have no number and no sending time."""
+    headers = business_headers(block)
+    return Keys(
+        headers.channels(),
+        np.zeros(len(block), np.int32),
+        headers.number,
+        headers.sending_time_ns,
+    )
+
+
+def place_of(_payload: bytes, _flow: str) -> tuple[int, Place] | None:
+    """No place: streams of TCP are not cut."""
+    return None
+
+
+def flow_name(flow: Flow) -> str:
+    """Who sends to whom."""
+    src, dst = Destination(flow.src, flow.src_port), Destination(flow.dst, flow.dst_port)
+    return flow_between(str(src), str(dst))
+
+
+ENTRYPOINT = Protocol(
+    name="entrypoint",
+    account_prefix="ep_",
+    look=look,
+    stream_of=stream_of,
+    arbitrated=frozenset(),
+    keys=keys,
+    place_of=place_of,
+    decoder=MessageDecoder,
+    tables=message_table_specs,
+    table_of=message_table_name,
+    read=FrameBlocks,
+    transport="tcp",
+    flow_name=flow_name,
+)

@@ -1,0 +1,108 @@
+"""Framed SBE messages of settled payloads to rows of their tables, for any protocol of such."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.lake.ingest import _kernels
+from pregao.lake.ingest.files import order_by_value
+from pregao.lake.ingest.payloads import Payloads
+from pregao.lake.ingest.window import Numbers, all_same, by_day
+from pregao.sbe.values import readings
+from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Reject, Unknown, Walked
+from pregao.umdf.tables import TemplateTable
+
+
+class FramedMessages(ABC):
+    """Decodes walked messages kind by kind, and counts what became of each."""
+
+    def __init__(self, decoder: BulkDecoder) -> None:
+        self._decoder = decoder
+
+    @abstractmethod
+    def put(
+        self,
+        payloads: Payloads,
+        payload_of: npt.NDArray[np.int32],
+        batch: Batch,
+        keys: list[Any],
+        day: int,
+    ) -> None:
+        """Add the rows of decoded messages to their table.
+
+        Their key columns are given, and the payloads of all walked messages.
+        """
+
+    def put_messages(
+        self, payloads: Payloads, walked: Walked, kinds: list[MessageKind], events: Numbers | None
+    ) -> None:
+        """Decode the messages of the payloads that are decoded here."""
+        emit, result, days = payloads.emit, payloads.result, payloads.days
+        all_emitted, one_day = emit.all(), all_same(days)
+        for kind in kinds:
+            rows = kind.rows
+            if not all_emitted:
+                rows = rows[emit[walked.packet[rows]]]
+            if not len(rows):
+                continue
+            result.sums.walked_messages += len(rows)
+            parts = [(int(days[0]), rows)]
+            if not one_day:
+                parts = by_day(days[walked.packet[rows]], rows)
+            for day, part in parts:
+                chosen = MessageKind(kind.schema_id, kind.template_id, kind.version, part)
+                self._put_kind(payloads, walked, chosen, events, day)
+
+    def _put_kind(
+        self,
+        payloads: Payloads,
+        walked: Walked,
+        kind: MessageKind,
+        events: Numbers | None,
+        day: int,
+    ) -> None:
+        """Decode messages of one kind and day, instrument by instrument."""
+        result = payloads.result
+        kind.rows = self._by_instrument(walked, kind)
+        for item in self._decoder.decode_kind(walked, kind):
+            match item:
+                case Batch():
+                    keys = payloads.key_columns(
+                        item.rows, walked.packet, walked.index_in_packet, events, item.version
+                    )
+                    self.put(payloads, walked.packet, item, keys, day)
+                    result.sums.messages[item.message.name] += len(item.rows)
+                    result.sums.versions.add(item.version)
+                case Unknown():
+                    name = f"{item.template_id} (version {item.version})"
+                    result.sums.unknown[name] += len(item.rows)
+                case Reject():
+                    result.sums.rejected_messages += 1
+                    payloads.reject(
+                        item.packet, item.index_in_packet, item.start, item.end, item.reason
+                    )
+
+    def _by_instrument(self, walked: Walked, kind: MessageKind) -> Numbers:
+        """The rows by security id, each instrument's in the order of the stream."""
+        message = self._decoder.template(kind)
+        fields = () if message is None else readings(message)
+        at = next((reading.offset for reading in fields if reading.name == "securityID"), None)
+        if at is None or len(kind.rows) < 2:
+            return kind.rows
+        values = np.empty(len(kind.rows), np.int64)
+        whole = _kernels.gather_field(
+            walked.buffer, kind.rows, walked.body, walked.block_length, at, values
+        )
+        return kind.rows[order_by_value(values)] if whole else kind.rows
+
+
+def message_rows(table: TemplateTable, batch: Batch, keys: list[Any], key_names: list[str]) -> Any:
+    """Decoded messages as rows of a table: their key, and the table's own columns."""
+    own = table.fit(batch.message, batch.columns, len(batch.rows))
+    names = key_names + [column.column for column in table.columns]
+    return pa.Table.from_arrays(keys + own, names=names)

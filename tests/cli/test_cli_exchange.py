@@ -1,0 +1,99 @@
+"""`pregao exchange` and `ctl` as a user types them."""
+
+import contextlib
+
+import pytest
+
+from tests.exchange.host_desk import Exchange
+
+
+@pytest.fixture(scope="module")
+def port():
+    with Exchange() as exchange:
+        exchange.trader()
+        yield exchange.server.control_port
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (("phase", "all", "pre_open"), "all: PRE_OPEN"),
+        (("phase", "all", "OPEN"), "all: OPEN"),
+        (("halt", "PETR4"), "PETR4 is halted"),
+        (("resume", "PETR4"), "PETR4 follows its group"),
+        (("auction", "VALE3", "--for", "1h"), "VALE3 is in auction for 1h"),
+        (("news", "A headline", "--symbol", "PETR4"), "published"),
+        (("band", "PETR4", "--low", "1", "--high", "99.5"), "set"),
+        (
+            ("protect", "7", "85", "123", "PETR4", "--fills", "5"),
+            "account 123 of firm 85 is protected",
+        ),
+        (
+            ("protect", "8", "85", "123", "DOL", "--net", "9", "--stops"),
+            "account 123 of firm 85 is protected",
+        ),
+        (("unprotect", "7"), "there is no protection 7 any more"),
+        (("pair", "DOLM26", "WDOM26"), "DOLM26 and WDOM26 are paired"),
+        (("reset", "51"), "channel 51 is sent anew"),
+        (("remove", "VALE3"), "VALE3 is not listed any more"),
+        (("end-day",), "the day is over"),
+        (("failover",), "the backup takes sessions"),
+    ],
+)
+def test_market_operations(pregao, port, words, answer):
+    done = pregao("exchange", "ctl", *words, "--port", port)
+    assert (done.code, done.out) == (0, f"{answer}\n")
+
+
+def test_status_shows_phases_and_sessions(pregao, port):
+    done = pregao("exchange", "ctl", "status", "--port", port)
+    assert done.code == 0
+    assert "100000001" in done.out
+    assert "connections" in done.out
+    assert '"sessions"' in pregao("exchange", "ctl", "status", "--json", "--port", port).out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("halt", "PETR9"), "there is no instrument 'PETR9'; did you mean PETR4"),
+        (("bust", "PETR4", "5"), "5"),
+        (("protect", "9", "85", "123", "PETR4"), "needs at least one limit"),
+        (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "there is no instrument 'PETR9'"),
+        (("unprotect", "99"), "there is no market protection 99"),
+        (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
+        (("phase", "all", "LUNCH"), "is no phase; there are PRE_OPEN"),
+        (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),
+        (("day", "soon"), "'soon' is not a date"),
+        (("disconnect", "5"), "there is no session 5"),
+    ],
+)
+def test_mistakes_are_sentences(pregao, port, words, told):
+    done = pregao("exchange", "ctl", *words, "--port", port)
+    assert done.code == 2
+    assert told in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_without_an_exchange_that_is_said(pregao):
+    import socket
+
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as held:
+        port = held.getsockname()[1]
+    done = pregao("exchange", "ctl", "status", "--port", port)
+    assert done.code == 2
+    assert "`pregao exchange` starts one" in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--config", "nowhere.toml"), "nowhere.toml: there is no such file"),
+        (("--feed", "smoke"), "--feed is multicast, unicast or none"),
+        (("--for", "soon"), "--for"),
+    ],
+)
+def test_mistakes_before_it_runs(pregao, words, told):
+    done = pregao("exchange", *words)
+    assert done.code == 2
+    assert told in done.err

@@ -1,0 +1,358 @@
+"""The asyncio client over real sockets: it holds its session, follows its orders, comes back."""
+
+import asyncio
+import random
+from contextlib import suppress
+from decimal import Decimal
+
+import pytest
+
+from pregao.entrypoint import (
+    Client,
+    ClientSettings,
+    ConnectionFailed,
+    GatewayRules,
+    NotAppliedError,
+    NotAppliedGap,
+    Received,
+    Reconnecting,
+    SessionEstablished,
+    SessionFile,
+    SessionRefusedError,
+    SessionStore,
+)
+from pregao.errors import UsageError
+from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
+from tests.entrypoint.tcp_desk import Market, TcpDesk
+
+SETTINGS = ClientSettings(SESSION, FIRM, KEY, keep_alive_ms=500)
+QUICK = Reconnecting(first_s=0.001, most_s=0.01)
+
+
+def order(client_id, **changes):
+    values = {
+        "clOrdID": client_id, "mmProtectionReset": "FALSE_VALUE", "senderLocation": "SP",
+        "enteringTrader": "ABC", "selfTradePreventionInstruction": "NONE", "securityID": 5,
+        "side": "BUY", "ordType": "LIMIT", "timeInForce": "DAY", "orderQty": 100,
+        "price": Decimal("10.5"), "marketSegmentID": 80,
+    }  # fmt: skip
+    return values | changes
+
+
+def change(client_id, original, **changes):
+    return order(client_id, origClOrdID=original, **changes)
+
+
+def cancel(client_id, original):
+    return {
+        "clOrdID": client_id, "origClOrdID": original, "securityID": 5, "side": "BUY",
+        "senderLocation": "SP", "enteringTrader": "ABC", "marketSegmentID": 80,
+    }  # fmt: skip
+
+
+def run(work):
+    asyncio.run(asyncio.wait_for(work, 30))
+
+
+def same(client, market):
+    """The orders that client and market have, side by side."""
+    known = {
+        each.order_id: (each.cl_ord_id, each.quantity, each.cumulative, each.leaves, each.status,
+                        each.chain)
+        for each in client.orders if each.order_id is not None
+    }  # fmt: skip
+    there = {
+        number: (each["client"], each["quantity"], each["cumulative"], each["leaves"],
+                 each["status"], each["chain"])
+        for number, each in market.orders.items()
+    }  # fmt: skip
+    return known, there
+
+
+def test_an_order_from_its_entry_to_its_end():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            entered = await client.request("SimpleNewOrder", order(1))
+            assert entered.name == "ExecutionReport_New"
+            mine = client.orders.get(1)
+            assert (mine.status, mine.leaves, mine.working) == ("NEW", 100, True)
+            modified = await client.request("SimpleModifyOrder", change(2, 1, orderQty=150))
+            assert modified.name == "ExecutionReport_Modify"
+            assert client.orders.get(2) is mine
+            assert (mine.chain, mine.leaves, mine.pending) == ([1, 2], 150, {})
+            refused = await client.request("SimpleModifyOrder", change(3, 77))
+            assert refused.name == "ExecutionReport_Reject"
+            gone = await client.request("OrderCancelRequest", cancel(4, 2))
+            assert gone.name == "ExecutionReport_Cancel"
+            assert (mine.status, mine.leaves, mine.chain) == ("CANCELED", 0, [1, 2, 4])
+            traded = await client.request("SimpleNewOrder", order(5, orderQty=30))
+            assert traded.name == "ExecutionReport_New"
+            known, there = same(client, desk.market)
+            assert known == there
+            bad = await client.request("SimpleNewOrder", order(6, orderQty=13))
+            assert bad.message["text"] == "unlucky"
+            assert client.orders.get(6).status == "REJECTED"
+            assert client.orders.unanswered == []
+
+    run(work())
+
+
+def test_cross_and_mass_cancel():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            sides = [
+                {"side": side, "account": None, "enteringFirm": FIRM, "clOrdID": number}
+                for side, number in (("BUY", 10), ("SELL", 11))
+            ]
+            crossed = await client.request("NewOrderCross", {
+                "crossID": 9, "senderLocation": "SP", "enteringTrader": "ABC", "securityID": 5,
+                "orderQty": 40, "price": 10, "noSides": sides, "marketSegmentID": 80,
+            })  # fmt: skip
+            assert crossed.message["crossID"] == 9
+            await client.request("SimpleNewOrder", order(12))
+            assert [each.cl_ord_id for each in client.orders.working()] == [10, 11, 12]
+            values = {"massActionType": "CANCEL_ORDERS", "clOrdID": 13, "marketSegmentID": 80}
+            done = await client.request("OrderMassActionRequest", values)
+            assert done.message["massActionResponse"] == "ACCEPTED"
+            await client.request("SimpleNewOrder", order(14))
+            assert [each.cl_ord_id for each in client.orders.working()] == [14]
+            assert client.orders.unanswered == []
+
+    run(work())
+
+
+def test_business_rejects_answer_requests():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            refused = await client.request("SimpleNewOrder", order(1, side=64))
+            assert refused.name == "BusinessMessageReject"
+            assert client.orders.get(1).status == "REJECTED"
+
+    run(work())
+
+
+def test_events_tell_everything_in_order():
+    async def work():
+        async with TcpDesk() as desk:
+            client = Client(SETTINGS, [desk.address], reconnecting=QUICK)
+            events = client.events()
+            client.start()
+            await client.ready()
+            for number in range(1, 6):
+                await client.send("SimpleNewOrder", order(number))
+            told = []
+            while sum(isinstance(each, Received) for each in told) < 5:
+                told.append(await anext(events))
+            await client.close()
+            told += [each async for each in events]
+            names = [type(each).__name__ for each in told]
+            assert names[:2] == ["SessionNegotiated", "SessionEstablished"]
+            assert names[-1] == "ConnectionEnded"
+            assert told[-1].graceful
+            assert [each.number for each in told if isinstance(each, Received)] == [1, 2, 3, 4, 5]
+
+    run(work())
+
+
+def test_003_5_5_the_backup_takes_over_when_the_primary_is_gone():
+    async def work():
+        store, market = SessionStore(), Market()
+        primary = await TcpDesk(store=store, market=market).start()
+        backup = TcpDesk(store=store, market=market, rules=GatewayRules(gateway=2))
+        await backup.start()
+        gateways = [primary.address, backup.address]
+        client = Client(SETTINGS, gateways, reconnecting=QUICK)
+        events = client.events()
+        client.start()
+        await client.request("SimpleNewOrder", order(1))
+        await primary.stop()
+        while client.established:
+            await asyncio.sleep(0.001)
+        await client.request("SimpleNewOrder", order(2))
+        await client.close()
+        told = [each async for each in events]
+        assert any(isinstance(each, ConnectionFailed) for each in told)
+        held = [each for each in told if isinstance(each, SessionEstablished)]
+        assert len(held) == 2
+        assert held[0].session_ver_id == held[1].session_ver_id
+        assert held[1].next_outgoing == 2
+        known, there = same(client, market)
+        assert known == there
+        await backup.stop()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("key", "firm", "code"), [("wrong", FIRM, "CREDENTIALS"), (KEY, 1, "INVALID_FIRM")]
+)
+def test_a_refusal_for_good_is_an_error_and_not_tried_again(key, firm, code):
+    async def work():
+        async with TcpDesk() as desk:
+            with pytest.raises(SessionRefusedError, match=code):
+                async with Client(ClientSettings(SESSION, firm, key), [desk.address]):
+                    raise AssertionError
+            assert desk.connections == 1
+
+    run(work())
+
+
+def test_a_client_without_gateway_or_start_says_so():
+    async def work():
+        with pytest.raises(UsageError, match="at least one gateway"):
+            Client(SETTINGS, [])
+        client = Client(SETTINGS, [("127.0.0.1", 9)])
+        with pytest.raises(UsageError, match="not started"):
+            await client.ready()
+        with pytest.raises(UsageError, match="not established"):
+            client.send_now("SimpleNewOrder", order(1))
+
+    run(work())
+
+
+def test_what_the_exchange_does_not_have_is_told_to_who_asked():
+    """The connection breaks before the order arrives; the exchange goes on without it."""
+
+    async def work():
+        budgets = iter([420])
+        async with TcpDesk(budget=lambda: next(budgets, None)) as desk:
+            client = Client(SETTINGS, [desk.address], reconnecting=QUICK)
+            events = client.events()
+            client.start()
+            with pytest.raises(NotAppliedError, match="send it anew"):
+                await client.request("SimpleNewOrder", order(1))
+            assert client.orders.get(1).status == "NOT_APPLIED"
+            again = await client.request("SimpleNewOrder", order(2))
+            assert again.name == "ExecutionReport_New"
+            await client.close()
+            gaps = [each async for each in events if isinstance(each, NotAppliedGap)]
+            assert [gap.count for gap in gaps] == [1]
+
+    run(work())
+
+
+def test_the_session_goes_on_in_another_process(tmp_path):
+    """What a file keeps is enough to know every order again, and no number is used twice."""
+
+    async def work():
+        async with TcpDesk() as desk:
+            path = tmp_path / "session"
+            store = SessionFile(path)
+            async with Client(SETTINGS, [desk.address], store) as client:
+                await client.request("SimpleNewOrder", order(1, orderQty=90))
+                await client.request("SimpleModifyOrder", change(2, 1, orderQty=120))
+                await client.request("SimpleNewOrder", order(3, orderQty=13))
+                before = list(client.orders)
+            store.close()
+            store = SessionFile(path)
+            async with Client(SETTINGS, [desk.address], store) as client:
+                assert list(client.orders) == before
+                assert client.next_number == 4
+                await client.request("OrderCancelRequest", cancel(4, 2))
+                known, there = same(client, desk.market)
+                assert known == there
+            store.close()
+            assert KEY.encode() not in path.read_bytes()
+
+    run(work())
+
+
+def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
+    async def work():
+        async with TcpDesk() as desk:
+            client = Client(SETTINGS, [desk.address])
+            events = client.events(most=10)
+            client.start()
+            await client.ready()
+            for number in range(1, 301):
+                await client.send("SimpleNewOrder", order(number))
+            await asyncio.sleep(1.2)  # longer than the gateway's silence would be let pass
+            assert client.established
+            got = []
+            while len(got) < 300:
+                event = await anext(events)
+                if isinstance(event, Received) and event.name == "ExecutionReport_New":
+                    got.append(event.message["clOrdID"])
+            assert got == list(range(1, 301))
+            await client.close()
+
+    run(work())
+
+
+def test_a_gateway_that_does_not_read_makes_senders_wait():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            (link,) = desk.links
+            link.transport.pause_reading()
+            sent = 0
+
+            async def send_on():
+                nonlocal sent
+                while True:
+                    await client.send("SimpleNewOrder", order(sent + 1))
+                    sent += 1
+                    if sent % 100 == 0:
+                        await asyncio.sleep(0)
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(send_on(), 0.4)
+            link.transport.resume_reading()
+            await client.request("SimpleNewOrder", order(10_000_000))
+            assert len(desk.executed) == sent + 1
+            assert client.orders.unanswered == []
+
+    run(work())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_client_and_exchange_agree_over_a_link_that_breaks_anywhere(seed, tmp_path):
+    """Orders, changes and cancels while connections break at random bytes: both know the same."""
+    rng = random.Random(seed)
+
+    async def work():
+        def budget():
+            return None if calm else rng.choice([30, 200, 700, 1500, 4000])
+
+        calm = False
+        async with TcpDesk(budget=budget) as desk:
+            store = SessionFile(tmp_path / "session")
+            client = Client(SETTINGS, [desk.address], store, reconnecting=QUICK)
+            client.start()
+            sent = []
+            for number in range(1, 120):
+                known = [each for each in client.orders.working() if not each.pending]
+                roll = rng.random()
+                if known and roll < 0.3:
+                    chosen = rng.choice(known)
+                    values = change(number, chosen.cl_ord_id, orderQty=rng.randrange(1, 400))
+                    await client.send("SimpleModifyOrder", values)
+                elif known and roll < 0.5:
+                    values = cancel(number, rng.choice(known).cl_ord_id)
+                    await client.send("OrderCancelRequest", values)
+                else:
+                    quantity = rng.choice([13, rng.randrange(1, 300)])
+                    await client.send("SimpleNewOrder", order(number, orderQty=quantity))
+                sent.append(number)
+                if rng.random() < 0.3:
+                    await asyncio.sleep(0.001)
+                if rng.random() < 0.05 and seed % 2:
+                    await client.close()
+                    store.close()
+                    store = SessionFile(tmp_path / "session")
+                    client = Client(SETTINGS, [desk.address], store, reconnecting=QUICK)
+                    client.start()
+            calm = True
+            while True:
+                sent.append(0)
+                with suppress(NotAppliedError):  # the last connection may still break
+                    await client.request("SimpleNewOrder", order(1_000_000 + len(sent)))
+                if not client.orders.unanswered:
+                    break
+            known, there = same(client, desk.market)
+            assert known == there
+            assert desk.breaks > 3
+            assert len({number for _, number in desk.executed}) == len(desk.executed)
+            await client.close()
+            store.close()
+
+    run(work())

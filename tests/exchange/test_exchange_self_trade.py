@@ -1,0 +1,243 @@
+"""Self-trade prevention (003 §15.4, §16.2; 000 §13.1.2): who is cancelled, and what is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from pregao.exchange.engine.commands import CrossSide, NewCross, SetGroupPhase, SetPriceBand
+from pregao.exchange.engine.events import (
+    ExecutionSummary,
+    OrderAdded,
+    OrderDeleted,
+    SecurityStatus,
+    Trade,
+)
+from pregao.exchange.engine.reports import (
+    OrderAccepted,
+    OrderCancelled,
+    OrderFilled,
+    OrderModified,
+)
+from pregao.exchange.engine.self_trade import check_investor, investor_number
+from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
+    PriceBandType,
+    SelfTradePreventionInstruction,
+    TimeInForce,
+    TradingStatus,
+)
+from tests.exchange.floor import BUY, SELL, SHARE, Floor, px
+
+ME = investor_number(205, 8930)
+"""The document prints it as 2058930."""
+AGGRESSOR = SelfTradePreventionInstruction.CANCEL_AGGRESSOR_ORDER
+RESTING = SelfTradePreventionInstruction.CANCEL_RESTING_ORDER
+BOTH = SelfTradePreventionInstruction.CANCEL_BOTH_ORDERS
+NONE = SelfTradePreventionInstruction.NONE
+INCOMING_REASON = ExecRestatementReason.SELF_TRADING_PREVENTION
+RESTING_REASON = ExecRestatementReason.CANCEL_RESTING_ORDER_ON_SELF_TRADE
+FOK = TimeInForce.FILL_OR_KILL
+
+
+@pytest.mark.parametrize("instruction", [NONE, AGGRESSOR])
+def test_003_16_2_1_the_aggressor_is_accepted_then_cancelled(instruction):
+    floor = Floor()
+    floor.order(SELL, 100, 70.77, investor_id=ME)
+    floor.order(BUY, 100, 70.77, investor_id=ME, self_trade_prevention=instruction, session=2)
+    accepted, gone = floor.reports()
+    assert isinstance(accepted, OrderAccepted)
+    assert isinstance(gone, OrderCancelled)
+    assert (gone.reason, gone.quantity, gone.cum_qty) == (INCOMING_REASON, 100, 0)
+    assert not floor.last.market
+    assert floor.book(SELL) == [(px(70.77), 100)]
+
+
+def test_003_16_2_2_a_change_that_would_trade_is_accepted_and_the_order_cancelled():
+    floor = Floor()
+    floor.order(BUY, 100, 70.77, investor_id=ME)
+    order = floor.order(SELL, 100, 72.77, investor_id=ME, session=2)
+    changed = floor.modify(order, 100, 70.77, session=2)
+    modified, gone = floor.reports()
+    assert isinstance(modified, OrderModified)
+    assert isinstance(gone, OrderCancelled)
+    assert (gone.cl_ord_id, gone.reason) == (changed, INCOMING_REASON)
+    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert not floor.book(SELL)
+    floor.check_feed()
+
+
+def test_an_investor_named_by_a_change_counts_from_then_on():
+    floor = Floor()
+    floor.order(SELL, 5, 10, investor_id=ME)
+    order = floor.order(BUY, 5, 9)
+    floor.modify(order, 5, 10, investor_id=ME, self_trade_prevention=RESTING)
+    assert [gone.reason for gone in floor.reports(OrderCancelled)] == [RESTING_REASON]
+    assert floor.book(BUY) == [(px(10), 5)]
+    floor.check_feed()
+
+
+def test_003_16_2_3_what_was_filled_stays_and_the_rest_is_cancelled():
+    floor = Floor()
+    for quantity in (100, 100):
+        floor.order(SELL, quantity, 10)
+    floor.order(SELL, 500, 10, investor_id=ME)
+    floor.order(BUY, 1000, 10, investor_id=ME, session=2)
+    mine = [report for report in floor.reports() if report.session == 2]
+    assert [type(report) for report in mine] == [
+        OrderAccepted,
+        OrderFilled,
+        OrderFilled,
+        OrderCancelled,
+    ]
+    assert [(fill.leaves_qty, fill.cum_qty) for fill in mine[1:3]] == [(900, 100), (800, 200)]
+    assert (mine[3].cum_qty, mine[3].reason) == (200, INCOMING_REASON)
+    (summary,) = floor.items(ExecutionSummary)
+    assert (summary.fill_qty, summary.cxl_qty) == (200, 800)
+    assert floor.book(SELL) == [(px(10), 500)]
+    floor.check_feed()
+
+
+def test_000_13_1_2_the_resting_order_is_deleted_ahead_of_the_trades():
+    floor = Floor()
+    floor.order(BUY, 200, 20.50, investor_id=ME, self_trade_prevention=RESTING)
+    floor.order(BUY, 100, 21.00, session=2)
+    first, second = floor.numbers(BUY)
+    floor.order(SELL, 300, 20.50, investor_id=ME, self_trade_prevention=RESTING, session=3)
+    items = floor.unit().items
+    summary, prevented, trade = items[:3]
+    assert (summary.last_px, summary.fill_qty, summary.cxl_qty) == (px(21), 100, 200)
+    assert isinstance(prevented, OrderDeleted)
+    assert (prevented.secondary_order_id, prevented.size, prevented.position) == (second, 200, 2)
+    assert not prevented.matched
+    assert (type(trade), trade.price, trade.size) == (Trade, px(21), 100)
+    deleted, added = [item for item in items[3:] if isinstance(item, OrderDeleted | OrderAdded)]
+    assert (deleted.secondary_order_id, deleted.position) == (first, 1)
+    assert (added.side, added.price, added.size, added.position) == (SELL, px(20.5), 200, 1)
+    (gone,) = floor.reports(OrderCancelled)
+    assert (gone.session, gone.reason) == (1, RESTING_REASON)
+    floor.check_feed()
+
+
+def test_both_can_be_cancelled():
+    floor = Floor()
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(SELL, 10, 10)
+    floor.order(BUY, 30, 10, investor_id=ME, self_trade_prevention=BOTH, session=2)
+    reasons = [(gone.session, gone.reason) for gone in floor.reports(OrderCancelled)]
+    assert reasons == [(1, RESTING_REASON), (2, INCOMING_REASON)]
+    # Nothing traded, so there is no execution to sum up.
+    assert [type(item) for item in floor.items()] == [OrderDeleted]
+    assert floor.book(SELL) == [(px(10), 10)]
+    floor.check_feed()
+
+
+def test_the_instruction_of_the_incoming_order_decides():
+    floor = Floor()
+    floor.order(SELL, 10, 10, investor_id=ME, self_trade_prevention=RESTING)
+    floor.order(BUY, 10, 10, investor_id=ME, self_trade_prevention=AGGRESSOR)
+    (gone,) = floor.reports(OrderCancelled)
+    assert gone.reason == INCOMING_REASON
+
+
+def test_the_firm_does_not_matter_and_other_investors_trade():
+    floor = Floor()
+    floor.order(SELL, 10, 10, investor_id=ME, firm=1)
+    floor.order(BUY, 10, 10, investor_id=ME, firm=2)
+    assert not floor.items(Trade)
+    floor.order(BUY, 4, 10, investor_id=investor_number(205, 8931))
+    floor.order(BUY, 6, 10)
+    assert not floor.book(SELL)
+
+
+def test_places_are_told_as_the_messages_come_not_as_it_happened():
+    floor = Floor()
+    floor.order(SELL, 20, 10, max_floor=5)
+    floor.order(SELL, 7, 10, investor_id=ME)
+    floor.order(SELL, 3, 10)
+    floor.order(SELL, 9, 10.01, investor_id=ME)
+    floor.order(BUY, 40, 10.01, investor_id=ME, self_trade_prevention=RESTING, session=2)
+    assert sum(trade.size for trade in floor.items(Trade)) == 23
+    assert floor.items(ExecutionSummary)[0].cxl_qty == 16
+    floor.check_feed()
+    assert floor.book(BUY) == [(px(10.01), 17)]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "fills"), [(AGGRESSOR, False), (BOTH, False), (RESTING, True)]
+)
+@pytest.mark.parametrize("wish", [{"time_in_force": FOK}, {"min_qty": 20}])
+def test_003_16_2_3_what_must_trade_at_once_is_counted_without_self_trades(
+    instruction, fills, wish
+):
+    floor = Floor()
+    floor.order(SELL, 10, 10)
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(SELL, 10, 10)
+    floor.order(BUY, 20, 10, investor_id=ME, self_trade_prevention=instruction, session=2, **wish)
+    assert sum(trade.size for trade in floor.items(Trade)) == (20 if fills else 0)
+    if not fills:
+        assert not floor.last.market
+        assert [type(report) for report in floor.reports()] == [OrderAccepted, OrderCancelled]
+    floor.check_feed()
+
+
+def test_what_an_iceberg_hides_is_behind_the_investors_own_order():
+    floor = Floor()
+    floor.order(SELL, 100, 10, max_floor=10)
+    floor.order(SELL, 5, 10, investor_id=ME)
+    floor.order(BUY, 20, 10, investor_id=ME, time_in_force=FOK, session=2)
+    assert not floor.items(Trade)
+    floor.order(BUY, 10, 10, investor_id=ME, time_in_force=FOK, session=2)
+    assert [trade.size for trade in floor.items(Trade)] == [10]
+
+
+def test_003_15_4_1_it_does_not_hold_in_an_auction():
+    floor = Floor(phase=TradingStatus.RESERVED)
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(BUY, 10, 10, investor_id=ME)
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert [trade.size for trade in floor.items(Trade)] == [10]
+
+
+def test_003_15_4_1_it_does_not_hold_in_an_event_that_calls_an_auction():
+    floor = Floor()
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(SELL, 10, 11)
+    floor.do(SetPriceBand(SHARE, PriceBandType.AUCTION_LIMITS, low=px(9), high=px(10)))
+    floor.order(BUY, 15, 11, investor_id=ME, session=2)
+    assert [trade.size for trade in floor.items(Trade)] == [10]
+    assert floor.items(SecurityStatus)
+    # Within the band the same order is cancelled.
+    floor = Floor()
+    floor.order(SELL, 10, 10, investor_id=ME)
+    floor.order(SELL, 10, 11)
+    floor.do(SetPriceBand(SHARE, PriceBandType.AUCTION_LIMITS, low=px(9), high=px(10)))
+    floor.order(BUY, 10, 11, investor_id=ME, session=2)
+    assert not floor.items(Trade)
+
+
+def test_003_15_4_1_it_does_not_hold_for_crosses():
+    floor = Floor()
+    floor.do(NewCross(1, 77, SHARE, 100, px(10), CrossSide(11, 901), CrossSide(11, 902)))
+    assert floor.items(Trade)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "document"),
+    [(100, 1234567), (110, 1234567), (200, 12345678), (201, 157666432), (300, 123456), (399, 1)],
+)
+def test_003_15_4_2_investors_of_the_three_classes(prefix, document):
+    assert check_investor(investor_number(prefix, document)) is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "document"),
+    [(99, 1), (400, 1), (100, 0), (100, 10**8), (200, 10**9), (300, 10**6), (0, 2058930)],
+)
+def test_003_15_4_2_an_investor_of_no_class_is_refused(prefix, document):
+    floor = Floor()
+    floor.order(BUY, 10, 10, investor_id=investor_number(prefix, document))
+    assert floor.reject_code() == 2016
+    order = floor.order(BUY, 10, 10)
+    floor.modify(order, 10, investor_id=investor_number(prefix, document))
+    assert floor.reject_code() == 2016

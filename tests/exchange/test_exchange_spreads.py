@@ -1,0 +1,332 @@
+"""Implied orders and leg trades of spreads (000 §18, §4.2.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from pregao.exchange.engine.commands import (
+    BustTrade,
+    MassCancel,
+    RemoveInstrument,
+    SetGroupPhase,
+    SetSecurityStatus,
+)
+from pregao.exchange.engine.events import (
+    ExecutionStatistics,
+    ExecutionSummary,
+    LastTradePrice,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.instruments import Instrument, Leg, MultiLegModel, SecurityType
+from pregao.exchange.engine.reports import OrderFilled
+from pregao.exchange.engine.terms import OrdType, TradingStatus, TrdSubType
+from tests.exchange.floor import BUY, SELL, Floor, future, px
+
+F24, N24, F24N24 = 1, 2, 3
+NAMES = {F24: "DI1F24", N24: "DI1N24", F24N24: "DIIF24N24"}
+ONE = 10_000_000
+
+
+def spread(**changes: Any) -> Instrument:
+    """Sell F24, buy N24."""
+    legs = (
+        Leg(F24, NAMES[F24], ONE, SecurityType.FUT, SELL),
+        Leg(N24, NAMES[N24], ONE, SecurityType.FUT, BUY),
+    )
+    fields: dict[str, Any] = {
+        "symbol": NAMES[F24N24],
+        "security_type": SecurityType.MLEG,
+        "legs": legs,
+        "implied_market_indicator": True,
+        **changes,
+    }
+    return future(F24N24, **fields)
+
+
+def market(**changes: Any) -> Floor:
+    legs = [future(number, symbol=NAMES[number]) for number in (F24, N24)]
+    return Floor(*legs, spread(**changes), implied_orders=True)
+
+
+def moments_1_to_4() -> Floor:
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    assert len(floor.last.market) == 1
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    own, implied = floor.last.market
+    assert [(x.security_id, x.implied) for x in own.items] == [(N24, False)]
+    (item,) = implied.items
+    assert isinstance(item, OrderAdded)
+    assert (item.security_id, item.side, item.implied) == (F24N24, SELL, True)
+    assert (item.price, item.size, item.position, item.firm) == (px(0.35), 10, 1, None)
+    floor.order(SELL, 15, 0.35, security_id=F24N24, session=3)
+    (item,) = floor.items()
+    assert (item.position, item.implied) == (1, False)
+    assert floor.book(SELL, F24N24) == [(px(0.35), 15), (px(0.35), 10)]
+    return floor
+
+
+def test_000_18_1_implied_in_orders():
+    moments_1_to_4().check_feed()
+
+
+def test_000_18_3_a_match_with_an_implied_order_trades_its_legs():
+    floor = moments_1_to_4()
+    floor.order(BUY, 20, 0.35, security_id=F24N24, session=4)
+    trades = [(t.security_id, t.price, t.size, t.implied) for t in floor.items(Trade)]
+    assert trades == [
+        (F24N24, px(0.35), 15, False),
+        (F24N24, px(0.35), 5, True),
+        (F24, px(6.99), 5, True),
+        (N24, px(7.34), 5, True),
+    ]
+    assert floor.book(SELL, F24N24) == [(px(0.35), 5)]
+    assert floor.book(BUY, F24) == [(px(6.99), 5)]
+    assert floor.book(SELL, N24) == [(px(7.34), 5)]
+    floor.check_feed()
+
+
+def legs_of(floor: Floor) -> list[tuple[int, int, int, bool]]:
+    return [
+        (t.security_id, t.price, t.size, t.implied)
+        for t in floor.items(Trade)
+        if t.trd_sub_type == TrdSubType.LEG_TRADE
+    ]
+
+
+def test_000_4_2_1_each_instrument_has_an_event_of_its_own():
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    floor.order(BUY, 4, 0.35, security_id=F24N24, session=4)
+    events = floor.last.market
+    owners = [{item.security_id for item in unit.items} for unit in events]
+    assert owners == [{F24N24}, {F24}, {N24}]
+    for unit in events:
+        assert unit.event
+        assert isinstance(unit.items[0], ExecutionSummary)
+        assert isinstance(unit.items[-1], ExecutionStatistics)
+    # The implied order has what is left, in its place: the event of the trade changed it.
+    (changed,) = [x for x in events[0].items if isinstance(x, OrderChanged)]
+    assert (changed.size, changed.prev_size, changed.implied) == (6, 10, True)
+    assert floor.book(SELL, F24N24) == [(px(0.35), 6)]
+    assert floor.book(BUY, F24) == [(px(6.99), 6)]
+    assert floor.book(SELL, N24) == [(px(7.34), 6)]
+    assert legs_of(floor) == [(F24, px(6.99), 4, True), (N24, px(7.34), 4, True)]
+    mine = [(r.security_id, r.side, r.leg_of) for r in floor.reports(OrderFilled) if r.session == 4]
+    assert mine == [(F24N24, BUY, 0), (F24, SELL, F24N24), (N24, BUY, F24N24)]
+    floor.check_feed()
+    floor.check_levels()
+
+
+def test_000_18_a_leg_that_shrinks_changes_the_order_in_its_place():
+    floor = moments_1_to_4()
+    number = floor.numbers(SELL, F24N24)[1]
+    floor.order(SELL, 3, 6.99, security_id=F24, session=5)
+    changed = floor.last.market[-1].items
+    assert [(type(x), x.security_id, x.size) for x in changed] == [(OrderChanged, F24N24, 7)]
+    assert floor.numbers(SELL, F24N24)[1] == number
+
+
+@pytest.mark.parametrize(
+    ("side", "quantity", "price", "security_id", "expected"),
+    [
+        (BUY, 5, 7.00, F24, (0.34, 5)),
+        (SELL, 5, 7.33, N24, (0.34, 5)),
+        (BUY, 5, 6.98, F24, None),
+    ],
+)
+def test_000_18_another_price_deletes_and_enters_it_anew(
+    side, quantity, price, security_id, expected
+):
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    before = floor.numbers(SELL, F24N24)
+    floor.order(side, quantity, price, security_id=security_id)
+    if expected is None:
+        assert floor.numbers(SELL, F24N24) == before
+        return
+    _, event = floor.last.market
+    assert [type(item) for item in event.items] == [OrderDeleted, OrderAdded]
+    assert floor.book(SELL, F24N24) == [(px(expected[0]), expected[1])]
+    assert floor.numbers(SELL, F24N24) > before
+    floor.check_feed()
+
+
+def test_more_of_a_leg_gives_more_of_it_behind_all_others():
+    floor = moments_1_to_4()
+    floor.order(BUY, 5, 6.99, security_id=F24)
+    assert len(floor.last.market) == 1
+    floor.order(SELL, 5, 7.34, security_id=N24)
+    assert [type(x) for x in floor.last.market[-1].items] == [OrderDeleted, OrderAdded]
+    assert floor.book(SELL, F24N24)[-1] == (px(0.35), 15)
+
+
+def test_both_sides_are_derived_and_withdrawn_with_their_legs():
+    floor = market()
+    bid = floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.01, security_id=F24)
+    floor.order(BUY, 8, 7.30, security_id=N24)
+    floor.order(SELL, 6, 7.34, security_id=N24)
+    assert floor.book(BUY, F24N24) == [(px(0.29), 8)]
+    assert floor.book(SELL, F24N24) == [(px(0.35), 6)]
+    floor.cancel(bid, security_id=F24)
+    assert not floor.book(SELL, F24N24)
+    floor.do(MassCancel(1, 99))
+    assert not floor.book(BUY, F24N24)
+    floor.check_feed()
+
+
+def test_an_implied_order_that_crosses_trades_and_the_legs_get_what_is_better():
+    floor = market()
+    floor.order(BUY, 5, 0.40, security_id=F24N24, session=3)
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    prices = {t.security_id: t.price for t in floor.items(Trade)}
+    assert prices[F24N24] == px(0.40)
+    assert prices[N24] - prices[F24] == px(0.40)
+    assert prices[F24] <= px(6.99)
+    assert prices[N24] >= px(7.34)
+    assert floor.book(SELL, F24N24) == [(px(0.35), 5)]
+    floor.check_feed()
+
+
+def test_leg_trades_are_not_the_last_price_and_trigger_nothing():
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    floor.order(BUY, 1, 9, security_id=N24, ord_type=OrdType.STOP_LIMIT, stop_px=px(7.34))
+    floor.order(BUY, 4, 0.35, security_id=F24N24, session=4)
+    assert not floor.shown(LastTradePrice, security_id=N24)
+    assert floor.book(BUY, N24) == []
+
+
+def test_a_bust_carries_the_bit():
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    floor.order(BUY, 4, 0.35, security_id=F24N24, session=4)
+    for trade in floor.items(Trade):
+        floor.do(BustTrade(trade.security_id, trade.trade_id))
+        assert floor.items(TradeBust)[0].implied
+
+
+def test_a_trade_of_two_orders_is_told_in_the_legs_at_prices_that_add_up():
+    floor = Floor(
+        future(F24, previous_close=7 * 10**8),
+        future(N24, previous_close=73 * 10**7),
+        spread(multi_leg_model=MultiLegModel.USER_DEFINED),
+        implied_orders=True,
+    )
+    floor.order(SELL, 5, 0.35, security_id=F24N24)
+    floor.order(BUY, 5, 0.35, security_id=F24N24, session=2)
+    assert legs_of(floor) == [(F24, px(7), 5, False), (N24, px(7.35), 5, False)]
+    buyer_of_n24 = [
+        r for r in floor.reports(OrderFilled) if r.security_id == N24 and r.session == 2
+    ]
+    assert [r.side for r in buyer_of_n24] == [BUY]
+    floor.check_feed()
+
+
+def test_there_is_nothing_implied_unless_all_trade():
+    floor = market()
+    floor.order(BUY, 10, 6.99, security_id=F24)
+    floor.order(SELL, 10, 7.34, security_id=N24)
+    for security_id in (F24, F24N24):
+        floor.do(SetSecurityStatus(security_id, TradingStatus.RESERVED))
+        assert not floor.book(SELL, F24N24)
+        floor.do(SetSecurityStatus(security_id, TradingStatus.OPEN))
+        assert floor.book(SELL, F24N24) == [(px(0.35), 10)]
+    floor.do(SetGroupPhase("XX", TradingStatus.CLOSE))
+    assert not floor.book(SELL, F24N24)
+    floor.do(SetGroupPhase("XX", TradingStatus.OPEN))
+    assert floor.book(SELL, F24N24)
+    floor.do(RemoveInstrument(F24))
+    assert not floor.book(SELL, F24N24)
+    floor.order(SELL, 1, 7.30, security_id=N24)
+    assert not floor.book(SELL, F24N24)
+
+
+def test_ratios_count_in_price_and_quantity():
+    legs = (
+        Leg(F24, NAMES[F24], 2 * ONE, SecurityType.FUT, SELL),
+        Leg(N24, NAMES[N24], ONE, SecurityType.FUT, BUY),
+    )
+    floor = market(legs=legs)
+    floor.order(BUY, 9, 3, security_id=F24)
+    floor.order(SELL, 10, 7, security_id=N24)
+    assert floor.book(SELL, F24N24) == [(px(1), 4)]
+    floor.order(BUY, 2, 1, security_id=F24N24, session=2)
+    assert legs_of(floor) == [(F24, px(3), 4, True), (N24, px(7), 2, True)]
+
+
+class SpreadMarket(RuleBasedStateMachine):
+    """Any orders in a spread and its legs; nothing crosses, and the feed gives the books."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.floor = market()
+        self.orders: list[tuple[int, int]] = []
+
+    @rule(
+        security_id=st.sampled_from((F24, N24, F24N24)),
+        side=st.sampled_from((BUY, SELL)),
+        quantity=st.integers(1, 9),
+        ticks=st.integers(-4, 4),
+    )
+    def enter(self, security_id, side, quantity, ticks):
+        middle = {F24: 700, N24: 734, F24N24: 34}[security_id]
+        number = self.floor.order(side, quantity, (middle + ticks) / 100, security_id=security_id)
+        self.orders.append((number, security_id))
+
+    @precondition(lambda self: self.orders)
+    @rule(pick=st.integers(0, 10_000))
+    def cancel(self, pick):
+        number, security_id = self.orders.pop(pick % len(self.orders))
+        self.floor.cancel(number, security_id=security_id)
+
+    @rule(
+        security_id=st.sampled_from((F24, N24, F24N24)),
+        status=st.sampled_from((TradingStatus.OPEN, TradingStatus.OPEN, TradingStatus.RESERVED)),
+    )
+    def change_state(self, security_id, status):
+        self.floor.do(SetSecurityStatus(security_id, status))
+
+    @invariant()
+    def feed_gives_the_book(self):
+        self.floor.check_feed()
+        self.floor.check_levels()
+
+    @invariant()
+    def nothing_crosses(self):
+        for security_id in (F24, N24, F24N24):
+            view = self.floor.engine.book(security_id)
+            if view.ruling_status == TradingStatus.OPEN and view.bids and view.offers:
+                assert view.bids[0].price < view.offers[0].price
+
+    @invariant()
+    def what_is_implied_can_be_traded(self):
+        book = self.floor.book
+        view = self.floor.engine.book(F24N24)
+        for entry in view.offers:
+            if entry.implied:
+                bid, offer = book(BUY, F24)[0], book(SELL, N24)[0]
+                assert entry.price == offer[0] - bid[0]
+        for entry in view.bids:
+            if entry.implied:
+                offer, bid = book(SELL, F24)[0], book(BUY, N24)[0]
+                assert entry.price == bid[0] - offer[0]
+
+
+TestSpreadMarket = SpreadMarket.TestCase
+TestSpreadMarket.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)

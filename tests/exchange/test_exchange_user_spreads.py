@@ -1,0 +1,273 @@
+"""User-defined spreads (003 §15.1) and the strategies of appendix B."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from pregao.exchange.engine.commands import DefineSpread, ProposedLeg, StartDay
+from pregao.exchange.engine.events import SecurityDefinition, Trade
+from pregao.exchange.engine.instruments import (
+    Instrument,
+    MultiLegModel,
+    Product,
+    PutOrCall,
+    SecurityType,
+)
+from pregao.exchange.engine.reports import OrderFilled, SpreadDefined
+from pregao.exchange.engine.strategies import TYPES, StrategyLeg, strategy_type
+from pregao.exchange.engine.terms import (
+    SecurityResponseType,
+    SecurityUpdateAction,
+    TradeCondition,
+    TrdSubType,
+)
+from tests.exchange.floor import BUY, DAY, SELL, Floor, future, px, share
+
+ONE = 10_000_000
+AS_IS = SecurityResponseType.ACCEPT_SECURITY_PROPOSAL_AS_IS
+REVISED = SecurityResponseType.ACCEPT_SECURITY_AS_PROPOSAL_WITH_REVISIONS
+REJECTED = SecurityResponseType.REJECT_SECURITY_PROPOSAL
+MONTHS = {"V10": date(2010, 10, 18), "G11": date(2011, 2, 21)} | {
+    f"Q{quarter}": date(2008 + (2 + 3 * quarter) // 12, (2 + 3 * quarter) % 12 + 1, 15)
+    for quarter in range(1, 6)
+}
+
+
+def instrument(name: str) -> Instrument:
+    """ACMEG11C001900 is a call of February 2011 at 19.00; other names are cash or futures."""
+    kind = name[-7:-6]
+    if kind in ("C", "P") and name[-6:].isdigit():
+        month = next(month for month in MONTHS if name[:-7].endswith(month))
+        return share(
+            crc32(name.encode()),
+            symbol=name,
+            asset=name[:-7].removesuffix(month),
+            security_type=SecurityType.OPT,
+            put_or_call=PutOrCall.CALL if kind == "C" else PutOrCall.PUT,
+            strike_price=int(name[-6:]) * 100,
+            maturity_date=MONTHS[month],
+        )
+    if name.endswith("FX"):
+        return future(crc32(name.encode()), symbol=name, product=Product.EQUITY)
+    if name.startswith("IND"):
+        return future(crc32(name.encode()), symbol=name)
+    etf = SecurityType.ETF if name.endswith("11") else SecurityType.CS
+    return share(crc32(name.encode()), symbol=name, security_type=etf)
+
+
+def legs(text: str) -> list[StrategyLeg]:
+    """Legs as "+1 ACME3 -2 ACME4"."""
+    words = text.split()
+    return [
+        StrategyLeg(instrument(name), BUY if ratio[0] == "+" else SELL, int(ratio[1:]))
+        for ratio, name in zip(words[::2], words[1::2], strict=True)
+    ]
+
+
+C, P = "ACMEG11C", "ACMEG11P"
+NEAR_C, NEAR_P = "ACMEV10C", "ACMEV10P"
+PRINTED = [
+    ("3W", f"+1 {C}002100 -1 {C}002150 -1 {P}002050"),
+    ("3W", f"+1 {P}002100 -1 {P}002050 -1 {C}002150"),
+    ("3C", f"+1 {C}001900 +1 {P}001900 -1 {C}002000"),
+    ("3C", f"+1 {C}001900 +1 {P}001900 -1 {C}001800"),
+    ("3P", f"+1 {C}001900 +1 {P}001900 -1 {P}001700"),
+    ("3P", f"+1 {C}001900 +1 {P}001900 -1 {P}002000"),
+    ("BX", f"+1 {C}001900 -1 {P}001900 +1 {P}002100 -1 {C}002100"),
+    ("BO", f"+1 {C}001800 -2 {C}001900 +1 {C}002000"),
+    ("BO", f"+5 {P}002000 -10 {P}001900 +5 {P}001800"),
+    ("XT", f"+1 {C}009800 -1 {C}009850 -1 {C}009900"),
+    ("XT", f"+1 {P}009900 -1 {P}009850 -1 {P}009800"),
+    ("CC", f"+1 {C}009800 -1 MIDG11C009800"),
+    ("CC", f"+1 {P}009800 -1 MIDG11P009850"),
+    ("CO", f"+1 {C}001800 -1 {C}001850 -1 {C}001900 +1 {C}001950"),
+    ("CO", f"+1 {P}001950 -1 {P}001900 -1 {P}001850 +1 {P}001800"),
+    ("DG", f"+1 {C}001800 -1 {NEAR_C}002100"),
+    ("DG", f"+1 {C}002100 -1 {NEAR_C}002000"),
+    ("DG", f"+1 {P}001800 -1 {NEAR_P}002100"),
+    ("GT", f"+1 {C}002100 +1 {P}002200"),
+    ("HO", f"+1 {C}001800 -1 {NEAR_C}001800"),
+    ("HO", f"+1 {P}001800 -1 {NEAR_P}001800"),
+    ("DB", f"+1 {C}002100 +1 {C}002150"),
+    ("DB", f"+1 {P}002150 +1 {P}002100"),
+    ("IB", f"-1 {P}001800 +1 {P}001850 +1 {C}001850 -1 {C}001900"),
+    ("IC", f"-1 {P}001800 +1 {P}001850 +1 {C}001900 -1 {C}001950"),
+    ("HS", f"+1 {C}002100 +1 {P}002100 -1 {NEAR_C}002100 -1 {NEAR_P}002100"),
+    ("HS", f"+1 {C}002100 +1 {P}002100 -1 {NEAR_C}002000 -1 {NEAR_P}002000"),
+    ("JR", f"-1 {NEAR_C}002000 +1 {NEAR_P}002000 +1 {C}002000 -1 {P}002000"),
+    ("JR", f"-1 {NEAR_C}002000 +1 {NEAR_P}002000 +1 {C}002100 -1 {P}002100"),
+    ("JR", f"-1 {NEAR_C}002100 +1 {NEAR_P}002100 +1 {C}002000 -1 {P}002000"),
+    ("12", f"+1 {C}002000 -2 {C}002100"),
+    ("12", f"+3 {P}002100 -6 {P}002000"),
+    ("13", f"+1 {C}002000 -3 {C}002100"),
+    ("13", f"+1 {P}002100 -3 {P}002000"),
+    ("23", f"+2 {C}002000 -3 {C}002100"),
+    ("23", f"+2 {P}002100 -3 {P}002000"),
+    ("RR", f"+1 {C}002100 -1 {P}002000"),
+    ("RR", f"+1 {P}002000 -1 {C}002100"),
+    ("SS", f"+1 {NEAR_C}002000 +1 {NEAR_P}002000 +1 {C}002000 +1 {P}002000"),
+    ("ST", f"+1 {C}001900 +1 {P}001900"),
+    ("SG", f"+1 {P}001900 +1 {C}001950"),
+    ("SR", "+1 EURQ1C009800 +1 EURQ2C009800 +1 EURQ3C009800 +1 EURQ4C009800"),
+    ("SR", "+1 EURQ1P009800 +1 EURQ2P009800 +1 EURQ3P009800 +1 EURQ4P009800"),
+    ("VT", f"+1 {C}001900 -1 {C}001950"),
+    ("VT", f"+1 {P}001950 -1 {P}001900"),
+    ("VV", "+1 ACME3 -1 ACME4"),
+    ("VV", "+1 ACME3 -1 BOVA11"),
+    ("VO", f"+1 ACME3 -1 {C}001900 -2 {C}002000"),
+    ("FO", f"+1 ACMEEFX -1 {C}001900"),
+    ("FF", "+1 ACMEEFX -1 ACMEFFX"),
+    ("FV", "+1 ACME3 -1 ACMEEFX"),
+    ("GN", "+1 ACME3 +1 ACME4"),
+    ("GN", "+1 ACME3 -1 INDM26"),
+]
+
+
+@pytest.mark.parametrize(("kind", "text"), PRINTED)
+def test_003_app_b_strategies(kind, text):
+    found = legs(text)
+    assert strategy_type(found) == kind
+    assert strategy_type(found[::-1]) == kind
+
+
+def test_003_app_b_has_31_types_and_each_is_tried():
+    assert len(set(TYPES)) == 31
+    assert {kind for kind, _ in PRINTED} == set(TYPES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"+1 {C}001800 -2 {C}001900 +1 {C}002100",
+        f"+1 {C}009800 -1 {C}009850 -1 {C}009950",
+        f"+1 {C}001800 -1 {C}001850 -1 {C}001950 +1 {C}002000",
+        "+1 EURQ1C009800 +1 EURQ2C009800 +1 EURQ3C009800 +1 EURQ5C009800",
+        f"+1 {NEAR_C}001800 -1 {C}001800",
+        f"+1 {C}002100 -2 {C}002000",
+        f"+2 {C}001900 +1 {P}001900",
+        f"+1 {C}001900 -1 {P}001900",
+    ],
+)
+def test_what_comes_close_is_generic(text):
+    assert strategy_type(legs(text)) == "GN"
+
+
+def floor_of(**options: Any) -> Floor:
+    close = {"previous_close": 10 * 10**8}
+    return Floor(
+        share(1, symbol="ACME3", **close),
+        share(2, symbol="ACME4", **close),
+        share(6, symbol="ACME5", **close),
+        share(3, symbol="FINE3", min_price_increment=100_000, **close),
+        share(4, symbol="AWAY3", channel=2, **close),
+        share(5, symbol="NEVER3"),
+        **options,
+    )
+
+
+def define(floor: Floor, text: str, session: int = 1) -> SpreadDefined:
+    words = text.split()
+    proposed = tuple(
+        ProposedLeg(name, BUY if ratio[0] == "+" else SELL, int(ratio[1:]) * ONE)
+        for ratio, name in zip(words[::2], words[1::2], strict=True)
+    )
+    floor.do(DefineSpread(session, 77, proposed))
+    (answer,) = floor.reports()
+    assert isinstance(answer, SpreadDefined)
+    assert (answer.session, answer.request_id) == (session, 77)
+    return answer
+
+
+def test_003_15_1_a_spread_is_listed_and_traded_at_once():
+    floor = floor_of()
+    answer = define(floor, "+1 ACME4 -1 ACME3")
+    assert (answer.response, answer.strategy_type) == (AS_IS, "VV")
+    (told,) = floor.items()
+    assert isinstance(told, SecurityDefinition)
+    assert told.action == SecurityUpdateAction.ADD
+    made = told.instrument
+    assert (made.security_id, made.symbol) == (answer.security_id, answer.symbol)
+    assert made.multi_leg_model == MultiLegModel.USER_DEFINED
+    assert [(leg.symbol, leg.side) for leg in made.legs] == [("ACME4", BUY), ("ACME3", SELL)]
+    floor.order(SELL, 5, -0.10, security_id=made.security_id)
+    floor.order(BUY, 5, -0.10, security_id=made.security_id, session=2)
+    trades = {t.security_id: t for t in floor.items(Trade)}
+    assert trades[2].price - trades[1].price == px(-0.10)
+    for number in (1, 2):
+        assert trades[number].trd_sub_type == TrdSubType.LEG_TRADE
+        assert not trades[number].trade_condition & TradeCondition.REGULAR_TRADE
+        assert trades[number].size == 5
+    told = [(r.security_id, r.side) for r in floor.reports(OrderFilled) if r.session == 2]
+    assert told == [(made.security_id, BUY), (2, BUY), (1, SELL)]
+    floor.check_feed()
+
+
+def test_003_15_1_1_the_same_again_is_the_same_and_ratios_are_made_small():
+    floor = floor_of()
+    first = define(floor, "+1 ACME4 -2 ACME3")
+    again = define(floor, "-4 ACME3 +2 ACME4", session=2)
+    assert (again.response, again.security_id) == (REVISED, first.security_id)
+    assert not floor.last.market
+
+
+@pytest.mark.parametrize("price", [-10.03, -10, 0.01, 3.33])
+@pytest.mark.parametrize("ratios", [(2, 3), (1, 1), (1, 7), (3, 5)])
+def test_leg_prices_add_up_whatever_the_ratios(ratios, price):
+    floor = floor_of()
+    made = define(floor, f"+{ratios[0]} ACME4 -{ratios[1]} ACME3").security_id
+    floor.order(SELL, 5, price, security_id=made)
+    floor.order(BUY, 5, price, security_id=made, session=2)
+    trades = {t.security_id: t for t in floor.items(Trade)}
+    assert ratios[0] * trades[2].price - ratios[1] * trades[1].price == px(price)
+    assert [trades[2].size, trades[1].size] == [5 * ratio for ratio in ratios]
+    assert all(trades[number].price % 100 == 0 for number in (1, 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("+1 ACME4 -1 ACME4", "two legs"),
+        ("+1 ACME4 -2 ACME3 +1 ACME4", "two legs"),
+        ("+1 ACME4", "2 to 40"),
+        ("+1 ACME4 -1 NOPE3", "unknown"),
+        ("+1 ACME4 -1 FINE3", "tick size"),
+        ("+1 ACME4 -1 AWAY3", "same engine"),
+        ("+1 ACME4 -1 NEVER3", "reference price"),
+        ("+6 ACME4 -10 ACME3 +15 ACME5", "add up"),
+        ("+0 ACME4 -1 ACME3", "whole number"),
+    ],
+)
+def test_003_15_1_1_creation_rules(text, words):
+    floor = floor_of()
+    answer = define(floor, text)
+    assert (answer.response, answer.security_id) == (REJECTED, 0)
+    assert words in answer.text
+    assert not floor.last.market
+
+
+def test_003_15_1_1_neither_the_opposite_nor_what_is_on_the_blacklist():
+    floor = floor_of(no_legs=[1])
+    assert "blacklist" in define(floor, "+1 ACME4 -1 ACME3").text
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3")
+    refused = define(floor, "-1 ACME4 +1 ACME3")
+    assert refused.response == REJECTED
+    assert made.symbol in refused.text
+    assert "outright" in define(floor, f"+1 {made.symbol} -1 ACME3").text
+
+
+def test_003_15_1_2_after_seven_idle_days_it_is_gone():
+    floor = floor_of()
+    made = define(floor, "+1 ACME4 -1 ACME3").security_id
+    floor.do(StartDay(DAY + timedelta(7)))
+    assert made in floor.engine.market.listings
+    floor.order(SELL, 5, 0.1, security_id=made)
+    floor.do(StartDay(DAY + timedelta(14)))
+    assert made in floor.engine.market.listings
+    floor.do(StartDay(DAY + timedelta(15)))
+    (gone,) = floor.items(SecurityDefinition)
+    assert (gone.action, gone.instrument.security_id) == (SecurityUpdateAction.DELETE, made)

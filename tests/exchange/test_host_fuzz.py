@@ -1,0 +1,143 @@
+"""Anything may come over a connection: the exchange lives, and others notice nothing."""
+
+import contextlib
+import random
+import struct
+import time
+
+import pytest
+
+from tests.entrypoint.raw_peer import SESSION, RawPeer
+from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties
+
+ROUNDS = 60
+
+
+def requests(peer, rng):
+    """Frames of every business message a client may send, most of them sound."""
+
+    segment = rng.choice((80, 80, 80, 80, 72, 81, 99))
+
+    def header():
+        peer.number += 1
+        return {
+            "sessionID": peer.session_id,
+            "msgSeqNum": peer.number - 1,
+            "sendingTime": 1,
+            "marketSegmentID": segment,
+        }
+
+    values = ORDER | parties(rng.randrange(1, 50), rng.choice(("BUY", "SELL")), 100, 12)
+    changes = {
+        "orderQty": rng.choice((100, 0, 55, 2**63, 2**64 - 1)),
+        "price": rng.choice((12, 13, None, 0, -5)),
+        "securityID": rng.choice((PETR4, PETR4, 0, 2**64 - 1)),
+    }
+    yield peer.frame("SimpleNewOrder", businessHeader=header(), **(values | changes))
+    original = rng.randrange(1, 50)
+    yield peer.frame(
+        "SimpleModifyOrder", businessHeader=header(), **(values | changes), origClOrdID=original
+    )
+    kinds = {
+        "ordType": rng.choice(("LIMIT", "MARKET", "STOP_LIMIT", "RLP", "PEGGED_MIDPOINT")),
+        "timeInForce": rng.choice(("DAY", "AT_THE_CLOSE", "GOOD_TILL_DATE", "FILL_OR_KILL")),
+        "maxFloor": rng.choice((None, 100, 2**64 - 1)),
+        "minQty": rng.choice((None, 100, 2**64 - 1)),
+    }
+    yield peer.frame("NewOrderSingle", businessHeader=header(), **(values | changes | kinds))
+    yield peer.frame(
+        "OrderCancelReplaceRequest", businessHeader=header(), **(values | changes | kinds),
+        origClOrdID=original,
+    )  # fmt: skip
+    yield peer.frame(
+        "OrderCancelRequest", businessHeader=header(), clOrdID=5, securityID=PETR4, side="BUY",
+        origClOrdID=rng.randrange(1, 50), senderLocation="BVMF", enteringTrader="ABC",
+    )  # fmt: skip
+    yield peer.frame(
+        "OrderMassActionRequest", businessHeader=header(), clOrdID=7,
+        massActionType=rng.choice(("CANCEL_ORDERS", "CANCEL_AND_SUSPEND_ORDERS")),
+    )  # fmt: skip
+    yield peer.frame(
+        "NewOrderCross", businessHeader=header(), crossID=3, securityID=PETR4,
+        orderQty=rng.choice((1000, 2**64 - 1)), price=12, senderLocation="B", enteringTrader="A",
+        noSides=[{"side": "BUY", "clOrdID": 1}, {"side": "SELL", "clOrdID": rng.choice((2, 0))}],
+    )  # fmt: skip
+    yield peer.frame(
+        "SecurityDefinitionRequest", businessHeader=header(), securityReqID=1, senderLocation="B",
+        enteringTrader="A", noLegs=[],
+    )  # fmt: skip
+
+
+def mutated(frame, rng):
+    """A frame with some bytes changed, cut or added; half of the time its length is right."""
+    data = bytearray(frame)
+    for _ in range(rng.randrange(1, 6)):
+        data[rng.randrange(4, len(data))] = rng.randrange(256)
+    if rng.random() < 0.2:
+        del data[rng.randrange(12, len(data)) :]
+    if rng.random() < 0.2:
+        data += rng.randbytes(rng.randrange(40))
+    if rng.random() < 0.8:
+        struct.pack_into("<H", data, 0, len(data))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("version", [2, 6])
+def test_random_and_mutated_frames_harm_nobody(version):
+    fuzz(version, seed=version)
+
+
+def fuzz(version, seed):
+    """Send sound and broken frames; another session must not notice."""
+    rng = random.Random(seed)
+    with Exchange() as exchange:
+        other = exchange.trader(session_id=SESSION + 1)
+        number = answered = connections = 0
+        mutations = 0
+        while mutations < ROUNDS:
+            client = exchange.connect(version=version)
+            connections += 1
+            with contextlib.suppress(OSError, EOFError, AssertionError, TimeoutError):
+                client.socket.settimeout(1)
+                if connections == 1:
+                    client.log_on()
+                else:
+                    following = exchange.asked(lambda host: host.store.state(SESSION).next_incoming)
+                    client.establish(1, following)
+                peer = RawPeer(version)
+                peer.number = 1 if connections == 1 else following
+                for _ in range(rng.randrange(1, 8)):
+                    for frame in requests(peer, rng):
+                        broken = rng.random() < 0.1
+                        mutations += broken
+                        client.say(mutated(frame, rng) if broken else frame)
+            with contextlib.suppress(OSError):
+                client.say(rng.randbytes(rng.randrange(64)))
+            client.close()
+            _wait(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+            number += 1
+            other.new(1000 + number, quantity=100, price=5)
+            answered += other.one("ExecutionReport_New")["clOrdID"] == 1000 + number
+        assert exchange.error is None
+        assert answered == number >= 3
+        assert exchange.asked(lambda host: host.requests) > 2 * number
+
+
+def test_connections_that_say_nothing_or_nonsense_leave_nothing_behind():
+    rng = random.Random(1)
+    with Exchange() as exchange:
+        for _ in range(200):
+            client = exchange.connect()
+            with contextlib.suppress(OSError):
+                client.say(rng.randbytes(rng.randrange(200)))
+            client.close()
+        _wait(lambda: exchange.server.connections == 0)
+        assert exchange.asked(lambda host: len(host.talking)) == 0
+        exchange.trader().new(1)
+
+
+def _wait(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)

@@ -1,0 +1,276 @@
+"""Market operations of a running exchange, its feed, captures and metrics."""
+
+import time
+import urllib.request
+
+import pytest
+
+from pregao.errors import NetworkError, UsageError
+from pregao.exchange.host import ExchangeServer, ask, captures_in, parse_settings, read_settings
+from tests.entrypoint.raw_peer import SESSION
+from tests.exchange.host_desk import Exchange, quiet_settings
+
+OTHER = SESSION + 2
+
+
+@pytest.fixture
+def exchange():
+    with Exchange() as running:
+        yield running
+
+
+def test_phases_and_halts_rule_what_is_taken(exchange):
+    client = exchange.trader()
+    exchange.control(do="halt", symbol="PETR4")
+    client.new(1)
+    assert client.one("ExecutionReport_Reject")["ordRejReason"] == 1003
+    exchange.control(do="resume", symbol="PETR4")
+    exchange.control(do="phase", group="01", phase="close")
+    client.new(2)
+    assert "closed" in client.one("ExecutionReport_Reject")["text"]
+    exchange.control(do="phase", phase="OPEN")
+    client.new(3)
+    client.one("ExecutionReport_New")
+    assert set(exchange.control(do="status")["phases"].values()) == {"OPEN"}
+
+
+def test_a_bust_is_reported_to_both_sides(exchange):
+    buyer, seller = exchange.trader(), exchange.trader(session_id=OTHER)
+    buyer.new(1, quantity=300, memo="m")
+    buyer.one("ExecutionReport_New")
+    seller.new(2, "SELL", 100)
+    seller.one("ExecutionReport_New")
+    trade = seller.one("ExecutionReport_Trade")
+    buyer.one("ExecutionReport_Trade")
+    exchange.control(do="bust", symbol="PETR4", trade=trade["tradeID"])
+    for client, memo in ((buyer, "m"), (seller, None)):
+        busted = client.one("ExecutionReport_Trade")
+        assert busted["execType"] == "TRADE_CANCEL"
+        assert busted["tradeID"] == trade["tradeID"]
+        assert busted["memo"] == memo
+    assert busted["execRefID"] == trade["execID"]
+
+
+def test_operations_cancel_orders_and_take_instruments_off(exchange):
+    client = exchange.trader()
+    client.new(1)
+    client.new(2)
+    first, _ = client.hear(2)
+    exchange.control(do="cancel", order=first[1]["orderID"])
+    cancelled = client.one("ExecutionReport_Cancel")
+    assert cancelled["execRestatementReason"] == "MARKET_OPTION"
+    assert cancelled["clOrdID"] == 1
+    exchange.control(do="remove", symbol="PETR4")
+    assert client.one("ExecutionReport_Cancel")["clOrdID"] == 2
+    client.new(3)
+    assert client.one("ExecutionReport_Reject")["ordRejReason"] == 2047
+
+
+def test_an_auction_ends_by_itself(exchange):
+    client = exchange.trader()
+    exchange.control(do="auction", symbol="PETR4", until_ns=time.time_ns() + 300_000_000)
+    client.new(1, "BUY", 100, 12)
+    client.new(2, "SELL", 100, 12)
+    names = [name for name, _ in client.hear(4)]
+    assert names == ["ExecutionReport_New"] * 2 + ["ExecutionReport_Trade"] * 2
+
+
+def test_a_day_begins_with_new_numbers(exchange):
+    client = exchange.trader(ver=5)
+    client.new(1)
+    client.one("ExecutionReport_New")
+    exchange.control(do="day", date="2099-01-05")
+    found = client.ended()
+    assert found[0][1]["ordStatus"] == "EXPIRED"
+    assert found[-1] == (
+        "Terminate",
+        {"sessionID": SESSION, "sessionVerID": 5, "terminationCode": "FINISHED"},
+    )
+    assert exchange.connect().log_on(6)["nextSeqNo"] == 1
+
+
+def test_a_session_can_be_disconnected(exchange):
+    client = exchange.trader()
+    exchange.control(do="disconnect", session=SESSION)
+    assert client.ended()[-1][0] == "Terminate"
+    told = exchange.control(do="disconnect", session=SESSION)
+    assert told == {"error": f"session {SESSION} is not connected"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"do": "dance"}, "there is no command 'dance'"),
+        ({}, "there is no command None"),
+        ({"do": "halt", "symbol": "PETR9"}, "did you mean PETR4"),
+        ({"do": "phase", "phase": "LUNCH"}, "is no phase"),
+        ({"do": "phase", "group": "ZZ", "phase": "OPEN"}, "there is no group 'ZZ'"),
+        ({"do": "bust", "symbol": "PETR4", "trade": "x"}, "trade takes a whole number"),
+        ({"do": "bust", "symbol": "PETR4", "trade": 77}, "77"),
+        ({"do": "news"}, "news needs a headline"),
+        ({"do": "day", "date": "soon"}, "is not a date"),
+        ({"do": "day", "date": "2001-01-01"}, "lies before the current one"),
+        ({"do": "band", "symbol": "PETR4", "low": "1.00001"}, "more than four decimals"),
+        ({"do": "band", "symbol": "PETR4", "kind": "RUBBER"}, "is no price band"),
+        ({"do": "add", "text": "= nothing"}, "cannot be read"),
+        ({"do": "disconnect"}, "makes no sense"),
+        ({"do": "cancel", "order": 99}, "99"),
+        ({"do": "reset", "channel": 1}, "no instrument is on channel 1"),
+    ],
+)
+def test_requests_that_make_no_sense_change_nothing(exchange, request_, words):
+    told = ask(exchange.server.control_port, request_)
+    assert words in told["error"]
+    assert exchange.control(do="status")["orders"] == 0
+
+
+def test_other_programs_at_the_control_port_are_shown_the_door(exchange):
+    import socket
+
+    with socket.create_connection(("127.0.0.1", exchange.server.control_port), 5) as line:
+        line.sendall(b'POST / HTTP/1.1\r\nHost: x\r\n\r\n{"do": "failover"}\n')
+        with line.makefile("rb") as answers:
+            assert b"a request is a line of JSON" in answers.readline()
+            assert answers.readline() == b""
+    assert exchange.control(do="status")["gateway"] == "primary"
+
+
+def test_where_no_exchange_answers_that_is_said():
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        port = held.getsockname()[1]
+    with pytest.raises(NetworkError, match="No exchange answers at"):
+        ask(port, {"do": "status"})
+
+
+def test_metrics_and_health():
+    with Exchange(quiet_settings(metrics_port=0)) as exchange:
+        client = exchange.trader()
+        client.new(1)
+        client.one("ExecutionReport_New")
+        place = f"http://127.0.0.1:{exchange.server.metrics_port}"
+        with urllib.request.urlopen(f"{place}/metrics") as answer:
+            text = answer.read().decode()
+        with urllib.request.urlopen(f"{place}/health") as answer:
+            assert answer.read() == b"serving\n"
+    assert "pregao_exchange_requests_total 1\n" in text
+    assert "pregao_exchange_connections 1\n" in text
+
+
+def test_an_address_in_use_is_told():
+    with Exchange() as exchange:
+        taken = exchange.server.addresses[1]
+        with pytest.raises(NetworkError, match=f"{taken} cannot be listened to"):
+            Exchange(quiet_settings(primary=taken)).__enter__()
+
+
+def test_what_is_sent_and_received_is_captured_without_credentials(tmp_path):
+    from pregao.capture import read_packets
+
+    folder = tmp_path / "captures"
+    settings = quiet_settings(feed="unicast")
+    with Exchange(settings, capture=captures_in(folder)) as exchange:
+        client = exchange.trader()
+        client.new(1)
+        client.one("ExecutionReport_New")
+        time.sleep(0.05)
+    data = (folder / "EntryPoint.pcap").read_bytes()
+    assert b"123456789ABC" not in data
+    assert data.count(b"\x50\xeb") >= 6
+    assert (folder / "051_Incremental_A.pcap").stat().st_size > 24
+    assert (folder / "051_Snapshot.pcap").exists()
+    assert sum(1 for _ in read_packets(folder / "EntryPoint.pcap")) >= 9
+    with pytest.raises(UsageError, match="is not empty"):
+        ExchangeServer(settings, capture=captures_in(folder))
+
+
+CONFIG = """
+phases = "schedule"
+date = 2026-05-28
+metrics = 0
+
+[gateway]
+primary = "127.0.0.1:7001"
+slow_reader_bytes = 100000
+
+[feed]
+address = "127.0.0.1:40000"
+schema_version = 16
+
+[[session]]
+id = 7
+firm = 8
+access_key = "k"
+throttle_messages = 10
+throttle_ms = 1000
+"""
+
+
+def test_a_configuration_says_it_all(tmp_path):
+    path = tmp_path / "exchange.toml"
+    path.write_text(CONFIG)
+    settings = read_settings(path)
+    assert settings.primary.port == 7001
+    assert settings.schedule is not None
+    assert settings.feed == "unicast"
+    assert settings.sessions[0].throttle.messages == 10
+    assert "127.0.0.1:40511" in settings.live_config()
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"sesion": []}, "sesion is not known; there are"),
+        ({"phases": "sometimes"}, "phases is 'open' or 'schedule', not 'sometimes'"),
+        ({"gateway": {"primary": "here"}}, "gateway.primary takes ADDRESS:PORT"),
+        ({"gateway": 5}, "gateway must be a table"),
+        ({"session": []}, "session needs tables such as"),
+        ({"session": [{"id": 0}]}, "session 1.access_key must be a text"),
+        ({"session": [{"id": 0, "firm": 1, "access_key": "k"}]}, "session 1.id takes a whole"),
+        ({"feed": {"mode": "smoke"}}, "feed.mode is multicast, unicast or none"),
+        ({"date": "tomorrow"}, "date 'tomorrow' is not a date"),
+        ({"control": 70_000}, "control takes a whole number from 0 to 65535"),
+    ],
+)
+def test_mistakes_in_a_configuration_are_told_with_their_place(data, words):
+    with pytest.raises(UsageError, match=words):
+        parse_settings(data, "exchange.toml")
+
+
+def test_the_schedule_moves_the_phases():
+    settings = parse_settings({"phases": "schedule"})
+    with Exchange(quiet_settings(schedule=settings.schedule)) as exchange:
+        phases = exchange.control(do="status")["phases"]
+    assert len(phases) > 10
+
+
+NEWCOMER = """
+[[instrument]]
+security_id = 999
+symbol = "ACME3"
+security_group = "01"
+security_type = "CS"
+security_sub_type = 1003
+product = "EQUITY"
+asset = "ACME"
+cfi_code = "ESVUFR"
+min_price_increment = 0.01
+market_segment_id = 80
+channel = {channel}
+"""
+
+
+def test_instruments_come_and_change_during_the_day(exchange):
+    client = exchange.trader()
+    client.new(1, securityID=999)
+    assert client.one("ExecutionReport_Reject")["ordRejReason"] == 2047
+    wrong = exchange.control(do="add", text=NEWCOMER.format(channel=9))
+    assert "channel 9, which is not published; published are 51, 53, 72" in wrong["error"]
+    assert exchange.control(do="add", text=NEWCOMER.format(channel=51)) == {"done": "add"}
+    client.new(2, securityID=999, quantity=7)
+    client.one("ExecutionReport_New")
+    larger = NEWCOMER.format(channel=51) + "min_lot_size = 10\nmin_order_qty = 10\n"
+    assert exchange.control(do="change", text=larger) == {"done": "change"}
+    client.new(3, securityID=999, quantity=17)
+    assert client.one("ExecutionReport_Reject")["ordRejReason"] == 5006

@@ -1,0 +1,408 @@
+"""Orders over TCP: what each request is answered with, as the documents print it."""
+
+from datetime import date
+
+import pytest
+
+from pregao.entrypoint import VERSIONS
+from tests.entrypoint.raw_peer import SESSION
+from tests.exchange.host_desk import PETR4, VALE3, Exchange, row
+
+OTHER = SESSION + 2  # of firm 127
+STATE = ("clOrdID", "origClOrdID", "orderID", "orderQty", "ordStatus", "cumQty", "leavesQty")
+
+
+@pytest.fixture
+def exchange():
+    with Exchange() as running:
+        yield running
+
+
+@pytest.fixture
+def trader(exchange):
+    return exchange.trader()
+
+
+def test_003_7_1_20_1_plain_modification(trader):
+    trader.new(20230301, quantity=1000, price=12)
+    trader.modify(20230322, 20230301, quantity=1400, price=12)
+    new, modified = trader.hear(2)
+    assert row(new, "clOrdID", "orderID", "price", "orderQty", "ordStatus") == (
+        "New", 20230301, 1, 12, 1000, "NEW",
+    )  # fmt: skip
+    assert row(modified, *STATE) == (
+        "Modify", 20230322, 20230301, 1, 1400, "REPLACED", 0, 1400,
+    )  # fmt: skip
+
+
+def test_003_7_1_20_2_modification_in_flight(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(20230301, quantity=1000, price=12)
+    trader.one("ExecutionReport_New")
+    seller.new(1, "SELL", 200, 12)
+    seller.hear(2)
+    trader.modify(20230322, 20230301, quantity=1300, price=12)
+    trade, modified = trader.hear(2)
+    assert row(trade, "clOrdID", "orderQty", "ordStatus", "cumQty", "leavesQty", "lastQty") == (
+        "Trade", 20230301, 1000, "PARTIALLY_FILLED", 200, 800, 200,
+    )  # fmt: skip
+    assert row(modified, *STATE) == (
+        "Modify", 20230322, 20230301, 1, 1300, "REPLACED", 200, 1100,
+    )  # fmt: skip
+
+
+def test_003_7_1_20_3_modification_below_what_is_executed(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(20230301, quantity=1000, price=12)
+    trader.one("ExecutionReport_New")
+    seller.new(1, "SELL", 800, 12)
+    seller.hear(2)
+    trader.modify(20230322, 20230301, quantity=700, price=12)
+    trade, cancelled = trader.hear(2)
+    assert row(trade, "ordStatus", "cumQty", "leavesQty") == ("Trade", "PARTIALLY_FILLED", 800, 200)
+    assert row(cancelled, "clOrdID", "origClOrdID", "ordStatus", "cumQty") == (
+        "Cancel", 20230322, 20230301, "CANCELED", 800,
+    )  # fmt: skip
+
+
+def test_003_7_3_the_simple_messages_take_fewer_types_and_validities(trader):
+    trader.new(1, ordType=ord("K"))
+    trader.new(2, timeInForce=ord("6"))
+    trader.single(3, ordType="MARKET_WITH_LEFTOVER_AS_LIMIT", price=None)
+    first, second, third = trader.hear(3)
+    assert first[1]["text"].startswith("ordType has no value")
+    assert second[1]["text"].startswith("timeInForce has no value")
+    assert row(third, "ordRejReason") == ("Reject", 2013)
+
+
+def test_003_7_3_2_the_simple_change_changes_price_and_quantity_alone(trader):
+    trader.single(1, timeInForce="GOOD_TILL_CANCEL", maxFloor=100, price=12)
+    trader.modify(2, 1, quantity=2000, price=13, timeInForce="DAY")
+    _, modified = trader.hear(2)
+    assert row(modified, "timeInForce", "maxFloor", "orderQty", "price") == (
+        "Modify", "GOOD_TILL_CANCEL", 100, 2000, 13,
+    )  # fmt: skip
+
+
+def test_003_7_6_1_2_chained_identifiers(trader):
+    trader.new(202211141530, price=12, quantity=1000)
+    trader.modify(202211141531, 202211141530, price=12, quantity=1200)
+    trader.modify(202211141532, 202211141531, price=12, quantity=1400)
+    found = [row(each, *STATE) for each in trader.hear(3)]
+    assert found == [
+        ("New", 202211141530, None, 1, 1000, "NEW", None, None),
+        ("Modify", 202211141531, 202211141530, 1, 1200, "REPLACED", 0, 1200),
+        ("Modify", 202211141532, 202211141531, 1, 1400, "REPLACED", 0, 1400),
+    ]
+
+
+def test_003_7_6_1_3_identifiers_are_echoed_in_rejects_too(trader):
+    trader.new(202211141530)
+    trader.modify(202211141531, 202211141530, quantity=1250, price=12)  # no multiple of the lot
+    trader.modify(202211141532, 202211141530, quantity=1400, price=13)
+    found = [row(each, "clOrdID", "origClOrdID", "orderQty") for each in trader.hear(3)]
+    assert found == [
+        ("New", 202211141530, None, 1000),
+        ("Reject", 202211141531, 202211141530, 1250),
+        ("Modify", 202211141532, 202211141530, 1400),
+    ]
+
+
+def test_003_7_6_1_3_one_number_can_be_used_for_a_whole_chain(trader):
+    number = 202211141530
+    trader.new(number)
+    trader.modify(number, number, quantity=1250)
+    trader.modify(number, number, quantity=1400)
+    trader.cancel(number, number, side="SELL")
+    trader.cancel(number, number)
+    found = [row(each, "clOrdID", "origClOrdID") for each in trader.hear(5)]
+    assert [name for name, *_ in found] == ["New", "Reject", "Modify", "Reject", "Cancel"]
+    assert {tuple(rest) for _, *rest in found[1:]} == {(number, number)}
+
+
+def test_003_7_6_2_3_the_public_number_stays_with_fills(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(202211141600, quantity=300)
+    (new,) = trader.hear()
+    seller.new(1, "SELL", 100)
+    seller.new(2, "SELL", 200)
+    found = [row(each, "orderID", "secondaryOrderID", "ordStatus") for each in trader.hear(2)]
+    number = new[1]["secondaryOrderID"]
+    assert found == [
+        ("Trade", 1, number, "PARTIALLY_FILLED"),
+        ("Trade", 1, number, "FILLED"),
+    ]
+
+
+def test_003_7_6_2_3_the_public_number_changes_with_each_part_shown(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.single(202211141600, quantity=300, maxFloor=100)
+    seller.new(1, "SELL", 100)
+    seller.new(2, "SELL", 200)
+    found = trader.hear(6)
+    names = [row(each, "ordStatus") for each in found]
+    assert names.count(("New", "RESTATED")) == 2
+    shown = [values["secondaryOrderID"] for name, values in found if name.endswith("_New")]
+    assert len(set(shown)) == 3
+    assert {values["orderID"] for _, values in found} == {1}
+
+
+def test_003_7_6_3_a_refused_order_gets_an_order_id(trader):
+    trader.new(1, quantity=55)
+    trader.new(2)
+    refused, new = trader.hear(2)
+    assert refused[1]["orderID"] == 1
+    assert new[1]["orderID"] == 2
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_has_its_own_reports(exchange, version):
+    """T2 from version 3 on, T4 always, the market segment in the header from 5 on."""
+    client = exchange.trader(version)
+    client.single(1, account=77, memo="for the report", deskID="desk", ordTagID=9)
+    client.replace(2, 1, quantity=2000, timeInForce=None)
+    client.cancel(3, 2)
+    client.cancel(4, 3)
+    names = ["New", "Modify", "Cancel", "Reject"]
+    found = client.hear(4)
+    assert [name for name, *_ in map(row, found)] == names
+    for name, values in found[:3]:
+        assert values["account"] == 77, name
+        assert values["marketSegmentReceivedTime"] == values["transactTime"]
+    for name, values in found:
+        assert ("receivedTime" in values) == (version >= 3), name
+        if version >= 3:
+            assert values["receivedTime"] == values["transactTime"]
+        header = values["businessHeader"]
+        assert header.get("possResend", "FALSE_VALUE") == "FALSE_VALUE"
+        assert header.get("eventIndicator", 0) == 0
+        segment = header.get("marketSegmentID")
+        assert segment == (80 if version >= 5 else None)
+    if version >= 3:
+        assert found[0][1]["ordTagID"] == found[2][1]["ordTagID"] == 9
+
+
+def test_003_8_1_1_who_was_the_aggressor(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(1, quantity=100)
+    trader.one("ExecutionReport_New")
+    seller.new(2, "SELL", 100)
+    seller.one("ExecutionReport_New")
+    passive, active = (client.one("ExecutionReport_Trade") for client in (trader, seller))
+    assert passive["aggressorIndicator"] == "FALSE_VALUE"
+    assert active["aggressorIndicator"] == "TRUE_VALUE"
+    assert passive["tradeID"] == active["tradeID"]
+    assert (passive["contraBroker"], active["contraBroker"]) == (127, 85)
+
+
+def test_003_12_the_memo_is_echoed_and_only_to_its_owner(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(1, quantity=200, memo="mine")
+    seller.new(2, "SELL", 100, memo="yours")
+    assert [values["memo"] for _, values in trader.hear(2)] == ["mine", "mine"]
+    assert [values["memo"] for _, values in seller.hear(2)] == ["yours", "yours"]
+    trader.cancel(3, 1, memo="why")
+    assert trader.one("ExecutionReport_Cancel")["memo"] == "why"
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"memo": "bell \x07"}, "memo has characters that cannot be printed"),
+        ({"senderLocation": ""}, "senderLocation needs a value"),
+        ({"enteringTrader": ""}, "enteringTrader needs a value"),
+        ({"side": ord("9")}, "side has no value"),
+        ({"mmProtectionReset": 7}, "mmProtectionReset has no value 7"),
+        ({"clOrdID": 0}, "clOrdID needs a value"),
+    ],
+)
+def test_003_16_malformed_messages_get_a_business_reject(trader, changes, text):
+    trader.new(5, **changes)
+    values = trader.one("BusinessMessageReject")
+    assert values["text"].startswith(text)
+    assert values["refSeqNum"] == 1
+    assert values["refMsgType"] == "SimpleNewOrder"
+    trader.new(6)
+    assert trader.one("ExecutionReport_New")["clOrdID"] == 6
+
+
+def test_003_4_6_3_1_the_segment_chooses_the_engine(trader):
+    trader.request("SimpleNewOrder", segment=99, **_simple(1))
+    trader.request("SimpleNewOrder", segment=72, **_simple(2))
+    first, second = trader.hear(2)
+    assert first[0] == "BusinessMessageReject"
+    assert "99 is no segment" in first[1]["text"]
+    assert row(second, "clOrdID", "ordRejReason") == ("Reject", 2, 2047)
+
+
+def _simple(number):
+    from tests.exchange.host_desk import ORDER, parties
+
+    return ORDER | parties(number, "BUY", 1000, 12)
+
+
+def test_003_13_1_the_account_is_kept_changed_and_removed(trader):
+    trader.single(1, account=10)
+    trader.replace(2, 1)
+    trader.replace(3, 2, account=11)
+    trader.replace(4, 3, accountType="REMOVE_ACCOUNT_INFORMATION")
+    found = [values["account"] for _, values in trader.hear(4)]
+    assert found == [10, 10, 11, None]
+
+
+def test_003_13_1_an_account_of_direct_access_cannot_be_removed(trader):
+    trader.single(1, account=10, senderLocation="DMA1")
+    trader.replace(2, 1, accountType="REMOVE_ACCOUNT_INFORMATION", senderLocation="DMA1")
+    _, refused = trader.hear(2)
+    assert row(refused, "ordRejReason", "cxlRejResponseTo") == ("Reject", 7031, "REPLACE")
+
+
+def test_003_16_1_1_cancel_by_client_number(trader):
+    trader.new(1)
+    trader.cancel(2, 1)
+    _, cancelled = trader.hear(2)
+    assert row(cancelled, "clOrdID", "origClOrdID", "orderID", "ordStatus") == (
+        "Cancel", 2, 1, 1, "CANCELED",
+    )  # fmt: skip
+
+
+def test_003_16_1_2_cancel_of_a_filled_order(exchange, trader):
+    seller = exchange.trader(session_id=OTHER)
+    trader.new(1, quantity=100)
+    seller.new(2, "SELL", 100)
+    seller.hear(2)
+    trader.cancel(3, 1)
+    found = trader.hear(3)
+    assert row(found[2], "clOrdID", "origClOrdID", "cxlRejResponseTo", "ordRejReason") == (
+        "Reject", 3, 1, "CANCEL", 5,
+    )  # fmt: skip
+
+
+def test_003_16_1_3_a_changed_order_keeps_its_order_id(trader):
+    trader.new(1)
+    trader.replace(2, 1, price=13)
+    new, modified = trader.hear(2)
+    assert modified[1]["orderID"] == new[1]["orderID"]
+
+
+def test_003_16_1_4_mass_action(trader):
+    trader.new(1)
+    trader.new(2, securityID=VALE3)
+    trader.single(3, timeInForce="GOOD_TILL_CANCEL", price=11)
+    trader.hear(3)
+    trader.mass_cancel(4)
+    first, second, report = trader.hear(3)
+    for each in (first, second):
+        assert each[1]["execRestatementReason"] == "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
+        assert each[1]["massActionReportID"] == report[1]["massActionReportID"]
+        assert each[1]["clOrdID"] in (1, 2)
+    assert row(report, "clOrdID", "massActionResponse") == (
+        "OrderMassActionReport", 4, "ACCEPTED",
+    )  # fmt: skip
+
+
+def test_003_4_8_filters_of_a_mass_action(trader):
+    trader.new(1, ordTagID=5)
+    trader.new(2, "SELL", price=20)
+    trader.new(3, securityID=VALE3)
+    trader.hear(3)
+    trader.mass_cancel(10, ordTagID=5)
+    assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 1
+    trader.one("OrderMassActionReport")
+    trader.mass_cancel(11, side="SELL")
+    assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 2
+    trader.one("OrderMassActionReport")
+    trader.mass_cancel(12, securityID=PETR4)
+    trader.one("OrderMassActionReport")
+    trader.mass_cancel(13, securityID=VALE3)
+    assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 3
+
+
+def test_a_mass_action_that_is_not_served_is_refused(exchange, trader):
+    trader.new(1)
+    trader.one("ExecutionReport_New")
+    trader.request(
+        "OrderMassActionRequest", 80, clOrdID=3, massActionType="CANCEL_AND_SUSPEND_ORDERS"
+    )
+    refused = trader.one("OrderMassActionReport")
+    assert refused["massActionRejectReason"] == "MASS_ACTION_NOT_SUPPORTED"
+    trader.request("OrderMassActionRequest", 99, clOrdID=4, massActionType="CANCEL_ORDERS")
+    refused = trader.one("OrderMassActionReport")
+    assert refused["massActionRejectReason"] == "INVALID_OR_UNKNOWN_MARKET_SEGMENT"
+    assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+
+
+def test_003_16_1_5_cross_order(trader):
+    trader.cross(9, 1, 2, quantity=1000, price=12, memo="both", crossedIndicator="TWAP_VWAP")
+    found = trader.hear(4)
+    assert [row(each, "side", "crossID", "memo") for each in found[:2]] == [
+        ("New", "BUY", 9, "both"),
+        ("New", "SELL", 9, "both"),
+    ]
+    assert {each[1]["side"] for each in found[2:]} == {"BUY", "SELL"}
+    for name, values in found[2:]:
+        assert name == "ExecutionReport_Trade"
+        assert values["crossID"] == 9
+        assert values["crossedIndicator"] == "TWAP_VWAP"
+        assert values["ordStatus"] == "FILLED"
+
+
+def test_003_16_1_5_a_cross_through_the_book_is_refused_on_both_sides(trader):
+    trader.new(1, price=13)
+    trader.one("ExecutionReport_New")
+    trader.cross(9, 2, 3, price=12)
+    found = trader.hear(2)
+    assert [row(each, "side", "clOrdID", "crossID", "ordRejReason") for each in found] == [
+        ("Reject", "BUY", 2, 9, 2137),
+        ("Reject", "SELL", 3, 9, 2137),
+    ]
+
+
+def test_crosses_that_make_no_sense_are_refused(exchange):
+    client = exchange.trader(6)
+    sides = [{"side": "BUY", "clOrdID": 1}, {"side": "BUY", "clOrdID": 2}]
+    client.cross(9, 1, 2, noSides=sides)
+    assert "one that sells" in client.one("BusinessMessageReject")["text"]
+    client.cross(9, 1, 2, quantity=2**64 - 1)
+    client.cross(9, 1, 2, crossType="VWAP_CROSS", price="1")
+    codes = [values["ordRejReason"] for _, values in client.hear(4)]
+    assert codes == [2115, 2115, 2311, 2311]
+
+
+def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
+    client = exchange.trader(6)
+    client.new(2**64 - 1, quantity=2**64 - 1)
+    client.new(2**63, quantity=100, price="99999999999999.9999")
+    client.new(1, quantity=0)
+    client.new(2, securityID=2**64 - 1)
+    client.single(3, maxFloor=2**63, minQty=2**63)
+    codes = [row(each, "ordRejReason") for each in client.hear(5)]
+    assert codes == [
+        ("Reject", 2115), ("Reject", 2137), ("Reject", 2115), ("Reject", 2047), ("Reject", 2046),
+    ]  # fmt: skip
+
+
+def test_003_15_what_is_not_served_is_refused(exchange):
+    client = exchange.trader(6)
+    header = client.header() | {"eventIndicator": 0}
+    client.say(
+        client.peer.frame(
+            "QuoteCancel",
+            businessHeader=header,
+            securityID=PETR4,
+            quoteReqID=1,
+            quoteID=2,
+            senderLocation="BVMF",
+            enteringTrader="ABC",
+            executingTrader="ABC",
+        )
+    )
+    values = client.one("BusinessMessageReject")
+    assert values["businessRejectReason"] == 3
+    assert values["refMsgType"] == "QuoteCancel"
+
+
+def test_a_good_till_date_order_tells_its_date(trader, exchange):
+    day = exchange.settings.first_date
+    trader.single(1, timeInForce="GOOD_TILL_DATE", expireDate=date(day.year + 1, 1, 2))
+    assert trader.one("ExecutionReport_New")["expireDate"] == date(day.year + 1, 1, 2)

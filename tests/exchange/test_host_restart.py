@@ -1,0 +1,340 @@
+"""An exchange that ends at any moment and begins again: the same books, sessions and numbers."""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.errors import UsageError
+from pregao.exchange.host import PRIMARY, ExchangeSettings, Host, Journal
+from tests.entrypoint.raw_peer import MS, SESSION, START, RawPeer
+from tests.exchange.host_desk import ORDER, PETR4, VALE3, Client, Exchange, parties, quiet_settings
+
+SETTINGS = replace(ExchangeSettings(), first_date=date(2026, 5, 28))
+SESSIONS = (SESSION, SESSION + 1)
+
+
+class Floor:
+    """A host in virtual time with two clients; it notes what the exchange is after each step."""
+
+    def __init__(self, folder):
+        self.journal = Journal(folder)
+        self.host = Host(SETTINGS, self.journal)
+        self.now = START
+        self.host.begin(self.now)
+        self.host.control({"do": "day", "date": "2026-05-28"}, self.now)
+        self.host.control({"do": "phase", "phase": "OPEN"}, self.now)
+        self.lines = {}
+        self.peers = {session: RawPeer(6, session) for session in SESSIONS}
+        self.numbers = dict.fromkeys(SESSIONS, 1)
+        for session in SESSIONS:
+            self.connect(session, first=True)
+
+    def connect(self, session, first=False):
+        peer = self.peers[session]
+        line = self.lines[session] = self.host.connect(PRIMARY, self.now)
+        if first:
+            self.host.receive(line, peer.negotiate(now=self.now), self.now)
+        wish = "CANCEL_ON_DISCONNECT_ONLY"
+        number = self.numbers[session]
+        self.host.receive(
+            line,
+            peer.establish(1, number, now=self.now, keep_alive=60_000, cancelOnDisconnectType=wish),
+            self.now,
+        )
+        assert line.established
+
+    def do(self, step):
+        kind, session, number, side, price, quantity, original = step
+        self.now += 7 * MS
+        line = self.lines.get(session)
+        if kind == "leave":
+            if line is not None:
+                self.host.lost(self.lines.pop(session), self.now)
+        elif kind == "wait":
+            self.host.advance(self.now)
+        elif kind == "halt":
+            with contextlib.suppress(UsageError):
+                self.host.control({"do": (price % 2 and "halt") or "resume", "symbol": "PETR4"},
+                                  self.now)  # fmt: skip
+        else:
+            if line is None:
+                self.connect(session)
+            self.request(kind, session, number, side, price, quantity, original)
+
+    def request(self, kind, session, number, side, price, quantity, original):
+        header = {
+            "sessionID": session,
+            "msgSeqNum": self.numbers[session],
+            "sendingTime": self.now,
+            "marketSegmentID": 80,
+        }
+        self.numbers[session] += 1
+        values = ORDER | parties(number, side, quantity, price) | {"businessHeader": header}
+        values["securityID"] = VALE3 if number % 3 == 0 else PETR4
+        peer = self.peers[session]
+        match kind:
+            case "new":
+                frame = peer.frame("SimpleNewOrder", **values)
+            case "single":
+                frame = peer.frame("NewOrderSingle", **values, maxFloor=100, memo="m")
+            case "modify":
+                frame = peer.frame("SimpleModifyOrder", **values, origClOrdID=original)
+            case "cancel":
+                names = ("businessHeader", "clOrdID", "securityID", "side")
+                chosen = {name: values[name] for name in names}
+                frame = peer.frame(
+                    "OrderCancelRequest", **chosen, origClOrdID=original,
+                    senderLocation="BVMF", enteringTrader="A",
+                )  # fmt: skip
+            case "mass":
+                frame = peer.frame(
+                    "OrderMassActionRequest", businessHeader=header, clOrdID=number,
+                    massActionType="CANCEL_ORDERS",
+                )  # fmt: skip
+            case _:
+                frame = peer.frame("SimpleNewOrder", **(values | {"side": 7}))
+        self.host.receive(self.lines[session], frame, self.now)
+
+    def end(self):
+        self.host.commit()
+        self.journal.close()
+
+
+def state_of(host):
+    """All that must survive."""
+    states = []
+    for session in SESSIONS:
+        state = host.store.state(session)
+        states.append(
+            (
+                state.next_incoming,
+                state.next_outgoing,
+                state.session_ver_id,
+                dict(state.sent),
+                state.cancel_on_disconnect,
+            )
+        )
+    market = host.engine.market
+    books = [host.engine.book(security) for security in (PETR4, VALE3)]
+    return states, books, market.order_id, market.secondary_id, market.exec_id, host.active
+
+
+STEP = st.tuples(
+    st.sampled_from(
+        ["new"] * 6
+        + ["single", "modify", "cancel", "cancel", "mass", "bad", "leave", "wait", "halt"]
+    ),
+    st.sampled_from(SESSIONS),
+    st.integers(1, 40),
+    st.sampled_from(["BUY", "SELL"]),
+    st.integers(30, 34),
+    st.integers(1, 10).map(lambda lots: lots * 100),
+    st.integers(1, 40),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(STEP, max_size=40))
+def test_the_same_journal_makes_the_same_exchange(tmp_path_factory, steps):
+    folder = tmp_path_factory.mktemp("journal")
+    floor = Floor(folder)
+    for step in steps:
+        floor.do(step)
+    expected = state_of(floor.host)
+    floor.end()
+    journal = Journal(folder)
+    again = Host(SETTINGS, journal)
+    again.replay()
+    journal.close()
+    assert state_of(again) == expected
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(STEP, min_size=5, max_size=25), st.data())
+def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_factory, steps, data):
+    """Nothing of a turn that was not committed is there; all that was is."""
+    folder = tmp_path_factory.mktemp("journal")
+    floor = Floor(folder)
+    floor.host.commit()
+    sizes = [(floor.journal.bytes, state_of(floor.host))]
+    for step in steps:
+        floor.do(step)
+        floor.host.commit()
+        sizes.append((floor.journal.bytes, state_of(floor.host)))
+    floor.end()
+    (path,) = folder.glob("journal-0*")
+    header = path.stat().st_size - sizes[-1][0]
+    place = data.draw(st.integers(0, len(sizes) - 1))
+    torn = data.draw(st.integers(0, 5))
+    os.truncate(path, min(header + sizes[place][0] + torn, path.stat().st_size))
+    journal = Journal(folder)
+    again = Host(SETTINGS, journal)
+    again.replay()
+    journal.close()
+    if len({size for size, _ in sizes}) == len(sizes):
+        assert state_of(again) == sizes[place][1]
+
+
+def test_no_credentials_are_in_the_journal(tmp_path):
+    with Exchange(quiet_settings(), journal=tmp_path) as exchange:
+        exchange.trader().new(1)
+    for path in tmp_path.iterdir():
+        assert b"123456789ABC" not in path.read_bytes()
+
+
+def test_another_list_of_instruments_is_refused(tmp_path):
+    with Exchange(quiet_settings(), journal=tmp_path):
+        pass
+    fewer = quiet_settings(instruments=quiet_settings().instruments[:5])
+    with pytest.raises(UsageError, match="of an exchange with other instruments"):
+        Exchange(fewer, journal=tmp_path).__enter__()
+
+
+def test_a_session_that_is_gone_from_the_settings_is_told(tmp_path):
+    with Exchange(quiet_settings(), journal=tmp_path) as exchange:
+        client = exchange.trader()
+        client.new(1)
+        client.one("ExecutionReport_New")
+    others = quiet_settings(sessions=quiet_settings().sessions[1:])
+    with pytest.raises(UsageError, match=f"requests of session {SESSION}"):
+        Exchange(others, journal=tmp_path).__enter__()
+
+
+def test_a_new_day_begins_with_the_next_start(tmp_path):
+    first = quiet_settings(first_date=date(2026, 5, 28))
+    with Exchange(first, journal=tmp_path) as exchange:
+        client = exchange.trader(ver=5)
+        client.new(1)
+        client.single(2, timeInForce="GOOD_TILL_CANCEL", price=11)
+        client.hear(2)
+    following = replace(first, first_date=date(2026, 5, 29))
+    with Exchange(following, journal=tmp_path) as exchange:
+        status = exchange.control(do="status")
+        assert status["trade_date"] == "2026-05-29"
+        assert status["orders"] == 1  # the good-till-cancel one
+        assert set(status["phases"].values()) == {"OPEN"}
+        client = exchange.connect()
+        client.say(client.peer.negotiate(5, now=time.time_ns()))
+        assert client.one("NegotiateReject")["negotiationRejectCode"] == "INVALID_SESSIONVERID"
+        client = exchange.connect()
+        assert client.log_on(6)["nextSeqNo"] == 1
+
+
+# Real processes, killed.
+
+CONFIG = """
+control = 0
+[gateway]
+primary = "127.0.0.1:{primary}"
+backup = "127.0.0.1:{backup}"
+[feed]
+mode = "none"
+"""
+
+
+class Process:
+    """`pregao exchange` as a process of its own."""
+
+    def __init__(self, folder, ports):
+        config = folder / "exchange.toml"
+        primary, backup = ports
+        config.write_text(CONFIG.format(primary=primary, backup=backup))
+        code = "from pregao.cli.main import run; run()"
+        options = ("--config", config, "--journal", folder / "journal")
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, "exchange", *map(str, options)],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.told = []
+        for line in self.process.stderr:
+            self.told.append(line)
+            if "ready" in line:
+                break
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+        self.process.stderr.close()
+
+
+def free_ports(count):
+    import socket
+
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+def test_after_kill_9_no_report_is_lost_and_no_order_done_twice(tmp_path):
+    """Orders flow while the process is killed, again and again; numbers tell what was taken."""
+    rng = random.Random(7)
+    ports = free_ports(2)
+    reports = {}
+    sent = 0
+    for round_number in range(4):
+        running = Process(tmp_path, ports)
+        client = Client(ports[0])
+        if round_number == 0:
+            client.log_on()
+        else:
+            assert any("records of the journal replayed" in line for line in running.told)
+            ack = client.establish(1, sent + 1)
+            taken, following = ack["lastIncomingSeqNo"], ack["nextSeqNo"]
+            assert taken <= sent
+            # Nothing that was told is unknown to the exchange that came back.
+            assert max(reports, default=0) < following
+            assert max((each["clOrdID"] for each in reports.values()), default=0) <= taken
+            if taken < sent:
+                client.one("NotApplied")
+            for start in range(1, following, 1000):
+                count = min(1000, following - start)
+                client.say(client.peer.retransmit(start, count, now=time.time_ns()))
+                client.one("Retransmission")
+                for name, values in client.hear(count):
+                    number = values["businessHeader"]["msgSeqNum"]
+                    assert name == "ExecutionReport_New"
+                    assert reports.setdefault(number, values) == values
+                client.one("Sequence")
+            assert sorted(reports) == list(range(1, following))
+        patience = time.monotonic() + 0.15 + rng.random() * 0.2
+        client.socket.settimeout(0.02)
+        while time.monotonic() < patience:
+            for _ in range(20):
+                sent += 1
+                client.new(sent, quantity=100, price=10)
+            with contextlib.suppress(TimeoutError):
+                for _, values in client.hear(20):
+                    reports[values["businessHeader"]["msgSeqNum"]] = values
+        running.kill()
+        client.close()
+    assert len(reports) > 100
+    numbers = [values["clOrdID"] for _, values in sorted(reports.items())]
+    assert numbers == sorted(set(numbers))
+    # Of the last round, of which nothing is asked for again, some may not have been heard.
+    assert {number: values["execID"] for number, values in reports.items()} == {
+        number: number for number in reports
+    }
+
+
+def test_the_command_tells_where_it_is_and_ends_when_asked(tmp_path):
+    running = Process(tmp_path, free_ports(2))
+    assert re.search(r"gateways at 127\.0\.0\.1:\d+ \(primary\)", "".join(running.told))
+    running.process.send_signal(signal.SIGTERM)
+    assert running.process.wait(10) == 0
+    running.process.stderr.close()
+    shutil.rmtree(tmp_path / "journal")
