@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 from contextlib import suppress
 from decimal import Decimal
 
@@ -253,6 +254,31 @@ def test_the_session_goes_on_in_another_process(tmp_path):
                 assert known == there
             store.close()
             assert KEY.encode() not in path.read_bytes()
+
+    run(work())
+
+
+def test_003_4_5_1_another_day_begins_with_new_numbers():
+    async def work():
+        async with (
+            TcpDesk() as desk,
+            Client(SETTINGS, [desk.address], reconnecting=QUICK) as client,
+        ):
+            await client.request("SimpleNewOrder", order(1))
+            await client.request("SimpleNewOrder", order(2))
+            desk.silent = True
+            await client.send("SimpleNewOrder", order(3))
+            while desk.sessions[SESSION].state.next_incoming < 4:
+                await asyncio.sleep(0.001)
+            desk.silent = False
+            desk.sessions.reset_day(time.time_ns())
+            while client.established:
+                await asyncio.sleep(0.001)
+            report = await client.request("SimpleNewOrder", order(4))
+            assert report.number == 1
+            assert client.orders.unanswered == []
+            assert [each.cl_ord_id for each in client.orders.working()] == [1, 2, 4]
+            assert client.orders.get(3).status == "PENDING_NEW"
 
     run(work())
 
