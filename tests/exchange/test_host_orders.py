@@ -382,21 +382,6 @@ def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_003_15_1_a_strategy_is_not_made_yet(exchange, version):
-    trader = exchange.trader(version)
-    trader.request(
-        "SecurityDefinitionRequest",
-        securityReqID=5,
-        senderLocation="BVMF",
-        enteringTrader="ABC",
-        noLegs=[],
-    )
-    values = trader.one("SecurityDefinitionResponse")
-    assert values["securityReqID"] == 5
-    assert values["securityResponseType"] == "REJECT_SECURITY_PROPOSAL"
-
-
 def test_003_15_what_is_not_served_is_refused(exchange):
     client = exchange.trader(6)
     header = client.header() | {"eventIndicator": 0}

@@ -12,12 +12,18 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.commands import CancelOrder, ModifyOrder, NewOrder
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
+from pregao.exchange.engine.self_trade import investor_number
+from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
+    OrdType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    Side,
+    TimeInForce,
+)
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_INVESTOR_STEP: Final = 10**9
-"""The document of an investor has at most nine digits; the prefix goes before it."""
 _SIDES: Final = {ord(str(side.value)): side for side in Side}
 _TYPES: Final = {ord(kind.value): kind for kind in OrdType}
 _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
@@ -30,6 +36,8 @@ MOST_QUANTITY: Final = 10**12
 MOST_PRICE: Final = 10**14
 """Beyond these the sums of a day would not fit the feed."""
 _NO_INVESTOR: Final = 0
+_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
+_ROUTES: Final = tuple(RoutingInstruction)
 
 
 def side_of(code: int) -> Side:
@@ -45,8 +53,9 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
     if isinstance(request, OrderRequest):
         if not 0 < request.quantity <= MOST_QUANTITY:
             return rejects.QUANTITY_OUTSIDE_RANGE
-        if request.price is not None and not -MOST_PRICE <= request.price <= MOST_PRICE:
-            return rejects.PRICE_OUTSIDE_LIMITS
+        for price in (request.price, request.stop_px):
+            if price is not None and not -MOST_PRICE <= price <= MOST_PRICE:
+                return rejects.PRICE_OUTSIDE_LIMITS
         if request.account_type == _REMOVE_ACCOUNT and request.location in _KEPT_ACCOUNTS:
             return rejects.ACCOUNT_KEPT
     if new:
@@ -82,6 +91,9 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
             investor_id=_investor(request),
             ord_tag_id=request.tag or 0,
             stop_px=request.stop_px,
+            self_trade_prevention=_PREVENTIONS[request.self_trade],
+            mm_protection_reset=bool(request.mm_reset),
+            routing_instruction=_ROUTES[request.routing or 0],
         )
     assert request.time_in_force is not None
     return NewOrder(
@@ -101,6 +113,9 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
         request.account or 0,
         _investor(request),
         request.tag or 0,
+        self_trade_prevention=_PREVENTIONS[request.self_trade],
+        mm_protection_reset=bool(request.mm_reset),
+        routing_instruction=_ROUTES[request.routing or 0],
     )
 
 
@@ -122,6 +137,12 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         request.max_floor,
         request.min_qty,
         account,
+        stop_px=request.stop_px,
+        investor_id=_investor(request) or None,
+        # What a change does not say stays as it was (§7.4).
+        self_trade_prevention=_PREVENTIONS[request.self_trade] or None,
+        mm_protection_reset=bool(request.mm_reset),
+        routing_instruction=None if request.routing is None else _ROUTES[request.routing],
     )
 
 
@@ -133,6 +154,7 @@ def cancel_order(request: CancelRequest) -> CancelOrder:
         request.security_id,
         request.order_id or 0,
         request.orig_cl_ord_id or 0,
+        None if request.reason is None else ExecRestatementReason(request.reason),
     )
 
 
@@ -155,7 +177,7 @@ def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
 def _investor(request: OrderRequest) -> int:
     if request.investor_document is None:
         return _NO_INVESTOR
-    return (request.investor_prefix or 0) * _INVESTOR_STEP + request.investor_document
+    return investor_number(request.investor_prefix or 0, request.investor_document)
 
 
 def _date(days: int | None) -> date | None:

@@ -13,13 +13,19 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.commands import (
     Command,
     CrossSide,
+    DefineSpread,
     MassCancel,
     NewCross,
+    ProposedLeg,
 )
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.reports import MassCancelled
+from pregao.exchange.engine.reports import MassCancelled, SpreadDefined
+from pregao.exchange.engine.self_trade import investor_number
 from pregao.exchange.engine.terms import (
     PRICE_SCALE,
+    RATIO_SCALE,
+    CrossPrioritization,
+    CrossType,
     ExecRestatementReason,
     Side,
 )
@@ -34,6 +40,7 @@ _CROSS_TYPES: Final = {"ALL_OR_NONE_CROSS": 1, "CROSS_EXECUTED_AGAINST_BOOK_FROM
 _PRIORITIES: Final = {"NONE": 0, "BUY_SIDE_IS_PRIORITIZED": 1, "SELL_SIDE_IS_PRIORITIZED": 2}
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
 _LAST_WITH_A_NUMBER: Final = 2
+_FIRST_ON_BEHALF: Final = 3
 _LIMIT, _DAY = ord("2"), ord("0")
 
 Apply = Callable[[Command, Asked], None]
@@ -69,7 +76,7 @@ def answer(
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
     elif event.name == "SecurityDefinitionRequest":
-        _strategy(session, values, now_ns)
+        _strategy(session, values, apply, now_ns)
     else:
         text = f"{event.name} is not served by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
@@ -111,12 +118,10 @@ def _cross(
         _cross_request(session, values, sides[side.name], side, segment, mantissa) for side in Side
     )
     asked = Asked(sides=(buyer, seller))
-    kind = values.get("crossType")
+    kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
-    if kind not in (None, "ALL_OR_NONE_CROSS") or values.get("ordType") not in (None, "LIMIT"):
-        refused = rejects.CROSS_NOT_ELIGIBLE.because(
-            "only all-or-none crosses at a price are taken"
-        )
+    if values.get("ordType") not in (None, "LIMIT"):
+        refused = rejects.CROSS_NOT_ELIGIBLE.because("only crosses at a price are taken")
     elif mantissa is None:
         refused = rejects.PRICE_REQUIRED
     elif not -MOST_PRICE <= mantissa <= MOST_PRICE:
@@ -136,6 +141,9 @@ def _cross(
         mantissa,
         _party(sides["BUY"], firm),
         _party(sides["SELL"], firm),
+        cross_type=kind,
+        prioritization=CrossPrioritization[values.get("crossPrioritization") or "NONE"],
+        max_sweep_qty=values.get("maxSweepQty"),
     )
     apply(command, asked)
 
@@ -217,13 +225,13 @@ def _mass_action(
 
     why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
     investor = values["investorID"]
+    number = 0
+    if investor and any(investor.values()):
+        number = investor_number(investor["prefix"] or 0, investor["document"] or 0)
     if segment not in segments:
         refuse("INVALID_OR_UNKNOWN_MARKET_SEGMENT", f"{segment} is no segment of this market")
     elif values["massActionType"] != "CANCEL_ORDERS":
         refuse("MASS_ACTION_NOT_SUPPORTED", "orders can be cancelled, not suspended or released")
-    elif values["asset"] or (investor and any(investor.values())):
-        # Cancelling more than was asked for would be worse.
-        refuse("OTHER", "asset and investorID cannot choose orders here")
     else:
         apply(
             MassCancel(
@@ -233,6 +241,11 @@ def _mass_action(
                 None if values["side"] is None else Side[values["side"]],
                 values["ordTagID"] or 0,
                 _REASONS[why],
+                values["asset"] or "",
+                number,
+                # From then on an investor's orders are cancelled in all sessions of the firm.
+                on_behalf=bool(number) and session.state.version >= _FIRST_ON_BEHALF,
+                firm=session.account.firm,
             ),
             Asked(mass_action=accepted),
         )
@@ -248,20 +261,32 @@ _REASONS: Final = {
 }
 
 
-def _strategy(session: GatewaySession, values: dict[str, Any], now_ns: int) -> None:
-    """Strategies of users are not made yet: the proposal is rejected (§15.1)."""
-    session.send(
-        "SecurityDefinitionResponse",
-        {
-            "securityReqID": values["securityReqID"],
-            # Up to version 2 there must be a number.
-            "securityID": 0 if session.state.version <= _LAST_WITH_A_NUMBER else None,
-            "securityResponseType": "REJECT_SECURITY_PROPOSAL",
-            "securityStrategyType": None,
-            "symbol": "",
-            "securityResponseID": session.state.next_outgoing,
-            "senderLocation": values["senderLocation"],
-            "enteringTrader": values["enteringTrader"],
-        },
-        now_ns,
+def _strategy(session: GatewaySession, values: dict[str, Any], apply: Apply, now_ns: int) -> None:
+    """Propose a spread; the answer names the instrument that was made, or that there is (§15.1)."""
+
+    def answered(made: SpreadDefined) -> None:
+        # Up to version 2 there must be a number.
+        nothing = 0 if session.state.version <= _LAST_WITH_A_NUMBER else None
+        session.send(
+            "SecurityDefinitionResponse",
+            {
+                "securityReqID": values["securityReqID"],
+                "securityID": made.security_id or nothing,
+                "securityResponseType": made.response.name,
+                "securityStrategyType": made.strategy_type,
+                "symbol": made.symbol,
+                "securityResponseID": made.exec_id,
+                "senderLocation": values["senderLocation"],
+                "enteringTrader": values["enteringTrader"],
+            },
+            now_ns,
+        )
+
+    legs = tuple(
+        ProposedLeg(
+            leg["legSymbol"], Side[leg["legSide"]], int((leg["legRatioQty"] or 0) * RATIO_SCALE)
+        )
+        for leg in values["noLegs"]
     )
+    request_id = int(values["securityReqID"])
+    apply(DefineSpread(session.session_id, request_id, legs), Asked(spread=answered))

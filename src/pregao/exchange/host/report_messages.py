@@ -46,7 +46,7 @@ _REJECTED: Final = ord(OrdStatus.REJECTED)
 _SIDE: Final = ord("0")
 """A side's code is a digit."""
 _TRADE, _TRADE_CANCEL = ord("F"), ord("H")
-SINGLE_SECURITY, MULTI_LEG = ord("1"), ord("3")
+SINGLE_SECURITY, INDIVIDUAL_LEG, MULTI_LEG = ord("1"), ord("2"), ord("3")
 
 NEW_FIELDS: Final = (
     "side", "ordStatus", "clOrdID", "secondaryOrderID", "securityID", "orderID", "account",
@@ -64,7 +64,7 @@ def new_values(r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int) ->
         _SIDE + r.side, _NEW, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.protection_price, p.trade_day,
         r.working, p.multi_leg, ord(r.ord_type), ord(r.time_in_force), q.expire_date,
-        r.quantity, r.price, q.stop_px, r.min_qty, r.max_floor, r.cross_id, q.desk, q.memo,
+        r.quantity, r.price, r.stop_px, r.min_qty, r.max_floor, r.cross_id, q.desk, q.memo,
         received_ns, q.tag, q.investor_prefix, q.investor_document, q.cross_type,
         q.cross_priority, q.mm_reset, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -100,7 +100,7 @@ def modify_values(r: OrderModified, q: OrderRequest, p: Place, received_ns: int)
         _SIDE + r.side, _REPLACED, r.cl_ord_id, r.secondary_order_id, r.security_id, r.leaves_qty,
         q.account, r.exec_id, r.transact_time_ns, r.cum_qty, received_ns, r.order_id,
         r.orig_cl_ord_id, r.protection_price, p.trade_day, r.working, p.multi_leg,
-        ord(r.ord_type), ord(r.time_in_force), q.expire_date, r.quantity, r.price, q.stop_px,
+        ord(r.ord_type), ord(r.time_in_force), q.expire_date, r.quantity, r.price, r.stop_px,
         r.min_qty, r.max_floor, q.desk, q.memo, received_ns, q.tag, q.investor_prefix,
         q.investor_document, q.mm_reset, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -126,16 +126,14 @@ def cancel_values(
 ) -> tuple[Any, ...]:
     """An order is gone; ``asked`` is its owner's request, if that was the cause."""
     echoed: CancelRequest | OrderRequest = q if asked is None else asked
-    reason: int | None = r.reason
-    if isinstance(asked, CancelRequest):
-        reason = asked.reason
+    requester = r.requested_by or (None if asked is None else r.session)
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.order_id, r.orig_cl_ord_id,
-        p.trade_day, 1, reason, mass_action, ord(r.ord_type), ord(r.time_in_force),
-        q.expire_date, r.quantity, r.price, q.stop_px, q.min_qty, q.max_floor, echoed.desk,
+        p.trade_day, 1, r.reason, mass_action, ord(r.ord_type), ord(r.time_in_force),
+        q.expire_date, r.quantity, r.price, r.stop_px, q.min_qty, q.max_floor, echoed.desk,
         echoed.memo, received_ns, q.tag, q.investor_prefix, q.investor_document, q.strategy,
-        None if asked is None else r.session,
+        requester,
     )  # fmt: skip
 
 

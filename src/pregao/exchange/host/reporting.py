@@ -17,6 +17,7 @@ from pregao.exchange.engine.reports import (
     OrderRejected,
     OrderRestated,
     Report,
+    SpreadDefined,
 )
 from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.host import report_messages as wire
@@ -35,19 +36,22 @@ Request = OrderRequest | CancelRequest
 class Asked:
     """The request whose outcome is told, or what stands for it: the two sides of a cross."""
 
-    __slots__ = ("mass_action", "request", "sides")
+    __slots__ = ("mass_action", "request", "sides", "spread")
 
     def __init__(
         self,
         request: Request | None = None,
         sides: tuple[OrderRequest, ...] = (),
         mass_action: Callable[[MassCancelled], None] | None = None,
+        spread: Callable[[SpreadDefined], None] | None = None,
     ) -> None:
         self.request = request
         self.sides = sides
         """Buyer and seller of a cross."""
         self.mass_action = mass_action
         """How a mass action is answered; None if nobody asked for it."""
+        self.spread = spread
+        """How a proposal for a spread is answered."""
 
 
 class Reporting:
@@ -69,6 +73,7 @@ class Reporting:
             FillBusted: self._busted,
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
+            SpreadDefined: self._spread_defined,
         }
         self._mass_action: int | None = None
 
@@ -123,7 +128,10 @@ class Reporting:
         request = asked.request
         if asked.sides:
             request = asked.sides[report.side - 1]
-        if not isinstance(request, OrderRequest):
+        if report.order_id in self.orders:
+            # An order that waited has become active: nobody asked for that now.
+            request = self.orders[report.order_id]
+        elif not isinstance(request, OrderRequest):
             request = _NOBODY
         self.orders[report.order_id] = request
         place = self._place(report.security_id)
@@ -155,6 +163,9 @@ class Reporting:
         self._post("cancel", report.session, place, values, now_ns)
 
     def _filled(self, report: OrderFilled, _asked: Asked, now_ns: int) -> None:
+        if report.leg_of:
+            self._leg_filled(report, now_ns)
+            return
         if report.leaves_qty:
             request = self.orders.get(report.order_id, _NOBODY)
         else:
@@ -163,6 +174,13 @@ class Reporting:
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
         place = self._look(report.security_id)
+        values = wire.trade_values(report, request, place)
+        self._post("trade", report.session, place, values, now_ns)
+
+    def _leg_filled(self, report: OrderFilled, now_ns: int) -> None:
+        """Tell a trade of a leg: the order is that of the spread, and goes on by itself."""
+        request = self.orders.get(report.order_id) or self._ended.get(report.order_id, _NOBODY)
+        place = self._look(report.security_id)._replace(multi_leg=wire.INDIVIDUAL_LEG)
         values = wire.trade_values(report, request, place)
         self._post("trade", report.session, place, values, now_ns)
 
@@ -185,3 +203,8 @@ class Reporting:
     def _mass_cancelled(self, report: MassCancelled, asked: Asked, _now_ns: int) -> None:
         if asked.mass_action is not None:
             asked.mass_action(report)
+
+    def _spread_defined(self, report: SpreadDefined, asked: Asked, _now_ns: int) -> None:
+        self.forget_places()
+        if asked.spread is not None:
+            asked.spread(report)
