@@ -384,22 +384,16 @@ def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
 
 def test_003_15_what_is_not_served_is_refused(exchange):
     client = exchange.trader(6)
-    header = client.header() | {"eventIndicator": 0}
-    client.say(
-        client.peer.frame(
-            "QuoteCancel",
-            businessHeader=header,
-            securityID=PETR4,
-            quoteReqID=1,
-            quoteID=2,
-            senderLocation="BVMF",
-            enteringTrader="ABC",
-            executingTrader="ABC",
-        )
+    client.request(
+        "PositionMaintenanceCancelRequest",
+        posReqID=1,
+        securityID=PETR4,
+        senderLocation="BVMF",
+        enteringTrader="ABC",
     )
     values = client.one("BusinessMessageReject")
     assert values["businessRejectReason"] == 3
-    assert values["refMsgType"] == "QuoteCancel"
+    assert values["refMsgType"] == "PositionMaintenanceCancelRequest"
 
 
 def test_a_good_till_date_order_tells_its_date(trader, exchange):

@@ -115,7 +115,7 @@ class Host:
         """The connections that ended without a word, as when a gateway fails."""
         self._units: list[MarketEvent] = []
         self._segments = self._listed_segments()
-        self._reporting = Reporting(self.engine.market, self._owner)
+        self._reporting = Reporting(self.engine.market, self._owner, self._of_firm)
         self._frames = FrameReader()
 
     # What the owner does.
@@ -428,6 +428,11 @@ class Host:
         if session is not None and session.connection is not None:
             self.talking.add(session.connection)
         return session
+
+    def _of_firm(self, firm: int) -> list[GatewaySession]:
+        """All sessions of a firm, connected or not."""
+        numbers = [x.session_id for x in self.gateways[self.active] if x.account.firm == firm]
+        return [session for each in numbers if (session := self._owner(each)) is not None]
 
     def _heard(self, session: GatewaySession) -> None:
         if session.connection is not None:

@@ -29,6 +29,7 @@ from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     Side,
 )
+from pregao.exchange.host import forward_messages
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
 from pregao.exchange.host.reporting import Asked
 from pregao.exchange.host.requests import OrderRequest, is_plain
@@ -75,6 +76,12 @@ def answer(
             _cross(session, values, segment, apply, refuse)
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
+    elif event.name in forward_messages.MESSAGES:
+        command = forward_messages.command_of(event.name, values, session)
+        if isinstance(command, str):
+            session.reject(event.name, event.message, event.data, OTHER, command, now_ns)
+        else:
+            apply(command, Asked())
     elif event.name == "SecurityDefinitionRequest":
         _strategy(session, values, apply, now_ns)
     else:

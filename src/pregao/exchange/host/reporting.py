@@ -9,6 +9,9 @@ from pregao.entrypoint import VERSIONS, GatewaySession
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
     FillBusted,
+    ForwardOffered,
+    ForwardReported,
+    ForwardTraded,
     MassCancelled,
     OrderAccepted,
     OrderCancelled,
@@ -20,6 +23,7 @@ from pregao.exchange.engine.reports import (
     SpreadDefined,
 )
 from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.host import forward_messages
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
 from pregao.exchange.host.report_messages import Place, report_messages
@@ -57,9 +61,15 @@ class Asked:
 class Reporting:
     """Remembers what clients said of their orders and writes the reports about them."""
 
-    def __init__(self, market: Market, session: Callable[[int], GatewaySession | None]) -> None:
+    def __init__(
+        self,
+        market: Market,
+        session: Callable[[int], GatewaySession | None],
+        of_firm: Callable[[int], list[GatewaySession]] = lambda _firm: [],
+    ) -> None:
         self._market = market
         self._session = session
+        self._of_firm = of_firm
         self.orders: dict[int, OrderRequest] = {}
         """The standing orders by number, as their owners described them last."""
         self._ended: dict[int, OrderRequest] = {}
@@ -74,6 +84,9 @@ class Reporting:
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
             SpreadDefined: self._spread_defined,
+            ForwardOffered: self._forward_offered,
+            ForwardReported: self._forward_reported,
+            ForwardTraded: self._forward_traded,
         }
         self._mass_action: int | None = None
 
@@ -208,3 +221,20 @@ class Reporting:
         self.forget_places()
         if asked.spread is not None:
             asked.spread(report)
+
+    def _sessions(self, session_id: int, firm: int) -> list[GatewaySession]:
+        """The session of a number, or all of a firm."""
+        if not session_id:
+            return self._of_firm(firm)
+        session = self._session(session_id)
+        return [] if session is None else [session]
+
+    def _forward_offered(self, report: ForwardOffered, _asked: Asked, now_ns: int) -> None:
+        forward_messages.tell_offered(report, self._sessions, now_ns)
+
+    def _forward_reported(self, report: ForwardReported, _asked: Asked, now_ns: int) -> None:
+        forward_messages.tell_reported(report, self._sessions, now_ns)
+
+    def _forward_traded(self, report: ForwardTraded, _asked: Asked, now_ns: int) -> None:
+        day = self._market.trade_date
+        forward_messages.tell_traded(report, self._sessions, day, now_ns)
