@@ -51,7 +51,7 @@ def cancel(client_id, original):
 
 
 def run(work):
-    asyncio.run(asyncio.wait_for(work, 8))
+    asyncio.run(asyncio.wait_for(work, 30))
 
 
 def same(client, market):
@@ -275,6 +275,31 @@ def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
                     got.append(event.message["clOrdID"])
             assert got == list(range(1, 301))
             await client.close()
+
+    run(work())
+
+
+def test_a_gateway_that_does_not_read_makes_senders_wait():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            (link,) = desk.links
+            link.transport.pause_reading()
+            sent = 0
+
+            async def send_on():
+                nonlocal sent
+                while True:
+                    await client.send("SimpleNewOrder", order(sent + 1))
+                    sent += 1
+                    if sent % 100 == 0:
+                        await asyncio.sleep(0)
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(send_on(), 0.4)
+            link.transport.resume_reading()
+            await client.request("SimpleNewOrder", order(10_000_000))
+            assert len(desk.executed) == sent + 1
+            assert client.orders.unanswered == []
 
     run(work())
 

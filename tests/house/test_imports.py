@@ -51,6 +51,8 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
         "pregao",
         "pregao.sbe",
         "pregao.fast",
+        "pregao.fix",
+        "pregao.legacy",
         "pregao.schemas",
         "pregao.capture",
         "pregao.net",

@@ -20,6 +20,7 @@ EPILOG = "\n\n".join(
         "pregao decode day.pcap | less",
         "pregao decode day.pcap --template Trade_53 --symbol PETR4 -o trades.csv",
         "pregao decode folder-with-captures/ -o tables/ --format parquet",
+        "pregao decode archive.pcap -t IncrementalRefresh -o messages.jsonl",
         'pregao decode --hex "37 00 01 00 b1 68 de 3a …"',
         "Lists may be given with commas or by repeating the option. Times are ISO 8601 (UTC unless "
         "they name a zone) or nanoseconds since 1970.",
@@ -36,7 +37,8 @@ def decode(
         typer.Argument(
             metavar="FILE…",
             help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
-            "standard input.",
+            "standard input. Those of the older feed (UMDF FIX/FAST), and raw dumps of it, are "
+            "told by their content.",
             show_default=False,
         ),
     ] = None,
@@ -88,7 +90,10 @@ def decode(
     ] = None,
     schema: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Read all messages with this SBE schema file."),
+        typer.Option(
+            metavar="PATH",
+            help="Read all messages with this SBE schema file, or FAST template file.",
+        ),
     ] = None,
     hex_: Annotated[
         str | None,
@@ -114,6 +119,33 @@ def decode(
     from pregao.errors import UsageError
     from pregao.schemas import Registry
 
+    if files and hex_ is None:
+        from pregao.cli.legacy_captures import are_legacy
+
+        if are_legacy(files, schema):
+            from pregao.cli.decode_legacy import LegacyRequest, decode_legacy
+
+            try:
+                rejected = decode_legacy(
+                    LegacyRequest(
+                        output=output,
+                        format=format_,
+                        templates=option_values.parts(template),
+                        security_ids=option_values.numbers(
+                            security_id, "--security-id", (1 << 63) - 1
+                        ),
+                        symbols=option_values.parts(symbol),
+                        since_ns=option_values.moment(since, "--since"),
+                        until_ns=option_values.moment(until, "--until"),
+                        limit=limit,
+                        schema=schema,
+                        force=force,
+                    ),
+                    files,
+                )
+            except ReaderGoneError:
+                raise typer.Exit(0) from None
+            raise typer.Exit(1 if rejected else 0)
     started = time.perf_counter()
     registry = Registry.from_environment([] if schema is None else [schema])
     request = DecodeRequest(

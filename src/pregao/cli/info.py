@@ -25,13 +25,17 @@ def info(
         typer.Argument(
             metavar="FILE…",
             help="Captures (pcap or pcapng, plain, gzip or zstd), folders of them, or - for "
-            "standard input.",
+            "standard input. Those of the older feed (UMDF FIX/FAST), and raw dumps of it, are "
+            "told by their content.",
         ),
     ],
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
     schema: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Read all messages with this SBE schema file."),
+        typer.Option(
+            metavar="PATH",
+            help="Read all messages with this SBE schema file, or FAST template file.",
+        ),
     ] = None,
     stream: Annotated[
         list[str] | None,
@@ -47,8 +51,18 @@ def info(
     from pregao.cli import option_values
     from pregao.cli.info_report import surveyed
     from pregao.cli.info_tables import show
+    from pregao.cli.legacy_captures import are_legacy
     from pregao.schemas import Registry
 
+    if are_legacy(files, schema):
+        from pregao.cli.info_legacy import legacy_report, show_legacy
+
+        told = legacy_report(files, schema)
+        if as_json:
+            typer.echo(json.dumps(told, indent=2))
+        else:
+            show_legacy(told)
+        return
     registry = Registry.from_environment([] if schema is None else [schema])
     found = surveyed(files, registry, option_values.streams(stream))
     if as_json:

@@ -75,7 +75,7 @@ class SessionSurvey:
                     known = line.sessions.setdefault(session, _Numbers(int(numbers.min())))
                     known.add(numbers)
         told = Headers(
-            np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+            headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
             headers.sending_time_ns,

@@ -16,6 +16,7 @@ from pregao.exchange.simulation import (
     SCHEMA_VERSIONS,
     TRADE_DATE,
     Compression,
+    LegacyDepth,
     Settings,
     fault_rates,
     parse_duration,
@@ -110,6 +111,13 @@ def simulate(
     compress: Annotated[
         Compression, typer.Option(help="Compression of the captures.")
     ] = Compression.NONE,
+    legacy: Annotated[
+        LegacyDepth | None,
+        typer.Option(
+            help="Publish the older feed UMDF FIX/FAST too: books of all orders, of 5 price "
+            "levels, or of the best one."
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Overwrite what an earlier run left in the folder.")
     ] = False,
@@ -145,6 +153,7 @@ def simulate(
         compression=compress,
         books=books,
         force=force,
+        legacy=legacy,
     )
     simulation = Simulation(settings)
     if quiet:

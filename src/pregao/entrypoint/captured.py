@@ -97,6 +97,15 @@ class BusinessHeaders(NamedTuple):
     number: NDArray[np.int64]
     sending_time_ns: NDArray[np.int64]
 
+    @property
+    def sound(self) -> NDArray[np.bool_]:
+        """Which of them are messages."""
+        return ~np.signbit(self.template_id)
+
+    def channels(self) -> NDArray[np.int16]:
+        """What a packet header would have for a channel: 0, and -1 where there is no message."""
+        return np.where(self.sound, 0, -1).astype(np.int16)
+
 
 class _Places(NamedTuple):
     """Where messages have their business header, by template id, and what is where in it."""

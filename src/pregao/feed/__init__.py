@@ -3,8 +3,8 @@
 What is here holds whoever reads the channel: `Follower` takes packets in their turn, its bulk twin
 `DayFollower` takes a day as columns. `Channel` follows a channel live, over its feeds: datagrams
 and a time in, events (`channel_events`) and actions out; `PumpedChannel` does the same many
-datagrams at a time. None of them knows of files, sockets or
-Spark.
+datagrams at a time. `LegacyChannel` follows a channel of the legacy feed, with the same states of
+books. None of them knows of files, sockets or Spark.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from pregao.feed.healing import Healed as Healed
     from pregao.feed.holes import Hole as Hole
     from pregao.feed.holes import Holes as Holes
+    from pregao.feed.legacy_channel import LegacyChannel as LegacyChannel
+    from pregao.feed.legacy_channel import LegacyChannelSettings as LegacyChannelSettings
+    from pregao.feed.legacy_follower import LegacyFollower as LegacyFollower
+    from pregao.feed.legacy_meaning import LegacyTrade as LegacyTrade
+    from pregao.feed.legacy_state import LegacyState as LegacyState
     from pregao.feed.meaning import snapshot_updates as snapshot_updates
     from pregao.feed.meaning import update_columns as update_columns
     from pregao.feed.meaning import update_of as update_of
@@ -50,6 +55,10 @@ _HOMES = {
     "follower": ["Follower", "Listener"],
     "healing": ["Gap", "Healed"],
     "holes": ["Hole", "Holes"],
+    "legacy_channel": ["LegacyChannel", "LegacyChannelSettings"],
+    "legacy_follower": ["LegacyFollower"],
+    "legacy_meaning": ["LegacyTrade"],
+    "legacy_state": ["LegacyState"],
     "meaning": ["snapshot_updates", "update_columns", "update_of"],
     "pump": ["Datagrams"],
     "pumped_channel": ["PumpedChannel"],

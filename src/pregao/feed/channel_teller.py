@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from pregao.book.updates import BookEmptied, ChannelReset, Doubted, Update
+from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Doubted, Update
 from pregao.book.updates import Confirmed as BookConfirmed
 from pregao.feed import channel_events as told
 from pregao.feed.backlog import MOST_WAITING, Backlog
@@ -149,7 +149,7 @@ class Teller(Listener):
 
     # Books
 
-    def updated(self, security_id: int, event: int, update: Update) -> None:
+    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """A book took an update in."""
         kind = type(update)
         if kind is Doubted:

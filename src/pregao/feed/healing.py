@@ -10,7 +10,7 @@ place that it holds, however late it comes.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from pregao.book.updates import MessageKey
@@ -196,7 +196,7 @@ class FollowedInstrument(Generic[T]):
             changes += self._known_again(item, message.place)
         match step:
             case Step.GAP:
-                self._before = InstrumentCount(last, was_stale, proven)
+                self._before = InstrumentCount(last, was_stale, proven, own.most_in_packet)
                 self.gap = self._gap_of(message, self._before)
                 self._keep(_Kept(message, missing, sound))
                 return [*changes, Stale(self.gap, message)]
@@ -229,13 +229,20 @@ class FollowedInstrument(Generic[T]):
 
     def misfit(self, message: Incremental[T], reason: str) -> list[Change[T]]:
         """The book did not fit a message that was to be applied: it needs a snapshot too."""
-        if self.gap is not None:
+        gap = self.distrust(key_of(message), reason)
+        if gap is None:
             return []
+        self._keep(_Kept(message, self.count.proven, sound=True))
+        return [Stale(gap, message)]
+
+    def distrust(self, key: MessageKey, reason: str) -> Gap | None:
+        """The book is not what it is taken for: only a snapshot helps. None if it is stale."""
+        if self.gap is not None:
+            return None
         self._before = self.count.copy()
         self.count.stale = True
-        self.gap = Gap(self.security_id, key_of(message), None, None, reason)
-        self._keep(_Kept(message, self.count.proven, sound=True))
-        return [Stale(self.gap, message)]
+        self.gap = Gap(self.security_id, key, None, None, reason)
+        return self.gap
 
     def snapshot(
         self, found: InstrumentSnapshot[T], place: Place, missing: int = 0, covered: int = 0
@@ -326,7 +333,7 @@ class FollowedInstrument(Generic[T]):
             self._first = None
             if first.rpt_seq != count + 1:
                 # The first count that came did not follow on what the snapshot counts.
-                self._before = InstrumentCount(count, proven=self.count.proven)
+                self._before = replace(self.count, last=count, stale=False)
                 self.gap = self._gap_of(first, self._before)
                 self.count.stale = True
                 self._sound = place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from pregao.book.updates import Update
+from pregao.book.updates import DepthUpdate, Update
 from pregao.feed.healing import Gap, Healed
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.sequencing import Place
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 class Listener:
     """Is told what the follower does; whoever wants to know overrides what he wants to know."""
 
-    def updated(self, security_id: int, event: int, update: Update) -> None:
+    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """A book took an update in."""
 
     def message(

@@ -61,6 +61,11 @@ class WaitingSnapshots(Generic[T]):
         """How many there are."""
         return len(self._ahead) + len(self._early)
 
+    def clear(self) -> None:
+        """Forget those that were to be reached: their places mean nothing any more."""
+        self._ahead.clear()
+        self._count.clear()
+
     def came_early(self, snapshot: InstrumentSnapshot[T]) -> None:
         """Keep a snapshot that came before the first packet: the newest of each instrument."""
         self._early[snapshot.security_id] = snapshot

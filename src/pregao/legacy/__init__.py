@@ -1,10 +1,88 @@
-"""UMDF FIX/FAST, B3's feed before Binary UMDF: the header of its datagrams, and messages in chunks.
+"""UMDF FIX/FAST, B3's feed before Binary UMDF: from datagrams to messages in their order.
 
 `read_chunks` takes a datagram apart, `Assembler` puts messages together, `write_chunks` is the
-reverse. What is inside a message is `pregao.fast`'s business.
+reverse. `MessageReader` decodes a message with `pregao.fast` and our templates, or those of another
+file. `IncrementalLine` and `LoopLine` are the streams of a channel, sans-I/O: feeds made one,
+what is missing, loops. `RecoveryClient` and `RecoveryServer` are the two sides of TCP recovery, and
+`GapFiller` asks for what a line misses. What messages mean for books is `pregao.feed`'s business.
 """
 
 from pregao.legacy.assembly import Assembler, Message
 from pregao.legacy.chunks import HEADER_SIZE, Chunk, read_chunks, write_chunks
+from pregao.legacy.lines import Began, IncrementalLine, LineCounters, LineEvent, Missing, Told
+from pregao.legacy.loops import InLoop, LoopEnded, LoopLine
+from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType, message_type
+from pregao.legacy.recovery import (
+    Ended,
+    Finished,
+    GapFiller,
+    MessageStore,
+    Recovered,
+    RecoveryClient,
+    RecoveryEvent,
+    RecoveryServer,
+)
+from pregao.legacy.recovery_messages import MOST_PER_REQUEST, Fault, Wanted
+from pregao.legacy.streams import (
+    DEAD_AFTER_NS,
+    HEARTBEAT_NS,
+    MEGABOLSA,
+    PLATFORMS,
+    PUMA,
+    Platform,
+    Stream,
+    stream_of,
+)
+from pregao.legacy.times import (
+    date_digits,
+    moment_ns,
+    time_digits,
+    timestamp_digits,
+    timestamp_ns,
+)
 
-__all__ = ["HEADER_SIZE", "Assembler", "Chunk", "Message", "read_chunks", "write_chunks"]
+__all__ = [
+    "DEAD_AFTER_NS",
+    "HEADER_SIZE",
+    "HEARTBEAT_NS",
+    "MEGABOLSA",
+    "MOST_PER_REQUEST",
+    "PLATFORMS",
+    "PUMA",
+    "Assembler",
+    "Began",
+    "Chunk",
+    "Ended",
+    "Fault",
+    "Finished",
+    "GapFiller",
+    "InLoop",
+    "IncrementalLine",
+    "LegacyMessage",
+    "LineCounters",
+    "LineEvent",
+    "LoopEnded",
+    "LoopLine",
+    "Message",
+    "MessageReader",
+    "MessageStore",
+    "Missing",
+    "MsgType",
+    "Platform",
+    "Recovered",
+    "RecoveryClient",
+    "RecoveryEvent",
+    "RecoveryServer",
+    "Stream",
+    "Told",
+    "Wanted",
+    "date_digits",
+    "message_type",
+    "moment_ns",
+    "read_chunks",
+    "stream_of",
+    "time_digits",
+    "timestamp_digits",
+    "timestamp_ns",
+    "write_chunks",
+]

@@ -9,6 +9,12 @@ from pregao.schemas.bundle import (
     bundled_versions,
 )
 from pregao.schemas.evolution import SchemaVersion, derive, known_versions
+from pregao.schemas.fast_templates import (
+    bundled_entries,
+    bundled_tags,
+    bundled_templates,
+    renamed,
+)
 from pregao.schemas.registry import SCHEMA_PATH_VARIABLE, KnownSchema, Registry
 
 __all__ = [
@@ -20,8 +26,12 @@ __all__ = [
     "Registry",
     "SchemaVersion",
     "bundled",
+    "bundled_entries",
     "bundled_message_ids",
+    "bundled_tags",
+    "bundled_templates",
     "bundled_versions",
     "derive",
     "known_versions",
+    "renamed",
 ]

@@ -82,7 +82,7 @@ def follow_counts(
                     known = count
             elif kind in (EMPTIED, RESET):
                 if kind == EMPTIED:
-                    known = 0
+                    known = count  # 0, but for the legacy feed
                 elif known == UNSEEN:
                     known = NOTHING
                 broken = False

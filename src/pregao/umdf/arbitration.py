@@ -144,6 +144,16 @@ class Arbiter(Generic[T]):
         return None if self._version is None else Place(self._version, self._next)
 
     @property
+    def awaited(self) -> Lost | None:
+        """What is missing before the earliest packet that waits, if that is in the same version."""
+        if self._version is None or not self._held:
+            return None
+        following = self._following()
+        if following.sequence_version != self._version:
+            return None
+        return Lost(self._version, self._next, following.sequence_number - 1)
+
+    @property
     def deadline_ns(self) -> int | None:
         """When what is missing will be given up, if something is."""
         return None if self._waiting_since is None else self._waiting_since + self._most_wait_ns

@@ -99,16 +99,19 @@ class InstrumentCount:
     stale: bool = False
     proven: int = 0
     """How many packets of the channel were missing up to the last proof, or UNPROVEN."""
+    most_in_packet: int = MOST_IN_PACKET
+    """So many counted messages a packet holds at the most."""
 
     @staticmethod
-    def new(*, from_the_start: bool) -> InstrumentCount:
+    def new(*, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET) -> InstrumentCount:
         """The counter of an instrument of which nothing has come."""
         last = first_count(from_the_start=from_the_start)
-        return InstrumentCount(last, proven=0 if from_the_start else UNPROVEN)
+        proven = 0 if from_the_start else UNPROVEN
+        return InstrumentCount(last, proven=proven, most_in_packet=most_in_packet)
 
     def copy(self) -> InstrumentCount:
         """The same counter, apart."""
-        return InstrumentCount(self.last, self.stale, self.proven)
+        return InstrumentCount(self.last, self.stale, self.proven, self.most_in_packet)
 
     def follow(
         self,
@@ -131,7 +134,7 @@ class InstrumentCount:
             case Item.MESSAGE:
                 return self._message(count, covered, sound)
             case Item.EMPTIED:
-                self.last = 0
+                self.last = count  # the legacy feed counts what empties a book too
             case Item.RESET:
                 if self.last == UNSEEN:
                     self.last = NOTHING
@@ -175,7 +178,7 @@ class InstrumentCount:
         if not continues(max(last, 0), count):
             self.stale = True
             return Step.GAP
-        hidden = MOST_IN_PACKET * (covered - self.proven)
+        hidden = self.most_in_packet * (covered - self.proven)
         if self.proven != UNPROVEN and sound and count > hidden:
             self.proven = max(self.proven, covered)
         return Step.APPLIES

@@ -100,6 +100,10 @@ class _Loop(ABC):
             self._begin()
         return arrival.verdict in (Verdict.EXPECTED, Verdict.AHEAD, Verdict.LATE)
 
+    def end(self) -> None:
+        """The loop has ended, as a message outside its numbers tells (the legacy feed)."""
+        self._sequence.ended = True
+
     @abstractmethod
     def _begin(self) -> None:
         """Forget what the loop before brought."""

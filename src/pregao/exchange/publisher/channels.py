@@ -68,13 +68,11 @@ class Channel:
             )
 
     @classmethod
-    def numbered(cls, number: int) -> Channel:
-        """A channel at the addresses and ports that are ours by default."""
+    def numbered(cls, number: int, *, legacy: bool = False) -> Channel:
+        """A channel at the addresses and ports that are ours by default; of the legacy feed too."""
         port = _FIRST_DEFAULT_PORT + number * _PORTS_PER_CHANNEL
-        return cls(
-            number,
-            *(Endpoint(f"{_DEFAULT_NETWORK}.{last}", port + last) for last in range(1, 5)),
-        )
+        lasts = range(5, 9) if legacy else range(1, 5)
+        return cls(number, *(Endpoint(f"{_DEFAULT_NETWORK}.{last}", port + last) for last in lasts))
 
     def endpoints(self, stream: Stream) -> tuple[tuple[Feed, Endpoint], ...]:
         """Where the packets of a stream go, feed by feed."""
@@ -96,3 +94,5 @@ class Datagram(NamedTuple):
     stream: Stream
     time_ns: int
     payload: bytes
+    legacy: bool = False
+    """Is it of the legacy feed of the channel, which has endpoints of its own?"""

@@ -23,13 +23,20 @@ from pregao.exchange.publisher.channels import Channel, Datagram
 from pregao.exchange.publisher.definition_loop import DefinitionWriter
 from pregao.exchange.publisher.encoding.encoder import DEFAULT_VERSION, FeedEncoder
 from pregao.exchange.publisher.incremental import IncrementalStream
+from pregao.exchange.publisher.legacy import LegacyChannelPublisher
 from pregao.exchange.publisher.loops import LoopPace, LoopStream
 from pregao.exchange.publisher.packetiser import PacketWriter
 from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
 from pregao.exchange.publisher.state import ChannelState
+from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.streams import Stream
 
 _PACE = LoopPace()
+_STREAMS = {
+    LegacyStream.INCREMENTAL: Stream.INCREMENTAL,
+    LegacyStream.MARKET_RECOVERY: Stream.SNAPSHOT,
+    LegacyStream.INSTRUMENT_DEFINITION: Stream.DEFINITION,
+}
 
 
 class ChannelPublisher:
@@ -50,8 +57,11 @@ class ChannelPublisher:
         first_number: int = 1,
         snapshot_pace: LoopPace = _PACE,
         definition_pace: LoopPace = _PACE,
+        legacy: LegacyChannelPublisher | None = None,
     ) -> None:
+        """``legacy`` publishes the same on the legacy feed of the channel."""
         self.channel = channel
+        self.legacy = legacy
         number = channel.number
         encoder = FeedEncoder() if encoder is None else encoder
         self.state = ChannelState(instruments, encoder.positions)
@@ -73,11 +83,12 @@ class ChannelPublisher:
     @property
     def next_due_ns(self) -> int:
         """When something goes out by itself."""
-        return min(
+        due = min(
             self.incremental.next_due_ns,
             self.snapshots.next_due_ns,
             self.definitions.next_due_ns,
         )
+        return due if self.legacy is None else min(due, self.legacy.next_due_ns)
 
     def advance(self, now_ns: int) -> list[Datagram]:
         """What goes out by itself up to a time, in the order of time."""
@@ -95,25 +106,38 @@ class ChannelPublisher:
             )
             for time_ns, payload in packets
         ]
+        if self.legacy is not None:
+            sent += self._of_legacy(self.legacy.advance(now_ns))
         sent.sort(key=lambda datagram: datagram.time_ns)
         self.idle_until_ns = self.next_due_ns
         return sent
 
-    def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
+    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish units of events now; what was due before goes out first."""
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.publish(units, now_ns), now_ns)
+        if self.legacy is not None:
+            sent += self._of_legacy(self.legacy.publish(units, now_ns))
         return sent
 
     def initialize(self, now_ns: int) -> list[Datagram]:
         """Begin as after a start of the system: ChannelReset, definitions, the books anew."""
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.initialize(now_ns), now_ns)
+        if self.legacy is not None:
+            sent += self._of_legacy(self.legacy.initialize(now_ns))
         return sent
 
     def _append(self, sent: list[Datagram], packets: list[bytes], now_ns: int) -> None:
         number = self.channel.number
         sent.extend([Datagram(number, Stream.INCREMENTAL, now_ns, payload) for payload in packets])
+
+    def _of_legacy(self, sent: Iterable[tuple[LegacyStream, int, bytes]]) -> list[Datagram]:
+        number = self.channel.number
+        return [
+            Datagram(number, _STREAMS[stream], time_ns, payload, legacy=True)
+            for stream, time_ns, payload in sent
+        ]
 
     def _processed(self) -> tuple[int, int]:
         return self.incremental.sequence_version, self.incremental.last_number
@@ -145,7 +169,10 @@ class Publisher:
         sequence_version: int = 1,
         snapshot_pace: LoopPace = _PACE,
         definition_pace: LoopPace = _PACE,
+        legacy: bool = False,
+        legacy_depth: int | None = None,
     ) -> None:
+        """``legacy`` channels have a legacy feed too, of all orders or of so many price levels."""
         self.encoder = FeedEncoder(schema_version)
         by_channel: dict[int, list[Instrument]] = {channel.number: [] for channel in channels}
         if len(by_channel) < len(channels):
@@ -169,6 +196,15 @@ class Publisher:
                 sequence_version=sequence_version,
                 snapshot_pace=snapshot_pace,
                 definition_pace=definition_pace,
+                legacy=LegacyChannelPublisher(
+                    channel.number,
+                    by_channel[channel.number],
+                    start_ns,
+                    market_depth=legacy_depth,
+                    pace=snapshot_pace,
+                )
+                if legacy
+                else None,
             )
             for channel in channels
         }
@@ -197,7 +233,7 @@ class Publisher:
         self._idle_until_ns = min(c.idle_until_ns for c in self.channels.values())
         return sent
 
-    def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[Datagram]:
+    def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish units of events now; what was due before goes out first."""
         if len(self.channels) == 1:
             (only,) = self.channels.values()

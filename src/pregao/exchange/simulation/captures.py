@@ -28,6 +28,8 @@ _SOURCES = {
     "snapshot": "192.0.2.13",
     "definition": "192.0.2.14",
 }
+LEGACY = "Legacy_"
+"""What the names of captures of the legacy feed have ahead."""
 _SOURCE_PORT = 20_000
 _LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
 """How long a packet is on its way at least."""
@@ -37,9 +39,9 @@ _ADJACENT_NS = 700
 """Two packets of a file are at least so far apart: the line takes its time."""
 
 
-def file_names(channel: int, ending: str) -> dict[str, str]:
+def file_names(channel: int, ending: str, mark: str = "") -> dict[str, str]:
     """The names of a channel's captures, by feed or stream."""
-    return {feed: f"{channel:03d}_{name}.pcap{ending}" for feed, name in _NAMES.items()}
+    return {feed: f"{channel:03d}_{mark}{name}.pcap{ending}" for feed, name in _NAMES.items()}
 
 
 def prepare_folder(out: Path, force: bool) -> Path:
@@ -70,7 +72,7 @@ def is_capture_name(name: str) -> bool:
     """Could a simulation have written a file of this name?"""
     number, _, rest = name.partition("_")
     stem = rest.removesuffix(".gz").removesuffix(".zst")
-    known = {f"{each}.pcap" for each in _NAMES.values()}
+    known = {f"{mark}{each}.pcap" for mark in ("", LEGACY) for each in _NAMES.values()}
     return len(number) == 3 and number.isdigit() and stem in known
 
 
@@ -78,8 +80,16 @@ class CaptureFile:
     """What somebody who listens to one flow of packets writes down."""
 
     def __init__(
-        self, path: Path, feed: str, endpoint: Endpoint, rates: FaultRates, draws: Draws
+        self,
+        path: Path,
+        feed: str,
+        endpoint: Endpoint,
+        rates: FaultRates,
+        draws: Draws,
+        *,
+        legacy: bool = False,
     ) -> None:
+        self._legacy = legacy
         self.path = path
         self.endpoint = endpoint
         self.packets = 0
@@ -103,11 +113,11 @@ class CaptureFile:
         return self._faulty is not None and self._faulty.lost
 
     def send(self, time_ns: int, payload: bytes) -> None:
-        """Receive a packet that was sent at a time. Heartbeats are spared all faults."""
+        """Receive a packet that was sent at a time. The binary feed's heartbeats have no faults."""
         faulty = self._faulty
         if faulty is None:
             self.write(time_ns, payload)
-        elif not decode_header(payload).sequenced:
+        elif not self._legacy and not decode_header(payload).sequenced:
             faulty.lost = False
             self.write(time_ns, payload)
         else:
@@ -134,8 +144,27 @@ class CaptureFile:
         self._writer.close()
 
 
+def _endpoints(channel: Channel) -> dict[str, Endpoint]:
+    return {
+        "A": channel.incremental_a,
+        "B": channel.incremental_b,
+        "snapshot": channel.snapshot,
+        "definition": channel.definition,
+    }
+
+
+_FEEDS = {
+    Stream.INCREMENTAL: ("A", "B"),
+    Stream.SNAPSHOT: ("snapshot",),
+    Stream.DEFINITION: ("definition",),
+}
+
+
 class ChannelCaptures:
-    """The four captures of a channel; what was sent before a time is not captured."""
+    """The four captures of a channel, and the four of its legacy feed if it has one.
+
+    What was sent before a time is not captured.
+    """
 
     def __init__(
         self,
@@ -145,13 +174,9 @@ class ChannelCaptures:
         faults: dict[str, FaultRates],
         seed: int,
         from_ns: int,
+        *,
+        legacy: bool = False,
     ) -> None:
-        endpoints = {
-            "A": channel.incremental_a,
-            "B": channel.incremental_b,
-            "snapshot": channel.snapshot,
-            "definition": channel.definition,
-        }
         self.lost_on_both = 0
         """Packets that neither feed delivered."""
         self._from_ns = from_ns
@@ -160,9 +185,18 @@ class ChannelCaptures:
             for feed, name in file_names(channel.number, ending).items():
                 draws = Draws(seed, f"captures/{channel.number}/{feed}")
                 self.files[feed] = CaptureFile(
-                    folder / name, feed, endpoints[feed], faults[feed], draws
+                    folder / name, feed, _endpoints(channel)[feed], faults[feed], draws
                 )
                 opened.callback(self.files[feed].close)
+            if legacy:
+                other = _endpoints(Channel.numbered(channel.number, legacy=True))
+                for feed, name in file_names(channel.number, ending, LEGACY).items():
+                    key = f"legacy {feed}"
+                    draws = Draws(seed, f"captures/{channel.number}/{key}")
+                    self.files[key] = CaptureFile(
+                        folder / name, feed, other[feed], faults[feed], draws, legacy=True
+                    )
+                    opened.callback(self.files[key].close)
             opened.pop_all()
         # Without faults a packet is just written: most runs have none.
         self._send_a, self._send_b = (
@@ -176,7 +210,10 @@ class ChannelCaptures:
             time_ns, payload = datagram.time_ns, datagram.payload
             if time_ns < self._from_ns:
                 continue
-            if datagram.stream is Stream.INCREMENTAL:
+            if datagram.legacy:
+                for feed in _FEEDS[datagram.stream]:
+                    self.files[f"legacy {feed}"].send(time_ns, payload)
+            elif datagram.stream is Stream.INCREMENTAL:
                 self._send_a(time_ns, payload)
                 self._send_b(time_ns, payload)
                 if self._can_lose_both:

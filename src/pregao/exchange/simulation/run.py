@@ -112,6 +112,8 @@ class Simulation:
             schema_version=settings.schema_version,
             snapshot_pace=loops,
             definition_pace=loops,
+            legacy=settings.legacy is not None,
+            legacy_depth=None if settings.legacy is None else settings.legacy.market_depth,
         )
         curve = day_curve(day.phases, profile.activity.day, profile.activity.auction)
         # In a run of seconds a burst of ordinary length would be all there is.
@@ -218,6 +220,7 @@ class Simulation:
                         settings.faults,
                         settings.seed,
                         self.capture_from_ns,
+                        legacy=settings.legacy is not None,
                     )
                 )
             truth = self._truth = TruthWriter(folder)

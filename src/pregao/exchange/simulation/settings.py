@@ -45,6 +45,19 @@ class ResetKind(StrEnum):
     SEQUENCE = "sequence"
 
 
+class LegacyDepth(StrEnum):
+    """Which books a legacy feed (UMDF FIX/FAST) beside the binary one shows."""
+
+    ORDERS = "orders"
+    PRICES = "prices"
+    TOP = "top"
+
+    @property
+    def market_depth(self) -> int | None:
+        """How many price levels; None for all orders."""
+        return {"orders": None, "prices": 5, "top": 1}[self.value]
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A moment of a run: a share of it, or a time of its day."""
@@ -90,6 +103,8 @@ class Settings:
     books: int = 10
     """How many times the books are written to the truth, the end included."""
     force: bool = False
+    legacy: LegacyDepth | None = None
+    """Which books a legacy feed beside the binary one shows; None without one."""
 
     def __post_init__(self) -> None:
         if self.instruments is not None and not 1 <= self.instruments <= MOST_INSTRUMENTS:

@@ -114,4 +114,5 @@ def _settings(settings: Settings, profile: str) -> dict[str, Any]:
         "instruments_file": None if files[0] is None else files[0].name,
         "schedule_file": None if files[1] is None else files[1].name,
         "compression": settings.compression.value,
+        **({} if settings.legacy is None else {"legacy": settings.legacy.value}),
     }

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from pregao.lake.ingest import _kernels
 from pregao.lake.store import Location, Written, write_table
@@ -44,7 +45,8 @@ BY_INSTRUMENT = (
 
 def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
     """Write rows of one day, counted from 1970, as a file of a table; nobody sees it yet."""
-    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED)
+    texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
+    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED - texts)
 
 
 def order_by_value(values: Numbers) -> Numbers:

@@ -22,11 +22,11 @@ def worth_it(surveys: Sequence[CaptureSurvey], options: Options) -> bool:
 
 
 def refuse_foreign(surveys: Sequence[CaptureSurvey]) -> None:
-    """Refuse captures of which all are FIX/FAST, which would be nothing but rejects."""
+    """Refuse captures of which all are FIX/FAST of unknown templates: nothing but rejects."""
     names = [found.location.name for found in surveys]
     if all(found.like_fast and not found.sound for found in surveys):
         raise NothingFoundError(
-            f"{_listed(names)}: looks like UMDF FIX/FAST, which is not decoded; Binary UMDF is."
+            f"{_listed(names)}: looks like UMDF FIX/FAST, but of no template that is known."
         )
 
 

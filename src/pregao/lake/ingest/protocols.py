@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pregao.lake.ingest.entrypoint import ENTRYPOINT
+from pregao.lake.ingest.legacy import LEGACY
 from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.umdf import UMDF
 
-PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (UMDF, ENTRYPOINT)}
+PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (UMDF, ENTRYPOINT, LEGACY)}
 
 
 def first_protocol() -> Protocol:

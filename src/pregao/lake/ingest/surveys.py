@@ -41,7 +41,7 @@ class CaptureSurvey:
     looked_through: bool = False
     """Was all of it looked at for protocols over TCP?"""
     like_fast: int = 0
-    """Datagrams that look like UMDF FIX/FAST, which no protocol here decodes."""
+    """Datagrams that look like UMDF FIX/FAST, but that no protocol recognised."""
 
     @property
     def sound(self) -> int:

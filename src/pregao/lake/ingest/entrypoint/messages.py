@@ -85,7 +85,7 @@ class MessageDecoder(FramedMessages):
         sender = self._sender[payload]
         unknown = sender == UNKNOWN
         added = [
-            pa.DictionaryArray.from_arrays(pa.array(role), payloads.names.flows),
+            payloads.names.flows(role),
             pa.DictionaryArray.from_arrays(
                 pa.array(sender, mask=unknown if unknown.any() else None), pa.array(SENDERS)
             ),

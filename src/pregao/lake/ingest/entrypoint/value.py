@@ -22,10 +22,10 @@ STREAM: Final = "session"
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
     """What a block has of EntryPoint, by flow."""
-    templates = business_headers(block).template_id
+    headers = business_headers(block)
     found: dict[str, Sighting] = {}
     for flow in np.unique(block.flow).tolist():
-        own = templates[(block.flow == flow) & (templates >= 0)]
+        own = headers.template_id[(block.flow == flow) & headers.sound]
         found[flows[flow]] = Sighting(len(own), Counter(own.tolist()))
     return found
 
@@ -39,7 +39,7 @@ def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
     """The keys of a block's messages; session messages have no number and no sending time."""
     headers = business_headers(block)
     return Keys(
-        np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+        headers.channels(),
         np.zeros(len(block), np.int32),
         headers.number,
         headers.sending_time_ns,

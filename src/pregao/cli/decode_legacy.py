@@ -1,0 +1,193 @@
+"""``pregao decode`` of the legacy feed: every message as a line of text or JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pregao.cli.decode_output import StandardOutput, output_kind
+from pregao.cli.legacy_captures import LegacyAccount, Read, read_messages, reader_of
+from pregao.cli.new_files import NewFiles
+from pregao.clock import format_ns
+from pregao.errors import UsageError
+from pregao.fast import Templates
+from pregao.legacy import LegacyMessage, Stream
+
+_LINES_AT_ONCE = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LegacyRequest:
+    """What the user asked for."""
+
+    output: str | None
+    format: str | None
+    templates: Sequence[str]
+    security_ids: frozenset[int] | None
+    symbols: Sequence[str]
+    since_ns: int | None
+    until_ns: int | None
+    limit: int | None
+    schema: Path | None
+    force: bool
+
+
+def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
+    """Decode captures of the legacy feed; how many messages were rejected."""
+    target, folder, kind = output_kind(request.output, request.format)
+    if folder or kind not in ("text", "jsonl"):
+        raise UsageError(
+            "These are captures of the legacy feed (UMDF FIX/FAST), which are decoded to text or "
+            "JSON lines: use -o messages.jsonl. Tables of them are made by `pregao ingest`."
+        )
+    reader = reader_of(request.schema)
+    wanted = _templates(request.templates, reader.templates)
+    account = LegacyAccount()
+    began = time.perf_counter()
+    line = _json_line if kind == "jsonl" else _text_line
+    with NewFiles(force=request.force) as files:
+        stream: BinaryIO | StandardOutput = (
+            StandardOutput() if target is None else files.create(target)
+        )
+        _write(request, names, wanted, reader, account, stream, line)
+    _tell(account, time.perf_counter() - began)
+    return account.rejects.total() + len(account.damaged)
+
+
+def _write(
+    request: LegacyRequest,
+    names: Sequence[str],
+    wanted: frozenset[int] | None,
+    reader: Any,
+    account: LegacyAccount,
+    stream: BinaryIO | StandardOutput,
+    line: Callable[[Read, LegacyMessage, str, Stream | None], str],
+) -> None:
+    symbols: dict[int, str] = {}
+    named = {symbol.upper() for symbol in request.symbols}
+    left = request.limit
+    lines: list[str] = []
+    for read in read_messages(names, reader, account):
+        message = read.message
+        if message is None or not _in_time(request, read.time_ns):
+            continue
+        for row in message.values.get("RelatedSym", ()):
+            if "Symbol" in row:
+                symbols[row["SecurityID"]] = row["Symbol"].upper()
+        ids = _instruments(message)
+        if wanted is not None and message.template_id not in wanted:
+            continue
+        if request.security_ids is not None and request.security_ids.isdisjoint(ids):
+            continue
+        if named and named.isdisjoint(symbols.get(each, "") for each in ids):
+            continue
+        name = reader.templates.by_id[message.template_id].name
+        lines.append(line(read, message, name, account.stream(read.flow)))
+        if len(lines) >= _LINES_AT_ONCE:
+            stream.write("".join(lines).encode())
+            lines.clear()
+        if left is not None:
+            left -= 1
+            if left == 0:
+                break
+    stream.write("".join(lines).encode())
+
+
+def _in_time(request: LegacyRequest, time_ns: int) -> bool:
+    since, until = request.since_ns, request.until_ns
+    return (since is None or time_ns >= since) and (until is None or time_ns < until)
+
+
+def _instruments(message: LegacyMessage) -> set[int]:
+    values = message.values
+    rows = (*values.get("MDEntries", ()), *values.get("RelatedSym", ()), values)
+    return {row["SecurityID"] for row in rows if row.get("SecurityID") is not None}
+
+
+def _templates(names: Sequence[str], templates: Templates) -> frozenset[int] | None:
+    """The ids of templates by number, by name, or by the name of their message."""
+    if not names:
+        return None
+    found: set[int] = set()
+    for name in names:
+        own = {
+            number
+            for number, each in templates.by_id.items()
+            if name in (str(number), each.name, each.name.rpartition("_")[0])
+        }
+        if not own:
+            known = ", ".join(sorted({each.name for each in templates.templates}))
+            raise UsageError(
+                f"--template {name}: no such template of the legacy feed; {known} are."
+            )
+        found |= own
+    return frozenset(found)
+
+
+def _json_line(read: Read, message: LegacyMessage, name: str, stream: Stream | None) -> str:
+    head: dict[str, Any] = {
+        "message": name,
+        "sequence_number": message.number,
+        "stream": None if stream is None else stream.value,
+        "flow": read.flow,
+        "capture_time_ns": read.time_ns,
+        "sending_time_ns": message.sending_time_ns,
+    }
+    own = {key: value for key, value in message.values.items() if key not in _IN_HEAD}
+    return json.dumps(head | own, default=_plain, separators=(",", ":")) + "\n"
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+_IN_HEAD = ("MsgSeqNum", "SendingTime", "MsgType", "ApplVerID")
+
+
+def _text_line(read: Read, message: LegacyMessage, name: str, _stream: Stream | None) -> str:
+    head = f"{format_ns(read.time_ns)} {read.flow} {message.number} {name}"
+    own = {key: value for key, value in message.values.items() if key not in _IN_HEAD}
+    return f"{head} {_text(own)}\n".rstrip(" ") if own else f"{head}\n"
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, list):
+            rows = " ".join(f"{{{_text(row)}}}" for row in value)
+            parts.append(f"{name}=[{rows}]")
+        elif isinstance(value, str):
+            parts.append(f"{name}={value!r}" if " " in value or not value else f"{name}={value}")
+        else:
+            parts.append(f"{name}={value if isinstance(value, int | Decimal) else _plain(value)}")
+    return " ".join(parts)
+
+
+def _tell(account: LegacyAccount, seconds: float) -> None:
+    for sentence in account.damaged:
+        _say(f"{sentence}; the rest of that file was not read")
+    for place in account.first_rejects:
+        _say(f"rejected: {place}")
+    more = account.rejects.total() - len(account.first_rejects)
+    if more > 0:
+        _say(f"… and {more:,} more, by reason:")
+        for reason, count in account.rejects.most_common(10):
+            _say(f"  {count:,} × {reason}")
+    if account.abandoned:
+        _say(f"{account.abandoned:,} messages lack chunks and were left out")
+    rate = account.messages / seconds if seconds > 0 else 0.0
+    _say(
+        f"legacy feed (UMDF FIX/FAST): {account.datagrams:,} datagrams, "
+        f"{account.messages:,} messages, {account.rejects.total():,} rejected in {seconds:.2f} s "
+        f"({rate:,.0f} messages/s)"
+    )
+
+
+def _say(sentence: str) -> None:
+    sys.stderr.write(f"pregao: {sentence}\n")

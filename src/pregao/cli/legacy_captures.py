@@ -1,0 +1,195 @@
+"""Captures and raw dumps of the legacy feed: told by their content, read message by message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from pregao.capture import Flow, is_pcap, open_source, read_blocks
+from pregao.cli.input_captures import STANDARD_INPUT, Captures
+from pregao.errors import CaptureError, DecodeError, PregaoError, UsageError
+from pregao.fast import load_templates
+from pregao.legacy import (
+    Assembler,
+    LegacyMessage,
+    MessageReader,
+    MsgType,
+    Stream,
+    read_chunks,
+    stream_of,
+)
+from pregao.legacy.recognition import RAW_HEAD, is_raw_dump, mostly_legacy
+from pregao.umdf.survey import Destination
+
+_LOOKED_AT = 64
+_PCAPNG = b"\n\r\r\n"
+_PIECE = 1 << 20
+
+
+def reader_of(schema: Path | None) -> MessageReader:
+    """A reader with our templates, or those of a file."""
+    return MessageReader(None if schema is None else load_templates(schema))
+
+
+def are_legacy(names: Sequence[str], schema: Path | None = None) -> bool:
+    """Do the captures hold the legacy feed? Some of them alone are refused, with their names."""
+    if STANDARD_INPUT in names:
+        return False
+    try:
+        reader = reader_of(schema)
+        captures = Captures(names).names
+    except PregaoError:
+        return False  # the caller reads them too, and says what is wrong
+    found = [name for name in captures if _is_legacy(name, reader)]
+    if found and len(found) < len(captures):
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise UsageError(
+            f"{found[0]}{more}: the legacy feed (UMDF FIX/FAST), beside captures that are not. "
+            "Name the ones or the others."
+        )
+    return bool(found)
+
+
+def _is_legacy(name: str, reader: MessageReader) -> bool:
+    try:
+        return _looks_legacy(name, reader)
+    except (PregaoError, OSError):
+        return False
+
+
+def _looks_legacy(name: str, reader: MessageReader) -> bool:
+    if is_dump(name):
+        with Path(name).open("rb") as file:
+            return is_raw_dump(file.read(RAW_HEAD), reader)
+    with read_blocks(name, block_bytes=1 << 16) as blocks:
+        payloads = (block.payload(row) for block in blocks for row in range(len(block)))
+        return mostly_legacy(islice(payloads, _LOOKED_AT), reader)
+
+
+def is_dump(name: str) -> bool:
+    """Is it a file that is no capture?"""
+    if not Path(name).is_file():
+        return False
+    with open_source(name) as source:
+        head = source.read(4)
+    return head != _PCAPNG and not is_pcap(head)
+
+
+class Read(NamedTuple):
+    """A message of a capture, or why one could not be read."""
+
+    name: str
+    """Of the capture."""
+    time_ns: int
+    """When it was captured; 0 in a raw dump."""
+    position: int
+    flow: str
+    number: int
+    message: LegacyMessage | None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class LegacyAccount:
+    """What was read."""
+
+    datagrams: int = 0
+    messages: int = 0
+    rejects: Counter[str] = field(default_factory=Counter)
+    first_rejects: list[str] = field(default_factory=list)
+    abandoned: int = 0
+    """Messages of which chunks were missing."""
+    damaged: list[str] = field(default_factory=list)
+    types: dict[str, Counter[MsgType]] = field(default_factory=dict)
+    """By flow: the messages that tell which stream it is."""
+
+    def stream(self, flow: str) -> Stream | None:
+        """The stream of a flow, as far as is known."""
+        return stream_of(self.types.get(flow, Counter()))
+
+    def reject(self, read: Read) -> None:
+        """Count what could not be read."""
+        self.rejects[read.reason] += 1
+        if len(self.first_rejects) < 10:
+            place = f"{read.name}, byte {read.position}, message {read.number}"
+            self.first_rejects.append(f"{place}: {read.reason}")
+
+
+def read_messages(
+    names: Sequence[str], reader: MessageReader, account: LegacyAccount
+) -> Iterator[Read]:
+    """All messages of captures and raw dumps, in the order of the files."""
+    for name in Captures(names).names:
+        waiting: dict[str, Assembler] = {}
+        try:
+            for time_ns, position, flow, datagram in _datagrams(name):
+                account.datagrams += 1
+                assembler = waiting.setdefault(flow, Assembler())
+                for found in _messages(datagram, assembler, reader, time_ns):
+                    read = Read(name, time_ns, position, flow, *found)
+                    if read.message is None:
+                        account.reject(read)
+                    else:
+                        account.messages += 1
+                        account.types.setdefault(flow, Counter())[read.message.type] += 1
+                    yield read
+        except CaptureError as error:
+            account.damaged.append(str(error))
+        account.abandoned += sum(each.abandoned + each.waiting for each in waiting.values())
+
+
+def _messages(
+    datagram: bytes, assembler: Assembler, reader: MessageReader, time_ns: int
+) -> Iterator[tuple[int, LegacyMessage | None, str]]:
+    try:
+        for chunk in read_chunks(datagram):
+            whole = assembler.add(chunk, time_ns)
+            if whole is None:
+                continue
+            try:
+                yield whole.number, reader.read(whole), ""
+            except DecodeError as error:
+                yield whole.number, None, error.reason
+    except DecodeError as error:
+        yield 0, None, error.reason
+
+
+def _datagrams(name: str) -> Iterator[tuple[int, int, str, bytes]]:
+    if is_dump(name):
+        yield from _dumped(name)
+        return
+    with read_blocks(name) as reader:
+        flows: list[str] = []
+        for block in reader:
+            flows += [_destination(flow) for flow in reader.flows[len(flows) :]]
+            for row in range(len(block)):
+                flow = flows[int(block.flow[row])]
+                yield int(block.time_ns[row]), int(block.position[row]), flow, block.payload(row)
+
+
+def _destination(flow: Flow) -> str:
+    return str(Destination(flow.dst, flow.dst_port))
+
+
+def _dumped(name: str) -> Iterator[tuple[int, int, str, bytes]]:
+    """The chunks of a raw dump, each as if it were a datagram of its own."""
+    position = 0
+    held = b""
+    with Path(name).open("rb") as file:
+        while piece := file.read(_PIECE):
+            held += piece
+            start = 0
+            while start + 10 <= len(held):
+                end = start + 10 + int.from_bytes(held[start + 8 : start + 10], "big")
+                if end > len(held):
+                    break
+                yield 0, position + start, name, held[start:end]
+                start = end
+            position += start
+            held = held[start:]
+    if held:
+        yield 0, position, name, held

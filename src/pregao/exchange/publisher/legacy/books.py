@@ -1,0 +1,178 @@
+"""Orders as entries of the legacy feed: each one with its place, or added up by price (002 §9)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pregao.exchange.engine.events import (
+    MassDeleteOrders,
+    OrderAdded,
+    OrderChanged,
+    OrderDeleted,
+)
+from pregao.exchange.engine.terms import Side
+from pregao.exchange.publisher.encoding.orders import OrderItem
+from pregao.exchange.publisher.legacy.depth import DepthSide, LevelChange, Row
+from pregao.exchange.publisher.legacy.entries import Values, at, decimal_of
+from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
+from pregao.feed.legacy_meaning import (
+    CHANGE,
+    DELETE,
+    DELETE_THRU,
+    IMPLIED,
+    NEW,
+    RETRANSMITTED,
+)
+from pregao.legacy import date_digits, time_digits
+
+BookItem = OrderAdded | OrderChanged | OrderDeleted | MassDeleteOrders
+"""What changes a book."""
+_TYPES = {Side.BUY: "0", Side.SELL: "1"}
+_FIRMS = {Side.BUY: "MDEntryBuyer", Side.SELL: "MDEntrySeller"}
+
+
+def _quote_condition(order: OrderItem, recovery: bool) -> str | None:
+    told = [IMPLIED] if order.implied else []
+    if recovery:
+        told.append(RETRANSMITTED)
+    return " ".join(told) or None
+
+
+def order_values(order: OrderItem, position: int, *, recovery: bool = False) -> Values:
+    """An order and its place."""
+    return {
+        "MDEntryType": _TYPES[order.side],
+        "MDEntryPositionNo": position,
+        "MDEntryPx": decimal_of(order.price),
+        "MDEntrySize": order.size,
+        "OrderID": str(order.secondary_order_id),
+        _FIRMS[order.side]: None if order.firm is None else str(order.firm),
+        "QuoteCondition": _quote_condition(order, recovery),
+        "MDInsertDate": date_digits(order.insert_time_ns),
+        "MDInsertTime": time_digits(order.insert_time_ns),
+    }
+
+
+def level_values(side: Side, row: Row, position: int) -> Values:
+    """A price level and its place."""
+    return {
+        "MDEntryType": _TYPES[side],
+        "MDEntryPositionNo": position,
+        "MDEntryPx": decimal_of(row.price),
+        "MDEntrySize": row.size,
+        "NumberOfOrders": row.orders,
+    }
+
+
+class OrderBooks:
+    """Books by order depth: every order is told with its place."""
+
+    market_depth: int | None = None
+
+    def __init__(self, state: ChannelState) -> None:
+        self._state = state
+
+    def entries(self, item: BookItem) -> list[Values]:
+        """The entries of a change; the published book takes it over."""
+        side = self._state.instruments[item.security_id].side(item.side)
+        ranked = side.ranked
+        assert ranked is not None
+        when = at(item.transact_time_ns)
+        match item:
+            case OrderAdded():
+                side.orders[item.secondary_order_id] = item
+                values = order_values(item, ranked.add(item), recovery=item.recovery)
+                return [{"MDUpdateAction": NEW, **values, **when}]
+            case OrderChanged():
+                side.orders[item.secondary_order_id] = item
+                values = order_values(item, ranked.position(item))
+                return [{"MDUpdateAction": CHANGE, **values, **when}]
+            case OrderDeleted():
+                side.orders.pop(item.secondary_order_id, None)
+                return [_deleted(item.side, DELETE, ranked.remove(item)) | when]
+            case MassDeleteOrders():
+                side.clear()
+                return [_deleted(item.side, DELETE_THRU, 1) | when]
+
+    def empty(self, security_ids: Iterable[int]) -> None:
+        """Books were emptied."""
+
+    def snapshot(self, instrument: PublishedInstrument) -> Iterator[Values]:
+        """The entries of a book in a snapshot."""
+        for published in (instrument.bids, instrument.offers):
+            for position, order in enumerate(published.in_order(), 1):
+                yield order_values(order, position)
+
+
+class PriceBooks:
+    """Books by price depth, or of the top alone, added up from orders."""
+
+    def __init__(self, state: ChannelState, market_depth: int) -> None:
+        self.market_depth: int | None = market_depth
+        self._depth = market_depth
+        self._state = state
+        self._sides: dict[tuple[int, Side], DepthSide] = {}
+
+    def _side(self, security_id: int, side: Side) -> DepthSide:
+        found = self._sides.get((security_id, side))
+        if found is None:
+            found = self._sides[security_id, side] = DepthSide(side, self._depth)
+        return found
+
+    def entries(self, item: BookItem) -> list[Values]:
+        """The entries of a change; the published book takes it over."""
+        orders = self._state.instruments[item.security_id].side(item.side).orders
+        levels = self._side(item.security_id, item.side)
+        when = at(item.transact_time_ns)
+        changes: list[LevelChange] = []
+        recovery = False
+        match item:
+            case OrderAdded():
+                orders[item.secondary_order_id] = item
+                changes += levels.add(item.price, item.size, 1)
+                recovery = item.recovery
+            case OrderChanged():
+                before = orders[item.secondary_order_id]
+                orders[item.secondary_order_id] = item
+                if before.price == item.price:
+                    changes += levels.add(item.price, item.size - before.size, 0)
+                else:
+                    changes += levels.add(before.price, -before.size, -1)
+                    changes += levels.add(item.price, item.size, 1)
+            case OrderDeleted():
+                gone = orders.pop(item.secondary_order_id, None)
+                if gone is not None:
+                    changes += levels.add(gone.price, -gone.size, -1)
+            case MassDeleteOrders():
+                orders.clear()
+                levels.clear()
+                return [_deleted(item.side, DELETE_THRU, 1) | when]
+        found = []
+        for action, position, row in changes:
+            if row is None:
+                found.append(_deleted(item.side, action, position) | when)
+            else:
+                values = level_values(item.side, row, position)
+                values["QuoteCondition"] = RETRANSMITTED if recovery else None
+                found.append({"MDUpdateAction": action, **values, **when})
+        return found
+
+    def empty(self, security_ids: Iterable[int]) -> None:
+        """Books were emptied."""
+        for security_id in security_ids:
+            for side in _TYPES:
+                self._side(security_id, side).clear()
+
+    def snapshot(self, instrument: PublishedInstrument) -> Iterator[Values]:
+        """The entries of a book in a snapshot."""
+        for side in _TYPES:
+            for position, row in enumerate(self._side(instrument.security_id, side).shown, 1):
+                yield level_values(side, row, position)
+
+
+def _deleted(side: Side, action: int, position: int) -> Values:
+    return {
+        "MDUpdateAction": action,
+        "MDEntryType": _TYPES[side],
+        "MDEntryPositionNo": position,
+    }

@@ -1,0 +1,91 @@
+"""Books by price depth and the top of books, kept from orders: what changes in what is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sortedcontainers import SortedDict
+
+from pregao.exchange.engine.orders import key_of
+from pregao.exchange.engine.terms import Side
+from pregao.feed.legacy_meaning import CHANGE, DELETE, NEW, OVERLAY
+
+
+class Row(NamedTuple):
+    """A price level."""
+
+    price: int | None
+    size: int
+    orders: int
+
+
+class LevelChange(NamedTuple):
+    """A change of what is shown."""
+
+    action: int
+    position: int
+    row: Row | None
+    """None of a level that is gone."""
+
+
+class DepthSide:
+    """The levels of a side, of which the first are shown."""
+
+    def __init__(self, side: Side, depth: int) -> None:
+        self._side = side
+        self._depth = depth
+        self._levels: SortedDict[int, Row] = SortedDict()
+        """By the rank of their price, the best last."""
+        self._shown: list[Row] = []
+
+    @property
+    def shown(self) -> list[Row]:
+        """What receivers know, the best first."""
+        return list(self._shown)
+
+    def add(self, price: int | None, size: int, orders: int) -> Iterator[LevelChange]:
+        """Orders came (or, with numbers below 0, went) at a price; what receivers are to do."""
+        key = key_of(self._side, price)
+        row = self._levels.get(key, Row(price, 0, 0))
+        row = Row(price, row.size + size, row.orders + orders)
+        if row.orders:
+            self._levels[key] = row
+        else:
+            self._levels.pop(key, None)
+        return self._update()
+
+    def clear(self) -> None:
+        """All orders are gone."""
+        self._levels.clear()
+        self._shown = []
+
+    def _update(self) -> Iterator[LevelChange]:
+        best = list(reversed(self._levels.values()[-self._depth :]))
+        if self._depth == 1:
+            yield from self._overlay(best)
+            return
+        shown = self._shown
+        for position in range(len(shown), 0, -1):
+            if key_of(self._side, shown[position - 1].price) not in self._levels:
+                yield LevelChange(DELETE, position, None)
+                del shown[position - 1]
+        for position, row in enumerate(best, 1):
+            if position > len(shown) or shown[position - 1].price != row.price:
+                # What falls off at the bottom is not told (002 §9.2.1).
+                yield LevelChange(NEW, position, row)
+                shown.insert(position - 1, row)
+                del shown[self._depth :]
+            elif shown[position - 1] != row:
+                yield LevelChange(CHANGE, position, row)
+                shown[position - 1] = row
+
+    def _overlay(self, best: list[Row]) -> Iterator[LevelChange]:
+        """The top of a book is laid over what it was (002 §9.2.2)."""
+        if best == self._shown:
+            return
+        if best:
+            yield LevelChange(OVERLAY, 1, best[0])
+        else:
+            yield LevelChange(DELETE, 1, None)
+        self._shown = best

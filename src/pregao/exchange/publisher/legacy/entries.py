@@ -1,0 +1,251 @@
+"""Statistics and trades as entries of the legacy feed (002 §10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from pregao.exchange.engine.events import (
+    AuctionImbalance,
+    ClosingPrice,
+    ExecutionStatistics,
+    ForwardTrade,
+    HighPrice,
+    LastTradePrice,
+    LowPrice,
+    OpeningPrice,
+    OpenInterest,
+    PriceBand,
+    SettlementPrice,
+    TheoreticalOpeningPrice,
+    Trade,
+    TradeBust,
+)
+from pregao.exchange.engine.terms import (
+    ImbalanceCondition,
+    OpenCloseSettlFlag,
+    TradeCondition,
+    TrdSubType,
+)
+from pregao.feed.legacy_meaning import DELETE, EXCHANGE_LAST, NEW
+from pregao.legacy import date_digits, time_digits
+
+Values = dict[str, Any]
+"""An entry, or a message, by the names of its fields."""
+
+_DAY_NS: Final = 86_400_000_000_000
+_CONDITIONS: Final = {
+    TradeCondition.OPENING_PRICE: "R",
+    TradeCondition.CROSSED: "X",
+    TradeCondition.LAST_TRADE_AT_THE_SAME_PRICE: "L",
+}
+
+
+def decimal_of(mantissa: int | None, places: int = 4) -> Decimal | None:
+    """A price as FAST writes it: without zeros at its end, but with two places at least."""
+    if mantissa is None:
+        return None
+    while places > 2 and mantissa % 10 == 0:
+        mantissa, places = mantissa // 10, places - 1
+    return Decimal(mantissa).scaleb(-places)
+
+
+def day_digits(day: int) -> int:
+    """A day since 1970, as the wire has it."""
+    return date_digits(day * _DAY_NS)
+
+
+def at(time_ns: int) -> Values:
+    """When something happened."""
+    return {"MDEntryDate": date_digits(time_ns), "MDEntryTime": time_digits(time_ns)}
+
+
+def _text(number: int | None) -> str | None:
+    return None if number is None else str(number)
+
+
+def _trade(item: Trade | ForwardTrade) -> list[Values]:
+    told = [mark for bit, mark in _CONDITIONS.items() if item.trade_condition & bit]
+    if item.trd_sub_type == TrdSubType.MULTI_ASSET_TRADE:
+        told.append("3")
+    entry = {
+        "MDUpdateAction": NEW,
+        "MDEntryType": "2",
+        "MDEntryPx": decimal_of(item.price),
+        "MDEntrySize": item.size,
+        "TradeID": str(item.trade_id),
+        "MDEntryBuyer": _text(item.buyer),
+        "MDEntrySeller": _text(item.seller),
+        "TradeCondition": " ".join(told) or None,
+        **at(item.transact_time_ns),
+    }
+    if isinstance(item, ForwardTrade):
+        entry["SellerDays"] = item.seller_days
+        entry["MDEntryInterestRate"] = decimal_of(item.interest_rate)
+    return [entry]
+
+
+def _bust(item: TradeBust) -> list[Values]:
+    return [
+        {
+            "MDUpdateAction": DELETE,
+            "MDEntryType": "2",
+            "MDEntryPx": decimal_of(item.price),
+            "TradeID": str(item.trade_id),
+            **at(item.transact_time_ns),
+        }
+    ]
+
+
+def _last_trade(item: LastTradePrice) -> list[Values]:
+    return [
+        {
+            "MDUpdateAction": NEW,
+            "MDEntryType": "2",
+            "MDEntryPx": decimal_of(item.price),
+            "TradeCondition": EXCHANGE_LAST,
+            **at(item.time_ns),
+        }
+    ]
+
+
+def _price(kind: str) -> Callable[[Any], list[Values]]:
+    """An entry with a price that can be withdrawn."""
+
+    def entries(item: Any) -> list[Values]:
+        return [
+            {
+                "MDUpdateAction": DELETE if item.deleted else NEW,
+                "MDEntryType": kind,
+                "MDEntryPx": decimal_of(item.price),
+                **at(item.time_ns),
+            }
+        ]
+
+    return entries
+
+
+def _opening(item: OpeningPrice) -> list[Values]:
+    (entry,) = _price("4")(item)
+    entry["NetChgPrevDay"] = decimal_of(item.net_chg_prev_day8, 8)
+    return [entry]
+
+
+def _theoretical(item: TheoreticalOpeningPrice) -> list[Values]:
+    (entry,) = _price("4")(item)
+    entry["OpenCloseSettlFlag"] = int(OpenCloseSettlFlag.THEORETICAL_PRICE)
+    entry["MDEntrySize"] = None if item.deleted else item.size
+    if item.deleted:
+        entry["MDEntryPx"] = None
+    return [entry]
+
+
+def _imbalance(item: AuctionImbalance) -> list[Values]:
+    side = {ImbalanceCondition.MORE_BUYERS: "P", ImbalanceCondition.MORE_SELLERS: "Q"}
+    return [
+        {
+            "MDUpdateAction": DELETE if item.deleted else NEW,
+            "MDEntryType": "A",
+            "MDEntrySize": item.size,
+            "TradeCondition": side.get(item.condition),
+            **at(item.time_ns),
+        }
+    ]
+
+
+def _execution_statistics(item: ExecutionStatistics) -> list[Values]:
+    """Volume and number of trades, and the weighted price: two entries here."""
+    volume = {
+        "MDUpdateAction": NEW,
+        "MDEntryType": "B",
+        "MDEntrySize": item.number_of_trades,
+        "TradeVolume": item.trade_volume,
+        **at(item.time_ns),
+    }
+    if item.vwap_px is None:
+        return [volume]
+    weighted = {
+        "MDUpdateAction": NEW,
+        "MDEntryType": "9",
+        "MDEntryPx": decimal_of(item.vwap_px),
+        "NetChgPrevDay": decimal_of(item.net_chg_prev_day8, 8),
+        **at(item.time_ns),
+    }
+    return [volume, weighted]
+
+
+def _closing(item: ClosingPrice) -> list[Values]:
+    last = item.last_trade_date
+    return [
+        {
+            "MDUpdateAction": NEW,
+            "MDEntryType": "5",
+            "MDEntryPx": decimal_of(item.price8, 8),
+            "OpenCloseSettlFlag": int(item.flag),
+            "LastTradeDate": None if last is None else day_digits(last),
+            **at(item.time_ns),
+        }
+    ]
+
+
+def _settlement(item: SettlementPrice) -> list[Values]:
+    return [
+        {
+            "MDUpdateAction": NEW,
+            "MDEntryType": "6",
+            "MDEntryPx": decimal_of(item.price),
+            "OpenCloseSettlFlag": int(item.flag),
+            "SettlPriceType": int(item.settl_price_type),
+            "PriceType": None if item.price_type is None else str(int(item.price_type)),
+            **at(item.time_ns),
+        }
+    ]
+
+
+def _open_interest(item: OpenInterest) -> list[Values]:
+    return [
+        {
+            "MDUpdateAction": NEW,
+            "MDEntryType": "C",
+            "MDEntrySize": item.size,
+            **at(item.time_ns),
+        }
+    ]
+
+
+def _price_band(item: PriceBand) -> list[Values]:
+    kind, limit, midpoint = item.band_type, item.limit_type, item.midpoint
+    return [
+        {
+            "MDUpdateAction": NEW,
+            "MDEntryType": "g",
+            "PriceBandType": None if kind is None else str(int(kind)),
+            "PriceLimitType": None if limit is None else int(limit),
+            "PriceBandMidpointPriceType": None if midpoint is None else int(midpoint),
+            "LowLimitPrice": decimal_of(item.low),
+            "HighLimitPrice": decimal_of(item.high),
+            "TradingReferencePrice": decimal_of(item.reference8, 8),
+            **at(item.time_ns),
+        }
+    ]
+
+
+ENTRIES: Final[dict[type, Callable[[Any], list[Values]]]] = {
+    Trade: _trade,
+    ForwardTrade: _trade,
+    TradeBust: _bust,
+    LastTradePrice: _last_trade,
+    OpeningPrice: _opening,
+    TheoreticalOpeningPrice: _theoretical,
+    AuctionImbalance: _imbalance,
+    HighPrice: _price("7"),
+    LowPrice: _price("8"),
+    ExecutionStatistics: _execution_statistics,
+    ClosingPrice: _closing,
+    SettlementPrice: _settlement,
+    OpenInterest: _open_interest,
+    PriceBand: _price_band,
+}
+"""What is told of each kind of event. Others of the binary feed (its summary of an execution, bands
+of quantity) have no entry in 002."""

@@ -1,0 +1,84 @@
+"""A stream of the legacy feed that repeats: paced, with a SequenceReset behind each loop."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from pregao.clock import SECOND
+from pregao.exchange.publisher.legacy.entries import Values
+from pregao.exchange.publisher.legacy.writing import MessageWriter
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.legacy import HEARTBEAT_NS
+
+_LOOK_AGAIN_NS = SECOND // 2
+"""So often a stream without anything to tell looks whether there is something now."""
+
+LoopMessages = Iterator[tuple[str, Values]]
+"""Templates and values of a loop's messages, in order."""
+
+
+class LegacyLoop:
+    """Sends the messages of a loop datagram by datagram as time goes by.
+
+    ``begin`` gives the messages of a loop, or None while there is nothing to tell: heartbeats say
+    then that the loop is empty (002 §15.2).
+    """
+
+    def __init__(
+        self, begin: Callable[[], LoopMessages | None], pace: LoopPace, start_ns: int
+    ) -> None:
+        self._begin = begin
+        self._step_ns = SECOND // pace.packets_per_second
+        self._pause_ns = pace.pause_ns
+        self._writer = MessageWriter()
+        self._loop: LoopMessages | None = None
+        self._chunks: deque[bytes] = deque()
+        self._next_ns = start_ns
+        self._last_sent_ns = start_ns
+        self.loops = 0
+        """How many loops have ended."""
+
+    @property
+    def next_due_ns(self) -> int:
+        """When the next datagram may go out."""
+        return self._next_ns
+
+    def advance(self, until_ns: int) -> list[tuple[int, bytes]]:
+        """The datagrams that go out up to a time, with their times."""
+        found: list[tuple[int, bytes]] = []
+        while (due := self._next_ns) <= until_ns:
+            found += [(due, datagram) for datagram in self._due(due)]
+        return found
+
+    def _due(self, now_ns: int) -> list[bytes]:
+        if self._chunks:
+            return self._sent([self._chunks.popleft()], now_ns)
+        if self._loop is None:
+            self._loop = self._begin()
+            if self._loop is None:
+                return self._silent(now_ns)
+        following = next(self._loop, None)
+        if following is None:
+            self._loop = None
+            self.loops += 1
+            self._last_sent_ns = now_ns
+            self._next_ns = now_ns + max(self._step_ns, self._pause_ns)
+            return self._writer.reset(now_ns)
+        first, *rest = self._writer.write(*following, now_ns)
+        self._chunks.extend(rest)
+        return self._sent([first], now_ns)
+
+    def _sent(self, datagrams: list[bytes], now_ns: int) -> list[bytes]:
+        self._last_sent_ns = now_ns
+        self._next_ns = now_ns + self._step_ns
+        return datagrams
+
+    def _silent(self, now_ns: int) -> list[bytes]:
+        self._next_ns = now_ns + _LOOK_AGAIN_NS
+        if now_ns < self._last_sent_ns + HEARTBEAT_NS:
+            return []
+        self._last_sent_ns = now_ns
+        heartbeat = self._writer.heartbeat(now_ns)
+        self._writer.next_number = 1  # the loop that follows begins with 1
+        return heartbeat

@@ -1,0 +1,53 @@
+"""Messages of the legacy feed: encoded, numbered, and cut into datagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pregao.fast import Encoder
+from pregao.legacy import PUMA, timestamp_digits, write_chunks
+from pregao.schemas import bundled_templates
+
+INCREMENTAL = "IncrementalRefresh_152"
+SNAPSHOT = "SnapshotFullRefresh_153"
+SECURITY_LIST = "SecurityList_149"
+SECURITY_STATUS = "SecurityStatus_142"
+NEWS = "News_143"
+HEARTBEAT = "Heartbeat_144"
+SEQUENCE_RESET = "SequenceReset_122"
+
+
+class MessageWriter:
+    """Numbers the messages of one stream and makes datagrams of them."""
+
+    def __init__(self, first_number: int = 1) -> None:
+        self._encoder = Encoder(bundled_templates(), reset_each_message=True)
+        self.next_number = first_number
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last message."""
+        return self.next_number - 1
+
+    def write(self, template: str, values: Mapping[str, Any], now_ns: int) -> list[bytes]:
+        """The datagrams of the next message."""
+        number = self.next_number
+        sent: int | str = timestamp_digits(now_ns)
+        if template == SECURITY_LIST:
+            sent = str(sent)  # its template has a text
+        message = self._encoder.encode(
+            template, {**values, "MsgSeqNum": number, "SendingTime": sent}
+        )
+        self.next_number = number + 1
+        return write_chunks(number, message, PUMA.most_bytes)
+
+    def heartbeat(self, now_ns: int) -> list[bytes]:
+        """A heartbeat, which is numbered as any other message."""
+        return self.write(HEARTBEAT, {}, now_ns)
+
+    def reset(self, now_ns: int) -> list[bytes]:
+        """A SequenceReset: the next message is number 1."""
+        datagrams = self.write(SEQUENCE_RESET, {"NewSeqNo": 1}, now_ns)
+        self.next_number = 1
+        return datagrams

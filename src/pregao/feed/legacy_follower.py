@@ -1,0 +1,209 @@
+"""The follower of the legacy feed: messages in their turn in, books out.
+
+Which book an instrument has is told by its snapshots (MarketDepth, 002 §9); until one came, the
+depth that the channel is known for is taken. Counters, holes, healing and the states of books are
+those of the binary feed.
+"""
+
+from __future__ import annotations
+
+from pregao.book.depth import PriceDepthBook
+from pregao.book.faults import Fault, State
+from pregao.book.orders import OrderBook
+from pregao.book.position import PositionBook
+from pregao.book.updates import DepthUpdate, MessageKey, Update
+from pregao.feed.following import ChannelFollower, Message, Snapshot
+from pregao.feed.healing import Room, key_of
+from pregao.feed.legacy_meaning import (
+    EMPTY_BOOK,
+    SIDES,
+    Entry,
+    level_update,
+    order_update,
+    snapshot_levels,
+    snapshot_orders,
+)
+from pregao.feed.listener import Listener, Part
+from pregao.legacy import InLoop, LegacyMessage, LoopEnded, MsgType
+from pregao.umdf import templates
+from pregao.umdf.loops import SnapshotHeader
+from pregao.umdf.recovery import Incremental
+from pregao.umdf.sequencing import Place
+
+MOST_ENTRIES = 4096
+"""More entries than this no incremental message has: they are a few hundred bytes long."""
+OTHER_BOOK = "its snapshot shows a book of another depth"
+
+LegacyBook = OrderBook | PriceDepthBook
+_NO_MESSAGE = 0
+"""What recovery sees of entries: only what empties a book has a template of its own there."""
+
+
+class LegacyFollower(ChannelFollower[LegacyBook]):
+    """Follows a channel of UMDF FIX/FAST."""
+
+    def __init__(
+        self,
+        *,
+        from_the_start: bool,
+        market_depth: int | None = None,
+        listener: Listener | None = None,
+        room: Room | None = None,
+        books: dict[int, LegacyBook] | None = None,
+    ) -> None:
+        """``market_depth`` is that of books without a snapshot; None is a book of all orders."""
+        self._usual_depth = market_depth
+        self._depths: dict[int, int | None] = {}
+        """The depth that each instrument's snapshots tell."""
+        self._last_processed = 0
+        super().__init__(
+            from_the_start=from_the_start,
+            listener=listener,
+            room=room,
+            books=books,
+            most_in_packet=MOST_ENTRIES,
+        )
+
+    def market_depth(self, security_id: int) -> int | None:
+        """How many levels a book by prices shows; None of a book of all orders."""
+        return self._depths.get(security_id, self._usual_depth)
+
+    # The incremental stream
+
+    def deliver(self, place: Place, message: LegacyMessage) -> None:
+        """Take the next message of the sequence in; messages before it may be missing."""
+        self._arrive(place)
+        if message.type is MsgType.INCREMENTAL_REFRESH:
+            for index, entry in enumerate(message.values.get("MDEntries", ())):
+                self._entry(place, index, message.template_id, entry)
+        else:
+            event = place.sequence_number
+            self._listener.message(place, event, message.template_id, message.values)
+        self._pass(place)
+
+    def _entry(self, place: Place, index: int, template_id: int, entry: Entry) -> None:
+        event = place.sequence_number
+        security_id = entry.get("SecurityID") or None
+        emptied = entry.get("MDEntryType") == EMPTY_BOOK
+        values = dict(entry)
+        if security_id is None:
+            if emptied:
+                self._channel_reset(place, index, event, sound=True)
+        else:
+            rpt_seq = entry.get("RptSeq") or None
+            kind = templates.EMPTY_BOOK if emptied else _NO_MESSAGE
+            part = Part(0, values, template_id, event)
+            message = Incremental(place, index, kind, security_id, rpt_seq, part)
+            instrument = self._instrument(security_id)
+            missing = self._holes.missing
+            self._do(instrument, instrument.message(message, missing))
+            self._trust(instrument, key_of(message))
+        self._listener.message(place, event, template_id, values)
+
+    # The market recovery stream
+
+    def snapshot(self, found: InLoop | LoopEnded) -> None:
+        """Take in what came of the market recovery stream."""
+        loop = self._loop
+        if isinstance(found, LoopEnded):
+            if loop.sequence_version == found.version:
+                loop.end()
+                if loop.complete:
+                    self._whole_loop()
+            return
+        message = found.message
+        if message.type is not MsgType.SNAPSHOT or not loop.packet(found.version, message.number):
+            return
+        header = _header(message)
+        if header.last_msg_seq_num_processed < self._last_processed:
+            # The incremental stream began anew: what waits is of the sequence before.
+            self._waiting.clear()
+        self._last_processed = header.last_msg_seq_num_processed
+        loop.header(header)
+        part = Part(0, message.values, message.template_id)
+        snapshot = loop.orders(header.security_id, header.tot_num_bids, header.tot_num_offers, part)
+        if self.position is None:
+            self._waiting.came_early(snapshot)
+        else:
+            self._whole_snapshot(snapshot, self.position)
+
+    def _take(self, snapshot: Snapshot, place: Place) -> None:
+        self._learn_depth(snapshot, place)
+        super()._take(snapshot, place)
+
+    def _learn_depth(self, snapshot: Snapshot, place: Place) -> None:
+        """Let the instrument have the book that its snapshot shows."""
+        security_id = snapshot.security_id
+        depth = snapshot.items[-1].values.get("MarketDepth") if snapshot.items else None
+        self._depths[security_id] = depth
+        book = self.books.get(security_id)
+        if book is None or _depth_of(book) == depth:
+            return
+        if book.state is State.EMPTY:
+            del self.books[security_id]
+            return
+        instrument = self._instrument(security_id)
+        gap = instrument.distrust(MessageKey(*place), OTHER_BOOK)
+        if gap is not None:
+            book.interrupt(gap.found_at, gap.reason)
+            self._stale.add(security_id)
+            self._listener.stale(gap)
+
+    # Books
+
+    def _update(self, message: Message) -> Update | DepthUpdate | None:
+        security_id = message.security_id or 0
+        book = self.books.get(security_id)
+        depth = self.market_depth(security_id) if book is None else _depth_of(book)
+        meaning = order_update if depth is None else level_update
+        return meaning(key_of(message), message.item.values)
+
+    def _load(self, snapshot: Snapshot, place: Place) -> None:
+        assert snapshot.header is not None
+        security_id = snapshot.security_id
+        book = self.books.get(security_id)
+        depth = self.market_depth(security_id)
+        if book is not None and _depth_of(book) != depth:
+            doubted = security_id in self._doubted
+            self.books[security_id] = other = _new_book(depth)
+            other.doubt(doubted=doubted)
+        updates = snapshot_orders if depth is None else snapshot_levels
+        entries = snapshot.items[-1].values.get("MDEntries", [])
+        last = snapshot.header.last_rpt_seq
+        for update in updates(MessageKey(*place), entries, last):
+            self._apply(security_id, -1, update)
+
+    def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
+        book = self.books.get(security_id)
+        if book is None:
+            book = self.books[security_id] = _new_book(self.market_depth(security_id))
+        fault = book.apply(update)  # type: ignore[arg-type]  # `_update` and `_load` see to it
+        self._listener.updated(security_id, event, update)
+        return fault
+
+
+def _new_book(depth: int | None) -> LegacyBook:
+    return PositionBook() if depth is None else PriceDepthBook(depth)
+
+
+def _depth_of(book: LegacyBook) -> int | None:
+    return book.market_depth if isinstance(book, PriceDepthBook) else None
+
+
+def _header(message: LegacyMessage) -> SnapshotHeader:
+    """What opens a snapshot of the binary feed, made of a message that is all of a snapshot."""
+    values = message.values
+    entries = values.get("MDEntries", [])
+    sides = [SIDES.get(entry.get("MDEntryType")) for entry in entries]
+    # PUMA counts the whole message, MEGABOLSA each entry (002 §15.2).
+    counts = [entry.get("RptSeq") or 0 for entry in entries]
+    return SnapshotHeader(
+        values["SecurityID"],
+        values["LastMsgSeqNumProcessed"],
+        values.get("TotNumReports") or 0,
+        sides.count(SIDES["0"]),
+        sides.count(SIDES["1"]),
+        0,
+        values.get("RptSeq") or max(counts, default=0) or None,
+        None,
+    )

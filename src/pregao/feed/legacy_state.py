@@ -1,0 +1,302 @@
+"""What holds on a legacy channel beside its books: instruments, phases, states, statistics, news.
+
+Statistics are kept apart by venue (MDStreamID, 002 §10). Group codes repeat amongst exchanges, so
+a group is known by its code and exchange (002 §11).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pregao.feed.legacy_meaning import (
+    DELETE,
+    EXCHANGE_LAST,
+    IMBALANCE,
+    OPENING_PRICE,
+    SIDES,
+    TRADE,
+    TRADING_STATE,
+    Entry,
+    LegacyTrade,
+    conditions,
+    number_of,
+    stream_id_of,
+    trade_of,
+)
+from pregao.legacy import InLoop, LegacyMessage, LoopEnded, MsgType
+from pregao.umdf.loops import DefinitionLoop
+from pregao.umdf.phases import (
+    GroupKey,
+    Phases,
+    StatisticsReset,
+    Status,
+    TradingEvent,
+    instrument_status,
+    phase_status,
+)
+
+MOST_NEWS = 1000
+MOST_TRADES = 1_000_000
+"""So many trades wait to be taken; older ones are forgotten."""
+RESET_WITH_THE_SESSION: Final = frozenset("34789AB")
+"""Entry types that begin anew with a trading session (002 §11.3); so does a trade's volume."""
+THEORETICAL: Final = 5
+"""OpenCloseSettlFlag of an opening price that is the theoretical one of an auction."""
+_BY_FLAG: Final = {"4": "OpenCloseSettlFlag", "5": "OpenCloseSettlFlag", "6": "OpenCloseSettlFlag"}
+_BY_KIND: Final = {**_BY_FLAG, "g": "PriceBandType"}
+_LAST_FRAGMENT: Final = ("Y", "1")
+_DELETED: Final = "D"
+
+
+class StatisticKey(NamedTuple):
+    """Which statistic it is: of several of one type each is kept."""
+
+    entry_type: str
+    stream_id: str
+    kind: Any = None
+    """The flag of prices that open, close or settle, the type of a price band."""
+
+
+@dataclass(frozen=True, slots=True)
+class LegacyInstrument:
+    """An instrument as it was defined last."""
+
+    security_id: int
+    symbol: str
+    group: GroupKey
+    values: Mapping[str, Any]
+
+
+def _flag(value: Any) -> Any:
+    return number_of(value) if isinstance(value, str) else value
+
+
+def statistic_key(entry: Entry) -> StatisticKey | None:
+    """Which statistic an entry tells; None if it is of a book or a state, or a trade."""
+    kind = entry.get("MDEntryType")
+    if kind is None or kind in SIDES or kind in ("J", TRADING_STATE):
+        return None
+    if kind == TRADE:
+        told = conditions(entry.get("TradeCondition"))
+        return StatisticKey(kind, stream_id_of(entry)) if EXCHANGE_LAST in told else None
+    field = _BY_KIND.get(kind)
+    return StatisticKey(kind, stream_id_of(entry), None if field is None else _of(entry, field))
+
+
+def _of(entry: Entry, field: str) -> Any:
+    return _flag(entry.get(field)) if field == "OpenCloseSettlFlag" else entry.get(field)
+
+
+def is_theoretical(key: StatisticKey) -> bool:
+    """Is it the theoretical price of an auction, or its imbalance?"""
+    return key.entry_type == IMBALANCE or (
+        key.entry_type == OPENING_PRICE and key.kind == THEORETICAL
+    )
+
+
+class LegacyState:
+    """Keeps what messages and snapshots tell beside books."""
+
+    def __init__(self) -> None:
+        self.instruments: dict[int, LegacyInstrument] = {}
+        self.complete = False
+        """Has a whole loop of definitions come?"""
+        self.phases = Phases()
+        self.statistics: dict[int, dict[StatisticKey, Entry]] = {}
+        self.volumes: dict[tuple[int, str], int] = {}
+        """What was traded in the session, as trades tell (tag 1020)."""
+        self.last_trades: dict[tuple[int, str], LegacyTrade] = {}
+        """The last trade of each instrument and venue."""
+        self.news: deque[Mapping[str, Any]] = deque(maxlen=MOST_NEWS)
+        self._trades: deque[LegacyTrade] = deque(maxlen=MOST_TRADES)
+        self._loop: DefinitionLoop[Entry] = DefinitionLoop()
+
+    def take_trades(self) -> list[LegacyTrade]:
+        """The trades, and those that are void, since they were taken last."""
+        trades = list(self._trades)
+        self._trades.clear()
+        return trades
+
+    # The incremental stream
+
+    def message(self, message: LegacyMessage) -> None:
+        """Take a message of the incremental stream in."""
+        values = message.values
+        match message.type:
+            case MsgType.INCREMENTAL_REFRESH:
+                for entry in values.get("MDEntries", ()):
+                    self._entry(entry)
+            case MsgType.SECURITY_STATUS:
+                self._status(values)
+            case MsgType.SECURITY_LIST:
+                for row in values.get("RelatedSym", ()):
+                    self._define(row)
+            case MsgType.NEWS:
+                self.news.append(values)
+
+    def _entry(self, entry: Entry) -> None:
+        security_id = entry.get("SecurityID") or 0
+        trade = trade_of(entry)
+        if trade is not None:
+            self._trade(trade)
+            return
+        key = statistic_key(entry)
+        if key is None:
+            return
+        if entry.get("MDUpdateAction") == DELETE:
+            self.statistics.get(security_id, {}).pop(key, None)
+        else:
+            self.statistics.setdefault(security_id, {})[key] = entry
+
+    def _trade(self, trade: LegacyTrade) -> None:
+        self._trades.append(trade)
+        where = (trade.security_id, trade.stream_id)
+        if trade.volume is not None:
+            self.volumes[where] = trade.volume
+        if trade.busted:
+            return
+        # What comes last need not be the last trade: time and number tell (002 §10.1, note 1).
+        last = self.last_trades.get(where)
+        if last is None or _later(trade, last):
+            self.last_trades[where] = trade
+
+    def _status(self, values: Mapping[str, Any]) -> None:
+        event = values.get("SecurityTradingEvent")
+        exchange = values.get("SecurityExchange") or "BVMF"
+        phase = number_of(values.get("TradingSessionSubID"))
+        status = values.get("SecurityTradingStatus")
+        group = values.get("SecurityGroup")
+        security_id = values.get("SecurityID")
+        session = event if event == TradingEvent.TRADING_SESSION_CHANGE else None
+        if group:
+            key = GroupKey(group, exchange)
+            before = self.phases.phase(key)
+            self._told(self.phases.group_phase(key, phase or status, session))
+            if before is Status.RESERVED:
+                self._forget_theoretical(key)
+        elif security_id is not None:
+            self._instrument_status(security_id, phase, status, session)
+
+    def _instrument_status(
+        self, security_id: int, phase: int | None, status: int | None, session: int | None
+    ) -> None:
+        """The state of one instrument; whether it rejoins its group its number tells (§15.6)."""
+        instrument = self.instruments.get(security_id)
+        if instrument is not None and phase is not None:
+            self._told(self.phases.group_phase(instrument.group, phase))
+        if status is not None:
+            event = TradingEvent.SECURITY_STATUS_CHANGE
+            if self.phases.is_separate(security_id) and instrument is not None:
+                stored = self.phases.phase(instrument.group)
+                if stored is phase_status(status) and stored is not Status.UNKNOWN:
+                    event = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+            self._told(self.phases.security_status(security_id, status, event))
+        if session is not None:
+            self._told([StatisticsReset((security_id,))])
+
+    def _told(self, changes: Iterable[object]) -> None:
+        for change in changes:
+            if isinstance(change, StatisticsReset):
+                for security_id in change.security_ids:
+                    self._reset_statistics(security_id)
+
+    def _reset_statistics(self, security_id: int) -> None:
+        own = self.statistics.get(security_id, {})
+        for key in [key for key in own if key.entry_type in RESET_WITH_THE_SESSION]:
+            del own[key]
+        for where in [where for where in self.volumes if where[0] == security_id]:
+            del self.volumes[where]
+
+    def _forget_theoretical(self, group: GroupKey) -> None:
+        """A group has left its pre-open: those of its instruments that did too (002 §10.7)."""
+        for security_id, own in self.statistics.items():
+            instrument = self.instruments.get(security_id)
+            if instrument is None or instrument.group != group:
+                continue
+            if self.phases.status(security_id) is not Status.RESERVED:
+                for key in [key for key in own if is_theoretical(key)]:
+                    del own[key]
+
+    # Definitions
+
+    def definition(self, found: InLoop | LoopEnded) -> None:
+        """Take in what came of the instrument definition stream (002 §5.3.4)."""
+        loop = self._loop
+        if isinstance(found, LoopEnded):
+            if loop.sequence_version == found.version:
+                loop.end()
+                self._whole_loop()
+            return
+        message = found.message
+        if message.type is not MsgType.SECURITY_LIST:
+            return
+        if not loop.packet(found.version, message.number):
+            return
+        values = message.values
+        for row in values.get("RelatedSym", ()):
+            loop.definition(row["SecurityID"], values["TotNoRelatedSym"], row)
+            self._define(row)
+        if values.get("LastFragment") in _LAST_FRAGMENT:
+            loop.end()
+            self._whole_loop()
+
+    def _whole_loop(self) -> None:
+        """All instruments have come: who is not among them is not listed any more."""
+        if not self._loop.complete:
+            return
+        self.complete = True
+        for security_id in [
+            each for each in self.instruments if each not in self._loop.definitions
+        ]:
+            self._remove(security_id)
+
+    def _define(self, row: Entry) -> None:
+        """An instrument was created, changed or deleted (002 §8)."""
+        security_id = row["SecurityID"]
+        if row.get("SecurityUpdateAction") == _DELETED:
+            self._remove(security_id)
+            return
+        group = GroupKey(row.get("SecurityGroup") or "", row.get("SecurityExchange") or "BVMF")
+        symbol = row.get("Symbol") or ""
+        self.instruments[security_id] = LegacyInstrument(security_id, symbol, group, row)
+        self.phases.define(security_id, group)
+
+    def _remove(self, security_id: int) -> None:
+        self.instruments.pop(security_id, None)
+        self.statistics.pop(security_id, None)
+        self.phases.remove(security_id)
+
+    # Snapshots
+
+    def snapshot(self, message: LegacyMessage) -> None:
+        """Take over what a snapshot tells of an instrument beside its book (002 §11.4)."""
+        security_id = message.values["SecurityID"]
+        own: dict[StatisticKey, Entry] = {}
+        for entry in message.values.get("MDEntries", ()):
+            if entry.get("MDEntryType") == TRADING_STATE:
+                self._shown_state(security_id, entry)
+            key = statistic_key(entry)
+            if key is not None:
+                own[key] = entry
+        self.statistics[security_id] = own
+
+    def _shown_state(self, security_id: int, entry: Entry) -> None:
+        phase = number_of(entry.get("TradingSessionSubID"))
+        status = entry.get("SecurityTradingStatus")
+        instrument = self.instruments.get(security_id)
+        if instrument is not None and phase is not None:
+            self.phases.group_phase(instrument.group, phase)
+        if status is None:
+            self.phases.security_status(security_id, None)
+        elif instrument_status(status) is not phase_status(phase) or phase is None:
+            event = TradingEvent.SECURITY_STATUS_CHANGE
+            self.phases.security_status(security_id, status, event)
+
+
+def _later(trade: LegacyTrade, last: LegacyTrade) -> bool:
+    if trade.time_ns != last.time_ns:
+        return (trade.time_ns or 0) > (last.time_ns or 0)
+    return (number_of(trade.trade_id) or 0) >= (number_of(last.trade_id) or 0)

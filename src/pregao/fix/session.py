@@ -1,0 +1,240 @@
+"""A small session of FIX 4.4, of either side: logon, numbers, heartbeats, gaps, logout.
+
+Numbers begin with 1 at every logon (tag 141). What was sent is not kept: a request to send again is
+answered by a gap fill, as recovery gateways do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from pregao.clock import SECOND, format_ns
+from pregao.errors import DecodeError, UsageError
+from pregao.fix.message import FixMessage, Parser, Value, encode
+
+_HEARTBEAT, _TEST_REQUEST, _RESEND_REQUEST, _REJECT = "0", "1", "2", "3"
+_SEQUENCE_RESET, _LOGOUT, _LOGON = "4", "5", "A"
+_SESSION = frozenset("0123451A")
+_SILENCE = 1.5
+"""After so many intervals of silence the other side is asked, after twice as many given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """Who talks to whom."""
+
+    sender: str
+    target: str
+    heartbeat_ns: int = 30 * SECOND
+    acceptor: bool = False
+    """Does it wait for the other side's logon?"""
+
+    def __post_init__(self) -> None:
+        if not self.sender or not self.target:
+            raise UsageError("a FIX session needs the identifiers of both sides")
+        if self.heartbeat_ns < SECOND:
+            raise UsageError("a heartbeat interval is at least a second")
+
+
+class SessionState(Enum):
+    """Where a session is."""
+
+    IDLE = "not logged on"
+    LOGGING_ON = "logon sent"
+    ACTIVE = "logged on"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOn:
+    """Both sides are logged on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedOut:
+    """The session has ended; the connection is to be closed."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A message that is not the session's own."""
+
+    message: FixMessage
+
+
+SessionEvent = LoggedOn | LoggedOut | Application
+
+
+class Session:
+    """One session over one connection."""
+
+    def __init__(self, settings: SessionSettings, now_ns: int) -> None:
+        self.settings = settings
+        self.state = SessionState.IDLE
+        self._parser = Parser()
+        self._out = bytearray()
+        self._next_out = 1
+        self._next_in = 1
+        self._sent_ns = self._heard_ns = now_ns
+        self._asked = False
+        """Was the other side asked whether it is there?"""
+        self._interval_ns = settings.heartbeat_ns
+        if not settings.acceptor:
+            seconds = settings.heartbeat_ns // SECOND
+            self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
+            self.state = SessionState.LOGGING_ON
+
+    @property
+    def ended(self) -> bool:
+        """Is it over?"""
+        return self.state is SessionState.ENDED
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When `tick` is to be called."""
+        if self.state is SessionState.ENDED:
+            return None
+        silence = int(self._interval_ns * _SILENCE) * (2 if self._asked else 1)
+        return min(self._sent_ns + self._interval_ns, self._heard_ns + silence)
+
+    def take_output(self) -> bytes:
+        """The bytes that are to be sent."""
+        out = bytes(self._out)
+        self._out.clear()
+        return out
+
+    def send(self, kind: str, fields: Iterable[tuple[int, Value]], now_ns: int) -> None:
+        """Send a message of an application."""
+        if self.state is not SessionState.ACTIVE:
+            raise UsageError("the FIX session is not logged on")
+        self._write(kind, fields, now_ns)
+
+    def log_out(self, now_ns: int, reason: str = "") -> None:
+        """End the session."""
+        if self.state is not SessionState.ENDED:
+            self._write(_LOGOUT, [(58, reason)] if reason else [], now_ns)
+            self.state = SessionState.ENDED
+
+    def receive(self, data: bytes, now_ns: int) -> list[SessionEvent]:
+        """Take bytes in that came."""
+        if self.state is SessionState.ENDED:
+            return []
+        events: list[SessionEvent] = []
+        try:
+            for message in self._parser.feed(data):
+                self._heard_ns, self._asked = now_ns, False
+                events += self._message(message, now_ns)
+                if self.ended:
+                    break
+        except DecodeError as error:
+            events += self._end(f"what came is not FIX: {error}", now_ns)
+        return events
+
+    def tick(self, now_ns: int) -> list[SessionEvent]:
+        """Let time pass: heartbeats, and what silence means."""
+        if self.state is SessionState.ENDED:
+            return []
+        silence = int(self._interval_ns * _SILENCE)
+        if self._asked and now_ns >= self._heard_ns + 2 * silence:
+            return self._end("the other side is silent", now_ns)
+        if self.state is SessionState.ACTIVE:
+            if not self._asked and now_ns >= self._heard_ns + silence:
+                self._asked = True
+                self._write(_TEST_REQUEST, [(112, "alive")], now_ns)
+            elif now_ns >= self._sent_ns + self._interval_ns:
+                self._write(_HEARTBEAT, [], now_ns)
+        elif now_ns >= self._heard_ns + silence:
+            return self._end("no logon came", now_ns)
+        return []
+
+    def _message(self, message: FixMessage, now_ns: int) -> list[SessionEvent]:
+        kind, number = message.type, message.number(34)
+        wrong = self._who(message)
+        if wrong or number is None:
+            return self._end(wrong or "a message without a number", now_ns)
+        if kind == _LOGON:
+            return self._logon(message, number, now_ns)
+        if self.state is not SessionState.ACTIVE:
+            return self._end("the first message is not a logon", now_ns)
+        if kind == _SEQUENCE_RESET and message.text(123) != "Y":
+            self._next_in = max(self._next_in, message.number(36) or 1)
+            return []
+        if number > self._next_in:
+            self._write(_RESEND_REQUEST, [(7, self._next_in), (16, 0)], now_ns)
+            return []  # it comes again, or a gap fill says that it does not
+        if number < self._next_in:
+            if message.text(43) == "Y":
+                return []
+            return self._end(f"number {number} came where {self._next_in} is next", now_ns)
+        self._next_in = number + 1
+        return self._in_turn(kind, message, now_ns)
+
+    def _in_turn(self, kind: str, message: FixMessage, now_ns: int) -> list[SessionEvent]:
+        match kind:
+            case "1":
+                self._write(_HEARTBEAT, [(112, message.get(112) or b"")], now_ns)
+            case "2":
+                begin = message.number(7) or 1
+                fields: list[tuple[int, Value]] = [(43, "Y"), (123, "Y"), (36, self._next_out)]
+                self._write(_SEQUENCE_RESET, fields, now_ns, number=begin)
+            case "4":
+                self._next_in = max(self._next_in, message.number(36) or 1)
+            case "5":
+                reason = message.text(58) or "the other side logged out"
+                self._write(_LOGOUT, [], now_ns)
+                self.state = SessionState.ENDED
+                return [LoggedOut(reason)]
+            case "3" | "j":
+                return [Application(message)]
+            case _ if kind not in _SESSION:
+                return [Application(message)]
+        return []
+
+    def _logon(self, message: FixMessage, number: int, now_ns: int) -> list[SessionEvent]:
+        if self.state is SessionState.ACTIVE:
+            return self._end("a second logon", now_ns)
+        if number != 1:
+            return self._end("a logon that does not begin with number 1 (tag 141)", now_ns)
+        self._next_in = 2
+        seconds = message.number(108) or 0
+        if self.settings.acceptor:
+            if seconds < 1:
+                return self._end("a logon without a heartbeat interval", now_ns)
+            self._interval_ns = seconds * SECOND
+            self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
+        self.state = SessionState.ACTIVE
+        return [LoggedOn()]
+
+    def _who(self, message: FixMessage) -> str:
+        expected = (self.settings.target, self.settings.sender)
+        if (message.text(49), message.text(56)) != expected:
+            return f"the message is from {message.text(49)} to {message.text(56)}"
+        return ""
+
+    def _end(self, reason: str, now_ns: int) -> list[SessionEvent]:
+        self.log_out(now_ns, reason)
+        return [LoggedOut(reason)]
+
+    def _write(
+        self,
+        kind: str,
+        fields: Iterable[tuple[int, Value]],
+        now_ns: int,
+        number: int | None = None,
+    ) -> None:
+        stamp = format_ns(now_ns)[:23].replace("-", "").replace("T", "-")
+        head: list[tuple[int, Value]] = [
+            (35, kind),
+            (49, self.settings.sender),
+            (56, self.settings.target),
+            (34, self._next_out if number is None else number),
+            (52, stamp),
+        ]
+        self._out += encode([*head, *fields])
+        if number is None:
+            self._next_out += 1
+        self._sent_ns = now_ns

@@ -1,0 +1,198 @@
+"""The messages of settled datagrams of the legacy feed to rows of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.fast import REASONS, ColumnDecoder, MessageColumns, Template
+from pregao.lake.ingest.files import order_by_value
+from pregao.lake.ingest.legacy.tables import message_table_name
+from pregao.lake.ingest.payloads import Payloads
+from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.schemas import KEY
+from pregao.lake.ingest.window import Numbers, by_day
+from pregao.legacy import message_type
+from pregao.legacy.bulk import FAULTS, ChunkColumns, chunk_columns
+from pregao.legacy.tables import Rows, bundled_tables, rows_of
+from pregao.schemas import bundled_templates
+
+_ORDINALS = 16
+"""The index of a row in its datagram: which message, and in these bits which entry of it."""
+
+
+@dataclass(slots=True)
+class _Messages:
+    """Whole messages: where they are in a buffer, and the chunk that each began with."""
+
+    buffer: npt.NDArray[np.uint8]
+    start: Numbers
+    end: Numbers
+    chunk: Numbers
+
+
+class LegacyDecoder:
+    """Decodes windows of datagrams."""
+
+    def __init__(self, _schema_files: Sequence[str] = ()) -> None:
+        self._columns = ColumnDecoder(bundled_templates(), reset_each_message=True)
+        self._tables = bundled_tables()
+
+    def decode(self, payloads: Payloads) -> Walk:
+        """Put the rows of the datagrams' messages into their tables, and count them."""
+        chunks = chunk_columns(payloads.buffer, payloads.offset, payloads.length)
+        count = np.zeros(len(payloads), np.int32)
+        for row in np.flatnonzero((chunks.fault != 0) & payloads.emit).tolist():
+            start = int(payloads.offset[row])
+            end = start + int(payloads.length[row])
+            payloads.reject(row, None, start, end, FAULTS[int(chunks.fault[row])])
+        messages = self._whole(payloads, chunks)
+        np.add.at(count, chunks.datagram[messages.chunk], 1)
+        found = self._columns.decode(messages.buffer, messages.start, messages.end)
+        wrong = found.end != messages.end
+        self._refuse(payloads, chunks, messages, np.flatnonzero((found.status != 0) | wrong), found)
+        for template in found.templates:
+            if found.count(template):
+                self._template(payloads, chunks, messages, found, template, wrong)
+        return Walk(count, chunks.fault != 0)
+
+    def _whole(self, payloads: Payloads, chunks: ChunkColumns) -> _Messages:
+        """The messages in one chunk as they are, the others put together behind them."""
+        single = np.flatnonzero(chunks.count == 1)
+        start, end = chunks.start[single], (chunks.start + chunks.size)[single]
+        joined = list(self._joined(payloads, chunks))
+        if not joined:
+            return _Messages(payloads.buffer, start, end, single)
+        sizes = np.array([len(data) for _, data in joined], np.int64)
+        behind = len(payloads.buffer) + np.cumsum(sizes)
+        tail = np.frombuffer(b"".join(data for _, data in joined) + bytes(8), np.uint8)
+        return _Messages(
+            np.concatenate([payloads.buffer, tail]),
+            np.concatenate([start, behind - sizes]),
+            np.concatenate([end, behind]),
+            np.concatenate([single, np.array([first for first, _ in joined], np.int64)]),
+        )
+
+    def _joined(self, payloads: Payloads, chunks: ChunkColumns) -> Iterator[tuple[int, bytes]]:
+        """Messages of several chunks; of feeds A and B, whichever brought a chunk."""
+        packets = payloads.packets
+        waiting: dict[tuple[int, str, int, int], dict[int, int]] = {}
+        for row in np.flatnonzero(chunks.count > 1).tolist():
+            packet = int(payloads.chosen[chunks.datagram[row]])
+            stream = payloads.names.roles[int(packets.role[packet])].stream
+            key = (
+                int(packets.channel[packet]), stream, int(chunks.number[row]),
+                int(chunks.count[row]),
+            )  # fmt: skip
+            pieces = waiting.setdefault(key, {})
+            pieces.setdefault(int(chunks.index[row]), row)
+            if len(pieces) == key[-1]:
+                rows = [pieces[index] for index in range(1, key[-1] + 1)]
+                del waiting[key]
+                yield (
+                    rows[0],
+                    b"".join(
+                        payloads.buffer[
+                            chunks.start[at] : chunks.start[at] + chunks.size[at]
+                        ].tobytes()
+                        for at in rows
+                    ),
+                )
+        for key, pieces in waiting.items():
+            first = pieces.get(1)
+            if first is not None and payloads.emit[chunks.datagram[first]]:
+                self._reject(payloads, chunks, first, f"only {len(pieces)} of {key[-1]} chunks")
+                payloads.result.sums.walked_messages += 1
+                payloads.result.sums.rejected_messages += 1
+
+    def _reject(self, payloads: Payloads, chunks: ChunkColumns, chunk: int, reason: str) -> None:
+        start = int(chunks.start[chunk])
+        datagram = int(chunks.datagram[chunk])
+        end = start + int(chunks.size[chunk])
+        payloads.reject(datagram, int(chunks.ordinal[chunk]), start, end, reason)
+
+    def _refuse(
+        self,
+        payloads: Payloads,
+        chunks: ChunkColumns,
+        messages: _Messages,
+        rows: Numbers,
+        found: MessageColumns,
+    ) -> None:
+        sums = payloads.result.sums
+        for row in rows.tolist():
+            chunk = int(messages.chunk[row])
+            if payloads.emit[chunks.datagram[chunk]]:
+                code = int(found.status[row])
+                reason = REASONS.get(code, "bytes behind the end of the message")
+                self._reject(payloads, chunks, chunk, reason)
+                sums.walked_messages += 1
+                sums.rejected_messages += 1
+
+    def _template(
+        self,
+        payloads: Payloads,
+        chunks: ChunkColumns,
+        messages: _Messages,
+        found: MessageColumns,
+        template: Template,
+        wrong: npt.NDArray[np.bool_],
+    ) -> None:
+        """The rows of a template's messages, by day."""
+        own = found.messages(template)
+        chunk = messages.chunk[own]
+        datagram = chunks.datagram[chunk]
+        table = self._tables[message_type(template)]
+        rows = rows_of(table, template, found)
+        numbers = np.asarray(found.batch(template).column("MsgSeqNum")).astype(np.int64)
+        emitted = payloads.emit[datagram]
+        good = ~wrong[own]
+        sums = payloads.result.sums
+        for reason, bad in (
+            ("tag 34 is not the number in the header", good & (numbers != chunks.number[chunk])),
+            ("a number that no column holds", _marked(len(own), rows.unfit) & good),
+        ):
+            for at in np.flatnonzero(bad & good & emitted).tolist():
+                self._reject(payloads, chunks, int(chunk[at]), reason)
+                sums.walked_messages += 1
+                sums.rejected_messages += 1
+            good &= ~bad
+        roles = payloads.packets.role[payloads.chosen[datagram]]
+        for role, seen in zip(*np.unique(roles, return_counts=True), strict=True):
+            payloads.result.evidence[int(role), template.id or 0] += int(seen)
+        kept = np.flatnonzero((good & emitted)[rows.message])
+        name = message_table_name(table.name)
+        sums.walked_messages += len(kept)
+        sums.messages[table.name] += len(kept)
+        sums.versions.add(template.id or 0)
+        if not len(kept):
+            return
+        owner = datagram[rows.message]
+        index = chunks.ordinal[chunk][rows.message] << _ORDINALS | rows.entry
+        for day, part in by_day(payloads.days[owner[kept]], kept):
+            own_rows = self._by_instrument(rows, table.names, part)
+            keys = payloads.key_columns(
+                own_rows, owner.astype(np.int32), index.astype(np.int32), None, template.id or 0
+            )
+            taken = [column.take(pa.array(own_rows)) for column in rows.columns]
+            names = [*(entry.name for entry in KEY), *table.names]
+            payloads.result.put(name, day, pa.Table.from_arrays(keys + taken, names=names))
+
+    def _by_instrument(self, rows: Rows, names: list[str], part: Numbers) -> Numbers:
+        """The rows by security id, each instrument's in the order of the stream."""
+        if "security_id" not in names or len(part) < 2:
+            return part
+        column: Any = rows.columns[names.index("security_id")]
+        values = column.fill_null(0).to_numpy()[part]
+        return part[order_by_value(values)]
+
+
+def _marked(count: int, which: Numbers) -> npt.NDArray[np.bool_]:
+    marked = np.zeros(count, np.bool_)
+    marked[which] = True
+    return marked

@@ -1,0 +1,127 @@
+"""The legacy feed as the ingest takes it: its datagrams recognised, keyed and decoded.
+
+A datagram's number is that of its first message. Heartbeats and resets have none: where numbers
+begin anew, or a heartbeat has the number of the next message, nothing may be taken for a copy. The
+feed has no sequence versions; the hour of sending takes their place, which feeds A and B share.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+
+import numpy as np
+
+from pregao.capture import PacketBlock
+from pregao.clock import HOUR
+from pregao.lake.ingest.legacy.channels import channel_of, known_channel
+from pregao.lake.ingest.legacy.messages import LegacyDecoder
+from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
+from pregao.lake.ingest.protocol import UNKNOWN_STREAM, Keys, Numbers, Protocol, Sighting
+from pregao.legacy import MessageReader, MsgType, Stream, message_type, stream_of
+from pregao.legacy.bulk import ChunkColumns, HeadReader, Heads, chunk_columns
+from pregao.legacy.recognition import is_legacy
+from pregao.schemas import bundled_templates
+from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place
+
+_UNNUMBERED = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
+
+
+@cache
+def _reader() -> HeadReader:
+    return HeadReader(bundled_templates())
+
+
+@cache
+def _types() -> dict[int, MsgType]:
+    return {number: message_type(each) for number, each in bundled_templates().by_id.items()}
+
+
+@cache
+def _without_number() -> list[int]:
+    return [number for number, kind in _types().items() if kind in _UNNUMBERED]
+
+
+def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
+    """The chunks of a block, the first one of each datagram, and what its message begins with."""
+    chunks = chunk_columns(block.buffer, block.offset, block.length)
+    first = chunks.firsts
+    return chunks, first, _reader().read(block.buffer, chunks.start[first], chunks.size[first])
+
+
+def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
+    """What a block has of the legacy feed, by flow."""
+    found = {flows[flow]: Sighting() for flow in np.unique(block.flow).tolist()}
+    chunks, first, heads = _heads(block)
+    begins = (heads.template >= 0) & (heads.number == chunks.number[first])
+    sound = (chunks.fault[chunks.datagram[first]] == 0) & (begins | (chunks.index[first] > 1))
+    flow_of = block.flow[chunks.datagram[first]]
+    for flow in np.unique(flow_of).tolist():
+        own = sound & (flow_of == flow)
+        if not (own & begins).any():
+            continue  # chunks that go on a message tell too little
+        seen = found[flows[flow]]
+        seen.sound += int(own.sum())
+        seen.channels[channel_of(flows[flow])] += int(own.sum())
+        kinds, counts = np.unique(heads.template[own & begins], return_counts=True)
+        seen.kinds.update(dict(zip(kinds.tolist(), counts.tolist(), strict=True)))
+    return found
+
+
+def stream_name(kinds: Mapping[int, int]) -> str:
+    """The stream that explains the templates seen."""
+    known = Counter(_types().get(number, MsgType.OTHER) for number in kinds)
+    stream = stream_of(known)
+    return UNKNOWN_STREAM if stream is None else stream.value
+
+
+def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
+    """The keys of a block's datagrams."""
+    count = len(block)
+    chunks, first, heads = _heads(block)
+    rows = chunks.datagram[first]
+    channels = np.array([known_channel(flow) for flow in flows], np.int16)
+    channel = np.full(count, -1, np.int16)
+    channel[rows] = channels[block.flow[rows]]
+    numbers, sending = np.zeros((2, count), np.int64)
+    known = (chunks.index[first] == 1) & (heads.template >= 0)
+    numbered = known & ~np.isin(heads.template, _without_number())
+    numbers[rows[numbered]] = chunks.number[first[numbered]]
+    sending[rows[known]] = heads.sending_time_ns[known]
+    versions = np.where(sending > 0, sending, block.time_ns) // HOUR % LAST_SEQUENCE_VERSION + 1
+    return Keys(channel, versions.astype(np.int32), numbers, sending)
+
+
+def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
+    """The channel and place of a datagram."""
+    data = np.frombuffer(payload + bytes(8), np.uint8)
+    chunks = chunk_columns(data, np.zeros(1, np.int64), np.array([len(payload)], np.int32))
+    first = chunks.firsts
+    if not len(first) or not is_legacy(payload, _message_reader()) or chunks.index[0] != 1:
+        return None
+    heads = _reader().read(data, chunks.start[first], chunks.size[first])
+    sending, template = int(heads.sending_time_ns[0]), int(heads.template[0])
+    if not sending or template in _without_number():
+        return None
+    version = sending // HOUR % LAST_SEQUENCE_VERSION + 1
+    return channel_of(flow), Place(version, int(chunks.number[0]))
+
+
+@cache
+def _message_reader() -> MessageReader:
+    return MessageReader()
+
+
+LEGACY = Protocol(
+    name="legacy",
+    account_prefix="legacy_",
+    look=look,
+    stream_of=stream_name,
+    arbitrated=frozenset({Stream.INCREMENTAL.value}),
+    keys=keys,
+    place_of=place_of,
+    decoder=LegacyDecoder,
+    tables=message_table_specs,
+    table_of=message_table_name,
+)

@@ -1,0 +1,129 @@
+"""Many datagrams of the legacy feed at once: their chunks and the heads of their messages.
+
+The column form of `chunks`, and of what `messages` reads first of a message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
+from pregao.fast import Field, Kind, Operator, Template, Templates
+from pregao.legacy import _kernels
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+
+FAULTS: Final = {
+    _kernels.SHORT: "too short for a technical header",
+    _kernels.NOT_A_CHUNK: "a chunk that is not among those of its message",
+    _kernels.EMPTY_CHUNK: "a chunk without bytes",
+    _kernels.LONG_CHUNK: "a chunk runs past the end of its datagram",
+    _kernels.EMPTY: "an empty datagram",
+}
+"""What is wrong with datagrams, as `read_chunks` says it."""
+_NUMBER, _SENDING_TIME = 34, 52
+
+
+@dataclass(slots=True)
+class ChunkColumns:
+    """The chunks of datagrams, in order."""
+
+    datagram: Numbers
+    """Which one each is in."""
+    ordinal: Numbers
+    """Which chunk of its datagram it is, from 0."""
+    number: Numbers
+    count: Numbers
+    index: Numbers
+    start: Numbers
+    size: Numbers
+    fault: npt.NDArray[np.int8]
+    """Of each datagram: what is wrong behind its last sound chunk; 0 if nothing is."""
+    chunks: Numbers
+    """How many each datagram has."""
+
+    @property
+    def firsts(self) -> Numbers:
+        """The first chunk of each datagram that has one."""
+        return np.flatnonzero(self.ordinal == 0)
+
+
+def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> ChunkColumns:
+    """The chunks of datagrams."""
+    chunks = np.zeros(len(offset), np.int64)
+    fault = np.zeros(len(offset), np.int8)
+    total = int(_kernels.count_chunks(buffer, offset, length, chunks, fault))
+    datagram, ordinal, number, count, index, start, size = np.empty((7, total), np.int64)
+    _kernels.list_chunks(
+        buffer, offset, chunks, datagram, ordinal, number, count, index, start, size
+    )
+    return ChunkColumns(datagram, ordinal, number, count, index, start, size, fault, chunks)
+
+
+@dataclass(slots=True)
+class Heads:
+    """What messages begin with."""
+
+    template: Numbers
+    """-1 where it is not known."""
+    number: Numbers
+    """Tag 34; -1 where its template does not tell it first."""
+    sending_time_ns: Numbers
+    """0 where there is none."""
+
+
+class HeadReader:
+    """Reads the heads of messages with the templates of a file."""
+
+    def __init__(self, templates: Templates) -> None:
+        self._kinds = np.full(max(templates.by_id, default=0) + 1, -1, np.int8)
+        for number, template in templates.by_id.items():
+            self._kinds[number] = _time_kind(template)
+
+    def read(self, buffer: Bytes, start: Numbers, size: Numbers) -> Heads:
+        """The heads of messages, or of the first chunks of some."""
+        template, number, digits = np.empty((3, len(start)), np.int64)
+        _kernels.read_heads(buffer, start, size, self._kinds, template, number, digits)
+        return Heads(template, number, times_of(digits))
+
+
+def _time_kind(template: Template) -> int:
+    """How a template's messages tell the time: only if tags 34 and 52 come first."""
+    parts = [
+        part
+        for part in template.parts
+        if not (isinstance(part, Field) and part.operation.operator is Operator.CONSTANT)
+    ]
+    first = parts[:2]
+    if not all(isinstance(part, Field) and part.operation.operator is Operator.NONE
+               and not part.optional for part in first):  # fmt: skip
+        return _kernels.NO_TIME
+    if [part.id for part in first if isinstance(part, Field)] != [_NUMBER, _SENDING_TIME]:
+        return _kernels.NO_TIME
+    time = first[1]
+    assert isinstance(time, Field)
+    return _kernels.TIME_AS_TEXT if time.kind is Kind.ASCII else _kernels.TIME_AS_NUMBER
+
+
+def times_of(digits: Numbers) -> Numbers:
+    """Timestamps of the wire (YYYYMMDDhhmmssmmm) as nanoseconds; 0 where they are none."""
+    rest, milliseconds = np.divmod(digits, 1000)
+    rest, second = np.divmod(rest, 100)
+    rest, minute = np.divmod(rest, 100)
+    rest, hour = np.divmod(rest, 100)
+    rest, day = np.divmod(rest, 100)
+    year, month = np.divmod(rest, 100)
+    sound = (year >= 1970) & (year < 2262) & (month >= 1) & (month <= 12) & (day >= 1)
+    sound &= (day <= 31) & (hour < 24) & (minute < 60) & (second <= 60)
+    month, year = np.where(sound, month, 1), np.where(sound, year, 1970)
+    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
+    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
+    found: Numbers = (
+        days * DAY + hour * HOUR + minute * MINUTE + second * SECOND + milliseconds * MILLISECOND
+    )
+    return np.where(sound, found, 0)

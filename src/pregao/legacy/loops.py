@@ -1,0 +1,102 @@
+"""The streams that repeat, market recovery and instrument definition: loop after loop.
+
+Numbers begin with 1 in every loop. A SequenceReset marks where one ends and the next one begins
+(002 §5.3.7, §15.2); on these streams it asks for nothing else. Each loop gets a version of our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pregao.errors import DecodeError
+from pregao.legacy.assembly import Assembler, Message
+from pregao.legacy.chunks import read_chunks
+from pregao.legacy.lines import LineCounters
+from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType
+from pregao.legacy.streams import DEAD_AFTER_NS
+from pregao.umdf.sequencing import next_version
+
+FAR_BACK = 1000
+"""A number that is so far behind the highest one is of the next loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class InLoop:
+    """A message of a loop."""
+
+    version: int
+    message: LegacyMessage
+
+
+@dataclass(frozen=True, slots=True)
+class LoopEnded:
+    """A loop has ended; an empty one, if no message came in it."""
+
+    version: int
+
+
+class LoopLine:
+    """A stream that repeats. One feed is enough for it: the next loop brings what is missing."""
+
+    def __init__(
+        self, feeds: Sequence[str] = ("A", "B"), *, reader: MessageReader | None = None
+    ) -> None:
+        self.counters = LineCounters()
+        self._reader = MessageReader() if reader is None else reader
+        self._feeds = tuple(feeds)
+        self._followed: str | None = None
+        self._heard_ns = 0
+        self._assembler = Assembler()
+        self._version = 1
+        self._highest = 0
+
+    def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[InLoop | LoopEnded]:
+        """Take a datagram in; what comes of another feed than the first is passed over."""
+        self.counters.datagrams += 1
+        if feed not in self._feeds:
+            raise ValueError(f"feed {feed!r} is none of {', '.join(self._feeds)}")
+        events: list[InLoop | LoopEnded] = []
+        if self._followed != feed:
+            if self._followed is not None and time_ns - self._heard_ns < DEAD_AFTER_NS:
+                self.counters.ignored += 1
+                return []
+            events = self._next_loop() if self._followed is not None else []
+            self._followed = feed
+        self._heard_ns = time_ns
+        try:
+            for chunk in read_chunks(datagram):
+                whole = self._assembler.add(chunk, time_ns)
+                if whole is not None:
+                    self.counters.messages += 1
+                    events += self._whole(whole)
+        except DecodeError:
+            self.counters.rejected += 1
+        return events
+
+    def _whole(self, whole: Message) -> list[InLoop | LoopEnded]:
+        try:
+            message = self._reader.read(whole)
+        except DecodeError:
+            self.counters.rejected += 1
+            return []
+        if message.type is MsgType.HEARTBEAT:
+            self.counters.heartbeats += 1
+            return []
+        if message.type is MsgType.SEQUENCE_RESET:
+            self.counters.resets += 1
+            return self._next_loop()
+        events: list[InLoop | LoopEnded] = []
+        back = self._highest - message.number
+        if back > FAR_BACK or (message.number == 1 and back > 0):
+            events = self._next_loop()  # its SequenceReset did not come
+        self._highest = max(self._highest, message.number)
+        self.counters.delivered += 1
+        return [*events, InLoop(self._version, message)]
+
+    def _next_loop(self) -> list[InLoop | LoopEnded]:
+        ended = LoopEnded(self._version)
+        self._version = next_version(self._version)
+        self._highest = 0
+        self._assembler.reset()
+        return [ended]

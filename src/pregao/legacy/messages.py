@@ -1,0 +1,96 @@
+"""Messages of the feed: FAST bytes to named values, held against the number of their header."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from pregao.errors import DecodeError
+from pregao.fast import Decoder, Field, Operator, Template, Templates
+from pregao.legacy.assembly import Message
+from pregao.legacy.times import timestamp_ns
+from pregao.schemas import bundled_templates, renamed
+
+_MSG_TYPE = 35
+
+
+class MsgType(StrEnum):
+    """What a message is: tag 35, which is a constant of its template."""
+
+    INCREMENTAL_REFRESH = "X"
+    SNAPSHOT = "W"
+    SECURITY_LIST = "y"
+    SECURITY_STATUS = "f"
+    NEWS = "B"
+    HEARTBEAT = "0"
+    SEQUENCE_RESET = "4"
+    LOGON = "A"
+    LOGOUT = "5"
+    REQUEST_REJECT = "Y"
+    NON_FIX = "n"
+    OTHER = ""
+    """Of a template that a newer file has."""
+
+
+class LegacyMessage(NamedTuple):
+    """A decoded message."""
+
+    type: MsgType
+    number: int
+    """Its sequence number, tag 34."""
+    sending_time_ns: int | None
+    template_id: int
+    values: dict[str, Any]
+    """By the names of our templates, whoever wrote the template file."""
+
+    @property
+    def new_number(self) -> int:
+        """The number that a SequenceReset sets (tag 36)."""
+        return int(self.values.get("NewSeqNo") or 1)
+
+
+def message_type(template: Template) -> MsgType:
+    """What the messages of a template are."""
+    for part in template.parts:
+        if (
+            isinstance(part, Field)
+            and part.id == _MSG_TYPE
+            and part.operation.operator is Operator.CONSTANT
+        ):
+            try:
+                return MsgType(str(part.operation.initial))
+            except ValueError:
+                return MsgType.OTHER
+    return MsgType.OTHER
+
+
+class MessageReader:
+    """Reads whole messages. Each begins with nothing known of those before (002 §3.1.15)."""
+
+    def __init__(self, templates: Templates | None = None) -> None:
+        """``templates`` of another file than ours, as `pregao.fast.load_templates` gives them."""
+        self.templates = bundled_templates() if templates is None else renamed(templates)
+        self._decoder = Decoder(self.templates, reset_each_message=True)
+
+    @cached_property
+    def types(self) -> dict[int, MsgType]:
+        """What the messages of each template are."""
+        return {number: message_type(each) for number, each in self.templates.by_id.items()}
+
+    def read(self, message: Message) -> LegacyMessage:
+        """Decode a message; what does not agree with its header is a DecodeError.
+
+        FAST has no checksum, and many damaged messages still decode: the sequence number, and
+        that no byte is left, are what tells.
+        """
+        decoded = self._decoder.decode(message.payload)
+        if decoded.end != len(message.payload):
+            raise DecodeError("bytes behind the end of the message", decoded.end)
+        values = decoded.values
+        number = values.get("MsgSeqNum")
+        if number is not None and number != message.number:
+            raise DecodeError("tag 34 is not the number in the header", 0)
+        template_id = decoded.template.id or 0
+        sent = timestamp_ns(values.get("SendingTime"))
+        return LegacyMessage(self.types[template_id], message.number, sent, template_id, values)

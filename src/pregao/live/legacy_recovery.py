@@ -1,0 +1,132 @@
+"""TCP recovery of the legacy feed over asyncio: a client, and a server for tests and simulation.
+
+The rules are those of `pregao.legacy.recovery`; here are only the connections and the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+
+from pregao.clock import SECOND, Clock, system_clock
+from pregao.errors import NetworkError
+from pregao.fix import SessionSettings
+from pregao.legacy import (
+    Ended,
+    MessageStore,
+    RecoveryClient,
+    RecoveryEvent,
+    RecoveryServer,
+    Wanted,
+)
+
+_PIECE = 1 << 16
+
+
+class RecoveryConnection:
+    """A connection to a recovery gateway; made by `connect_recovery`."""
+
+    def __init__(
+        self,
+        client: RecoveryClient,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        clock: Clock,
+    ) -> None:
+        self.client = client
+        self._reader = reader
+        self._writer = writer
+        self._clock = clock
+
+    async def ask(self, wanted: Wanted) -> None:
+        """Ask for messages; they come as events."""
+        self.client.ask(wanted, self._clock())
+        await _flushed(self.client.take_output, self._writer)
+
+    async def events(self) -> AsyncIterator[RecoveryEvent]:
+        """What comes, until the session ends. Heartbeats are sent meanwhile."""
+        while True:
+            data = await _read(self._reader, self.client.deadline_ns, self._clock)
+            now = self._clock()
+            if data == b"":
+                yield Ended("the connection was closed")
+                return
+            events = self.client.tick(now) if data is None else self.client.receive(data, now)
+            await _flushed(self.client.take_output, self._writer)
+            for event in events:
+                yield event
+                if isinstance(event, Ended):
+                    return
+
+    async def close(self) -> None:
+        """Log out and close the connection."""
+        self.client.session.log_out(self._clock())
+        with suppress(OSError):
+            await _flushed(self.client.take_output, self._writer)
+            self._writer.close()
+            await self._writer.wait_closed()
+
+
+async def connect_recovery(
+    host: str, port: int, settings: SessionSettings, clock: Clock = system_clock
+) -> RecoveryConnection:
+    """Connect to a recovery gateway and send the logon."""
+    try:
+        reader, writer = await asyncio.open_connection(host, port)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise NetworkError(f"{host}:{port} cannot be reached: {reason}") from None
+    client = RecoveryClient(settings, clock())
+    await _flushed(client.take_output, writer)
+    return RecoveryConnection(client, reader, writer, clock)
+
+
+@asynccontextmanager
+async def recovery_server(
+    host: str,
+    port: int,
+    settings: SessionSettings,
+    store: MessageStore,
+    clock: Clock = system_clock,
+) -> AsyncIterator[int]:
+    """Serve a store of messages while the context is open; gives the port."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        served = RecoveryServer(settings, store, clock())
+        with suppress(OSError):
+            while True:
+                data = await _read(reader, served.deadline_ns, clock)
+                now = clock()
+                if data == b"":
+                    break
+                ended = served.tick(now) if data is None else served.receive(data, now)
+                await _flushed(served.take_output, writer)
+                if ended:
+                    break
+        writer.close()
+
+    server = await asyncio.start_server(serve, host, port)
+    async with server:
+        yield int(server.sockets[0].getsockname()[1])
+
+
+async def _read(
+    reader: asyncio.StreamReader, deadline_ns: int | None, clock: Clock
+) -> bytes | None:
+    """What comes before the deadline; nothing at all when the connection is closed."""
+    wait = None if deadline_ns is None else max(deadline_ns - clock(), 0) / SECOND
+    try:
+        return await asyncio.wait_for(reader.read(_PIECE), wait)
+    except TimeoutError:
+        return None
+    except ConnectionError:
+        return b""
+
+
+async def _flushed(output: Callable[[], bytes], writer: asyncio.StreamWriter) -> None:
+    data = output()
+    if data:
+        writer.write(data)
+        with suppress(ConnectionError):
+            await writer.drain()

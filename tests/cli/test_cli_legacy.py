@@ -1,0 +1,159 @@
+"""``pregao decode`` and ``info`` of the legacy feed, told by its content."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from pregao.capture import PcapWriter, udp_frame
+from tests.cli.market import small_market
+from tests.legacy.writing import (
+    SENT,
+    datagram,
+    entry,
+    heartbeat,
+    incremental,
+    news,
+    reset,
+    snapshot,
+)
+
+START = 1_376_308_800_000_000_000
+
+
+def sent():
+    """What goes over the wire: datagrams of the incremental and of the recovery stream."""
+    for number in range(1, 6):
+        bid = entry("0", 0, 1111, number, place=1, size=100, price=Decimal("10.50"))
+        yield "233.1.1.1", incremental(number, bid)
+    yield "233.1.1.1", news(6) + heartbeat(7)
+    yield "233.1.1.1", news(9)  # number 8 is missing
+    rows = [("0", size, "10.00") for size in range(1, 200)]
+    for each in snapshot(1, 5, 5, *rows):
+        yield "233.1.1.2", each
+    yield "233.1.1.2", reset()
+    yield "233.1.1.2", datagram("SecurityStatus_142", 1, SecurityID=5, TradeDate=1, TransactTime=1)
+
+
+def capture(path, more=()):
+    with PcapWriter(path) as writer:
+        for number, (address, payload) in enumerate([*sent(), *more]):
+            frame = udp_frame("10.0.0.1", 9, address, 5000, payload)
+            writer.write(START + number * 1000, frame)
+    return path
+
+
+@pytest.fixture
+def day(tmp_path):
+    return capture(tmp_path / "archive.pcap")
+
+
+def lines(result):
+    assert result.code == 0, result.err
+    return [json.loads(line) for line in result.out.splitlines()]
+
+
+def test_messages_of_a_legacy_capture_as_json_lines(pregao, day, tmp_path):
+    result = pregao("decode", day, "-o", tmp_path / "out.jsonl")
+    assert result.code == 0
+    assert "legacy feed (UMDF FIX/FAST)" in result.err
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [each["sequence_number"] for each in found] == [1, 2, 3, 4, 5, 6, 7, 9, 1, 1, 1]
+    assert found[0]["message"] == "IncrementalRefresh_152"
+    assert found[0]["flow"] == "233.1.1.1:5000"
+    assert found[0]["MDEntries"][0]["MDEntryPx"] == "10.50"
+    assert len(found[8]["MDEntries"]) == 199
+
+
+def test_messages_of_a_legacy_capture_as_text(pregao, day):
+    result = pregao("decode", day, "-n", 1)
+    assert result.code == 0
+    assert "IncrementalRefresh_152 MDEntries=[{" in result.out
+    assert "MDEntryPx=10.50" in result.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "numbers"),
+    [
+        (["-t", "IncrementalRefresh"], [1, 2, 3, 4, 5]),
+        (["-t", "News_143,129"], [6, 9]),
+        (["--security-id", "5"], [1]),
+        (["--until", str(START + 2000)], [1, 2]),
+        (["--limit", "3"], [1, 2, 3]),
+    ],
+)
+def test_what_is_chosen(pregao, day, arguments, numbers):
+    found = lines(pregao("decode", day, "--format", "jsonl", *arguments))
+    assert [each["sequence_number"] for each in found] == numbers
+
+
+def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
+    dump = tmp_path / "channel.dump"
+    dump.write_bytes(b"".join(payload for _, payload in sent()))
+    found = lines(pregao("decode", dump, "--format", "jsonl"))
+    assert len(found) == 11
+    told = json.loads(pregao("info", dump, "--json").out)
+    assert told["messages"] == 11
+
+
+def test_the_account_of_a_legacy_capture(pregao, day):
+    told = json.loads(pregao("info", day, "--json").out)
+    assert told["protocol"] == "UMDF FIX/FAST"
+    first, second = told["flows"]
+    assert (first["stream"], first["messages"], first["missing"]) == ("incremental", 8, 1)
+    assert (second["stream"], second["resets"], second["entries"]) == ("recovery", 1, 199)
+    assert {each["template"] for each in told["templates"]} == {122, 142, 143, 144, 152, 153}
+    shown = pregao("info", day)
+    assert shown.code == 0
+    assert "Legacy feed" in shown.out
+
+
+def test_what_is_wrong_is_told_and_costs_nothing_else(pregao, tmp_path):
+    broken = bytearray(news(10))
+    broken[-1] &= 0x7F
+    wrong = [("233.1.1.1", bytes(broken)), ("233.1.1.1", b"\x00\x01")]
+    result = pregao("decode", capture(tmp_path / "a.pcap", wrong), "--format", "jsonl")
+    assert result.code == 1
+    assert len(result.out.splitlines()) == 11
+    assert "rejected: " in result.err
+    assert "2 rejected" in result.err
+
+
+def test_a_template_file_can_be_named(pregao, day, tmp_path):
+    own = tmp_path / "own.xml"
+    own.write_text(
+        '<templates><template name="Alive" id="144" dictionary="144">'
+        '<string name="MessageType" id="35"><constant value="0"/></string>'
+        '<uInt32 name="N" id="34"/><uInt64 name="T" id="52"/></template>'
+        "</templates>"
+    )
+    with PcapWriter(tmp_path / "quiet.pcap") as writer:
+        writer.write(START, udp_frame("10.0.0.1", 9, "233.1.1.1", 5000, heartbeat(3)))
+    found = lines(pregao("decode", tmp_path / "quiet.pcap", "--schema", own, "--format", "jsonl"))
+    assert [(each["message"], each["sequence_number"]) for each in found] == [("Alive", 3)]
+    assert found[0]["sending_time_ns"] is not None
+    assert SENT > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-o", "tables/"], "decoded to text or JSON lines"),
+        (["-t", "Order_MBO_50"], "no such template of the legacy feed"),
+    ],
+)
+def test_what_cannot_be_done_is_said(pregao, day, arguments, sentence, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    result = pregao("decode", day, *arguments)
+    assert result.code == 2
+    assert sentence in result.err
+
+
+def test_captures_of_both_feeds_are_decoded_apart(pregao, day, tmp_path):
+    other = small_market().write(tmp_path / "binary.pcap")
+    for command in ("decode", "info"):
+        result = pregao(command, day, other)
+        assert result.code == 2
+        assert "archive.pcap" in result.err
+        assert "beside captures that are not" in result.err
+    assert pregao("info", other, "--json").code == 0

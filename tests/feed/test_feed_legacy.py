@@ -1,0 +1,353 @@
+"""Channels of the legacy feed, from FAST bytes to books: worked examples, synchronization, gaps."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from pregao.book.faults import State
+from pregao.book.updates import Side
+from pregao.clock import SECOND
+from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
+from pregao.feed.legacy_meaning import (
+    CHANGE,
+    DELETE,
+    DELETE_FROM,
+    DELETE_THRU,
+    NEW,
+    OVERLAY,
+)
+from pregao.legacy import MEGABOLSA, PUMA, Stream
+from tests.legacy.writing import entry, incremental, news, reset, snapshot
+
+BID, ASK = "0", "1"
+BOOK = [
+    (BID, 5000, "10.58"),
+    (BID, 4000, "10.58"),
+    (BID, 3000, "10.57"),
+    (BID, 4000, "10.54"),
+    (ASK, 7000, "11.03"),
+    (ASK, 2000, "11.03"),
+    (ASK, 1000, "11.05"),
+]
+LEVELS = [
+    (BID, 9000, "10.58", {"NumberOfOrders": 2}),
+    (BID, 3000, "10.57", {"NumberOfOrders": 1}),
+    (BID, 4000, "10.54", {"NumberOfOrders": 1}),
+    (BID, 10000, "10.53", {"NumberOfOrders": 4}),
+    (BID, 8000, "10.50", {"NumberOfOrders": 3}),
+]
+
+
+class Desk:
+    """A channel with someone who writes its messages."""
+
+    def __init__(self, **settings):
+        self.channel = LegacyChannel(LegacyChannelSettings(**settings))
+        self.number = self.now = 0
+        self.loop = 0
+
+    def send(self, *entries, number=None):
+        self.number = self.number + 1 if number is None else number
+        self.raw(incremental(self.number, *entries))
+
+    def raw(self, datagram, stream=Stream.INCREMENTAL):
+        self.now += 1
+        self.channel.receive(stream, "A", datagram, self.now)
+
+    def snapshot(self, last, rpt, *rows, **more):
+        self.loop += 1
+        for each in snapshot(self.loop, last, rpt, *rows, **more):
+            self.raw(each, Stream.MARKET_RECOVERY)
+
+    def end_loop(self):
+        self.loop = 0
+        self.raw(reset(), Stream.MARKET_RECOVERY)
+
+    def wait(self):
+        self.now += SECOND
+        self.channel.tick(self.now)
+
+    def rows(self, side, security=1111):
+        book = self.channel.book(security)
+        return [(order.size, price(order.price)) for order in book.orders(Side(int(side)))]
+
+    def levels(self, side, security=1111):
+        book = self.channel.book(security)
+        return [
+            (level.orders, level.size, price(level.price)) for level in book.levels(Side(int(side)))
+        ]
+
+    def state(self, security=1111):
+        return self.channel.book_state(security)
+
+
+def price(mantissa):
+    return None if mantissa is None else f"{Decimal(mantissa).scaleb(-4):.2f}"
+
+
+def shown(*rows):
+    """A desk whose book a snapshot tells; the incremental stream is at message 1."""
+    desk = Desk()
+    desk.raw(news(1))
+    desk.number = 1
+    depth = 5 if any(len(row) > 3 for row in rows) else None
+    desk.snapshot(1, 7, *rows, depth=depth)
+    return desk
+
+
+def test_002_9_1_order_depth_book_from_bytes():
+    desk = shown(*BOOK)
+    assert desk.state() is State.VALID
+    assert desk.rows(BID) == [row[1:] for row in BOOK[:4]]
+    assert desk.rows(ASK) == [row[1:] for row in BOOK[4:]]
+
+
+def test_002_9_a_new_entry_shifts_down_and_a_delete_shifts_up_from_bytes():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, NEW, rpt=8, place=2, size=100, price="10.58"))
+    assert desk.rows(BID)[:3] == [(5000, "10.58"), (100, "10.58"), (4000, "10.58")]
+    desk.send(
+        entry(BID, DELETE, rpt=9, place=1),
+        entry(BID, CHANGE, rpt=10, place=1, size=60, price="10.58"),
+    )
+    assert desk.rows(BID)[:2] == [(60, "10.58"), (4000, "10.58")]
+    assert desk.state() is State.VALID
+
+
+def test_002_9_2_1_bottom_row_handling_from_bytes():
+    desk = shown(*LEVELS)
+    assert desk.levels(BID) == [
+        (more["NumberOfOrders"], size, text) for _, size, text, more in LEVELS
+    ]
+    one = {"NumberOfOrders": 1}
+    desk.send(entry(BID, NEW, rpt=8, place=1, size=1000, price="10.60", **one))
+    assert [row[2] for row in desk.levels(BID)] == ["10.60", "10.58", "10.57", "10.54", "10.53"]
+    desk.send(entry(BID, DELETE, rpt=9, place=3))
+    assert len(desk.levels(BID)) == 4
+    desk.send(entry(BID, NEW, rpt=10, place=5, size=8000, price="10.50", NumberOfOrders=3))
+    assert [row[2] for row in desk.levels(BID)] == ["10.60", "10.58", "10.54", "10.53", "10.50"]
+    assert desk.state() is State.VALID
+
+
+def test_002_9_3_top_of_the_book_and_its_overlay_from_bytes():
+    desk = Desk(market_depth=1, from_the_start=True)
+    for rpt, (size, text) in enumerate([(10, "10.50"), (20, "10.51"), (5, "10.49")], 1):
+        desk.send(entry(BID, OVERLAY, rpt=rpt, place=1, size=size, price=text, NumberOfOrders=1))
+        assert desk.levels(BID) == [(1, size, text)]
+    desk.send(entry(BID, DELETE, rpt=4, place=1))
+    assert desk.levels(BID) == []
+    assert desk.state() is State.EMPTY
+
+
+def test_an_overlay_in_a_book_of_orders_is_not_passed_over():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, OVERLAY, rpt=8, place=1, size=1, price="10.58"))
+    assert desk.state() is State.STALE
+
+
+def test_002_9_4_delete_from_from_bytes():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, DELETE_FROM, rpt=8, place=3))
+    assert desk.rows(BID) == [(4000, "10.54")]
+    assert len(desk.rows(ASK)) == 3
+
+
+def test_002_9_5_delete_thru_from_bytes():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, DELETE_THRU, rpt=8, place=1))
+    assert desk.rows(BID) == []
+    assert len(desk.rows(ASK)) == 3
+    # On PUMA it may be sent of an empty side (002 §15.3).
+    desk.send(entry(BID, DELETE_THRU, rpt=9, place=1))
+    assert desk.state() is State.VALID
+
+
+def test_002_15_1_orders_without_a_price_rest_at_the_top_from_bytes():
+    rows = [(BID, 8400, None), (BID, 3900, None), (BID, 300, "50.00"), (ASK, 1500, None)]
+    desk = shown(*rows)
+    desk.send(entry(BID, NEW, rpt=8, place=3, size=11000))
+    assert desk.rows(BID) == [(8400, None), (3900, None), (11000, None), (300, "50.00")]
+    levels = shown(
+        (BID, 23600, None, {"NumberOfOrders": 4}), (BID, 300, "50.00", {"NumberOfOrders": 1})
+    )
+    assert levels.levels(BID) == [(4, 23600, None), (1, 300, "50.00")]
+
+
+def test_a_price_of_more_digits_than_books_have_breaks_its_book_alone():
+    desk = shown(*BOOK)
+    desk.send(entry(BID, NEW, rpt=8, place=1, size=1, price="10.123456"))
+    assert desk.state() is State.STALE
+    assert "decimal places" in desk.channel.book(1111).reason
+
+
+def test_a_book_from_the_start_counts_from_one():
+    desk = Desk(from_the_start=True)
+    desk.send(entry(BID, NEW, rpt=1, place=1, size=10, price="1.00"))
+    assert desk.state() is State.VALID
+    desk.send(entry(BID, NEW, rpt=3, place=1, size=10, price="1.00"))
+    assert desk.state() is State.STALE
+
+
+def test_002_5_3_5_synchronization_discards_what_a_snapshot_holds():
+    desk = Desk()
+    for rpt, number in enumerate(range(101, 106), 5):
+        desk.send(entry(BID, NEW, rpt=rpt, place=1, size=number, price="10.00"), number=number)
+    assert desk.state() is State.STALE
+    assert not desk.channel.synchronized
+    # The snapshot holds as of message 103, whose count is 7: 104 and 105 come behind it.
+    desk.snapshot(103, 7, (BID, 103, "10.00"), (BID, 50, "9.00"))
+    assert [size for size, _ in desk.rows(BID)] == [105, 104, 103, 50]
+    assert desk.state() is State.VALID
+    assert desk.channel.synchronized
+
+
+def test_002_5_3_5_a_snapshot_older_than_the_queue_waits_for_the_next_loop():
+    desk = Desk()
+    desk.send(entry(BID, NEW, rpt=9, place=1, size=9, price="10.00"), number=109)
+    desk.snapshot(90, 5, (BID, 5, "10.00"))
+    assert desk.state() is State.STALE
+    desk.end_loop()
+    desk.snapshot(108, 8, (BID, 8, "10.00"))
+    assert [size for size, _ in desk.rows(BID)] == [9, 8]
+    assert desk.state() is State.VALID
+
+
+def test_a_snapshot_ahead_of_the_incremental_stream_waits_its_turn():
+    desk = Desk()
+    desk.send(entry(BID, NEW, security=2, rpt=1, place=1, size=9, price="1.00"), number=10)
+    desk.snapshot(11, 4, (BID, 8, "10.00"))
+    assert desk.state() is not State.VALID
+    desk.send(entry(BID, NEW, security=2, rpt=2, place=1, size=9, price="1.00"))
+    assert desk.state() is State.VALID
+
+
+def test_002_6_2_2_only_instruments_that_missed_something_are_stale():
+    desk = Desk(from_the_start=True)
+    for security in (1, 2):
+        desk.send(entry(BID, NEW, security, 1, place=1, size=1, price="1.00"))
+    desk.number += 1  # a message about instrument 1 gets lost
+    desk.send(entry(BID, NEW, 1, 3, place=1, size=3, price="1.00"))
+    desk.wait()
+    assert desk.state(1) is State.STALE
+    assert desk.state(2) is State.UNCONFIRMED
+    desk.snapshot(desk.number, 3, *[(BID, 3, "1.00")] * 3, security=1)
+    assert desk.state(1) is State.VALID
+    assert len(desk.rows(BID, 1)) == 3
+
+
+def test_no_snapshot_in_a_whole_loop_means_an_empty_book():
+    desk = Desk()
+    desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
+    assert desk.state(2) is State.STALE
+    desk.snapshot(20, 3, (BID, 3, "1.00"), security=1, reports=1)
+    desk.end_loop()
+    assert desk.state(1) is State.VALID
+    assert desk.state(2) is State.EMPTY
+
+
+def test_a_loop_of_which_a_message_is_missing_proves_nothing_absent():
+    desk = Desk()
+    desk.send(entry(BID, NEW, 2, 5, place=1, size=1, price="1.00"), number=20)
+    desk.loop += 1
+    desk.snapshot(20, 3, (BID, 3, "1.00"), security=1, reports=2)
+    desk.end_loop()
+    assert desk.state(2) is State.STALE
+
+
+def test_snapshots_in_chunks():
+    rows = [(BID, size, "10.00") for size in range(1, 400)]
+    desk = shown(*rows)
+    assert len(snapshot(1, 1, 7, *rows)) > 3
+    assert [size for size, _ in desk.rows(BID)] == list(range(1, 400))
+
+
+def test_002_5_3_7_after_a_stream_reset_books_are_synchronized_anew():
+    desk = shown(*BOOK)
+    desk.raw(reset())
+    desk.number = 0
+    assert desk.state() is State.UNCONFIRMED
+    desk.send(entry(ASK, DELETE, rpt=8, place=1))
+    assert desk.state() is State.UNCONFIRMED
+    desk.end_loop()
+    desk.snapshot(1, 8, *BOOK[:4])
+    assert desk.state() is State.VALID
+    assert desk.rows(ASK) == []
+
+
+def test_snapshots_of_the_sequence_before_a_reset_do_not_count_in_the_new_one():
+    desk = shown(*BOOK)
+    desk.send(entry(ASK, DELETE, rpt=8, place=1), number=2)
+    desk.raw(reset())
+    desk.number = 0
+    desk.end_loop()
+    desk.snapshot(2, 8, *BOOK)  # still of before
+    desk.end_loop()
+    desk.snapshot(0, 0, security=5)
+    desk.send(entry(BID, NEW, 9, 1, place=1, size=1, price="1.00"))
+    desk.send(entry(BID, NEW, 9, 2, place=1, size=1, price="1.00"))
+    assert desk.state() is State.UNCONFIRMED
+
+
+def test_002_5_3_8_book_reset_of_one_instrument():
+    desk = shown(*BOOK)
+    again = {"QuoteCondition": "R"}
+    desk.send(entry("J", NEW), entry(BID, NEW, rpt=1, place=1, size=7, price="10.58", **again))
+    assert desk.state() is State.BUILDING
+    desk.send(entry(BID, NEW, rpt=2, place=2, size=8, price="10.57"))
+    assert desk.state() is State.VALID
+    assert desk.rows(BID) == [(7, "10.58"), (8, "10.57")]
+
+
+@pytest.mark.parametrize("own_count", [0, 1, 57])
+def test_002_5_3_8_the_entry_that_empties_a_book_may_have_a_count_of_its_own(own_count):
+    desk = shown(*BOOK)
+    following = own_count + 1 if own_count < 2 else 1
+    desk.send(
+        entry("J", NEW, rpt=own_count), entry(BID, NEW, rpt=following, place=1, size=7, price="1")
+    )
+    assert desk.state() is State.VALID
+    assert desk.rows(BID) == [(7, "1.00")]
+
+
+def test_002_5_3_8_book_reset_of_the_channel():
+    desk = shown(*BOOK)
+    desk.snapshot(1, 4, (BID, 1, "2.00"), security=2)
+    desk.send(entry("J", NEW, security=0))
+    assert desk.rows(BID) == desk.rows(BID, 2) == []
+    assert {desk.state(), desk.state(2)} == {State.EMPTY}
+
+
+def test_the_kind_of_book_is_what_its_snapshot_shows():
+    desk = Desk(from_the_start=True)
+    desk.send(entry(BID, NEW, rpt=1, place=1, size=9000, price="10.58", NumberOfOrders=2))
+    assert desk.rows(BID) == [(9000, "10.58")]  # taken for an order
+    desk.snapshot(1, 1, (BID, 9000, "10.58", {"NumberOfOrders": 2}), depth=5)
+    assert desk.levels(BID) == [(2, 9000, "10.58")]
+    assert desk.channel.book(1111).market_depth == 5
+    desk.send(entry(BID, CHANGE, rpt=2, place=1, size=8000, price="10.58", NumberOfOrders=1))
+    assert desk.levels(BID) == [(1, 8000, "10.58")]
+    assert desk.state() is State.VALID
+
+
+def test_002_5_1_1_no_book_is_confirmed_when_the_stream_is_dead():
+    desk = shown(*BOOK)
+    now = desk.now
+    assert desk.channel.book_state(1111, now + 29 * SECOND) is State.VALID
+    assert desk.channel.book_state(1111, now + 30 * SECOND) is State.UNCONFIRMED
+
+
+def test_002_6_2_1_messages_that_one_feed_lost_come_from_the_other_on_puma_only():
+    for platform, expected in ((PUMA, State.VALID), (MEGABOLSA, State.STALE)):
+        desk = Desk(from_the_start=True, platform=platform)
+        rows = [
+            incremental(at, entry(BID, NEW, rpt=at, place=1, size=at, price="1.00"))
+            for at in (1, 2, 3)
+        ]
+        desk.raw(rows[0])
+        for each in rows[1:]:
+            desk.channel.receive(Stream.INCREMENTAL, "B", each, desk.now)
+        desk.raw(rows[2])
+        desk.wait()
+        assert desk.state() is expected

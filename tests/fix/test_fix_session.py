@@ -1,0 +1,157 @@
+"""A FIX session: logon, numbers, heartbeats, gaps, logout; both sides in virtual time."""
+
+import pytest
+
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.fix import (
+    Application,
+    LoggedOn,
+    LoggedOut,
+    Parser,
+    Session,
+    SessionSettings,
+    SessionState,
+    encode,
+)
+
+
+class Pair:
+    def __init__(self, heartbeat=10):
+        self.now = 0
+        interval = heartbeat * SECOND
+        self.client = Session(SessionSettings("ME", "B3", interval), 0)
+        self.server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+        self.events = {"client": [], "server": []}
+        self.lost = 0
+
+    def exchange(self, lose=False):
+        for _ in range(10):
+            to_server, to_client = self.client.take_output(), self.server.take_output()
+            if not to_server and not to_client:
+                return
+            self.events["server"] += self.server.receive(to_server, self.now)
+            if lose:
+                self.lost += len(list(Parser().feed(to_client)))
+            else:
+                self.events["client"] += self.client.receive(to_client, self.now)
+
+    def advance(self, seconds):
+        self.now += seconds * SECOND
+        self.events["client"] += self.client.tick(self.now)
+        self.events["server"] += self.server.tick(self.now)
+
+
+def logged_on(**more):
+    pair = Pair(**more)
+    pair.exchange()
+    assert pair.events == {"client": [LoggedOn()], "server": [LoggedOn()]}
+    pair.events = {"client": [], "server": []}
+    return pair
+
+
+def test_logon_resets_the_numbers_and_sets_the_interval():
+    pair = Pair()
+    (logon,) = Parser().feed(pair.client.take_output())
+    assert (logon.type, logon.number(34), logon.text(141), logon.number(108)) == ("A", 1, "Y", 10)
+    pair.server.receive(encode(logon.fields), 0)
+    (answer,) = Parser().feed(pair.server.take_output())
+    assert (answer.type, answer.number(108)) == ("A", 10)
+
+
+def test_messages_of_applications_go_both_ways():
+    pair = logged_on()
+    pair.client.send("BW", [(1346, "1")], pair.now)
+    pair.server.send("URDR", [(95, 3), (96, b"\x01=\x01")], pair.now)
+    pair.exchange()
+    (asked,) = pair.events["server"]
+    (raw,) = pair.events["client"]
+    assert isinstance(asked, Application)
+    assert asked.message.text(1346) == "1"
+    assert raw.message.get(96) == b"\x01=\x01"
+
+
+def test_heartbeats_keep_a_silent_session_alive():
+    pair = logged_on()
+    for _ in range(12):
+        pair.advance(5)
+        pair.exchange()
+    assert pair.events == {"client": [], "server": []}
+    assert pair.client.state is pair.server.state is SessionState.ACTIVE
+
+
+def test_a_silent_side_is_asked_and_then_given_up():
+    pair = logged_on()
+    pair.advance(15)
+    kinds = [message.type for message in Parser().feed(pair.client.take_output())]
+    assert "1" in kinds
+    pair.advance(15)
+    assert pair.events["client"] == [LoggedOut("the other side is silent")]
+    assert pair.client.deadline_ns is None
+
+
+def test_a_gap_is_asked_for_and_answered_by_a_gap_fill():
+    pair = logged_on()
+    for number in range(3):
+        pair.server.send("URDR", [(58, number)], pair.now)
+    pair.exchange(lose=True)
+    assert pair.lost == 3
+    pair.server.send("URDR", [(58, "behind the gap")], pair.now)
+    pair.exchange()
+    assert pair.events["client"] == []
+    pair.server.send("URDR", [(58, "next")], pair.now)
+    pair.exchange()
+    assert [event.message.text(58) for event in pair.events["client"]] == ["next"]
+
+
+def test_a_number_that_is_past_ends_the_session():
+    pair = logged_on()
+    again = encode([(35, "0"), (49, "B3"), (56, "ME"), (34, 1)])
+    (event,) = pair.client.receive(again, 0)
+    assert event == LoggedOut("number 1 came where 2 is next")
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ([(35, "0"), (49, "ME"), (56, "B3"), (34, 1)], "the first message is not a logon"),
+        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 2), (108, 10)], "does not begin with number 1"),
+        ([(35, "A"), (49, "YOU"), (56, "B3"), (34, 1), (108, 10)], "from YOU to B3"),
+        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1)], "without a heartbeat interval"),
+        ([(35, "A"), (49, "ME"), (56, "B3")], "without a number"),
+    ],
+)
+def test_a_wrong_logon_is_told_and_ends_the_session(message, reason):
+    server = Session(SessionSettings("B3", "ME", acceptor=True), 0)
+    (event,) = server.receive(encode(message), 0)
+    assert reason in event.reason
+    (told,) = Parser().feed(server.take_output())
+    assert (told.type, reason in told.text(58)) == ("5", True)
+
+
+def test_bytes_that_are_not_fix_end_the_session():
+    pair = logged_on()
+    (event,) = pair.client.receive(b"HTTP/1.1 200 OK\r\n", 0)
+    assert event.reason.startswith("what came is not FIX")
+    with pytest.raises(UsageError):
+        pair.client.send("BW", [], 0)
+
+
+def test_logout_is_answered():
+    pair = logged_on()
+    pair.client.log_out(0, "done")
+    pair.exchange()
+    assert pair.events["server"] == [LoggedOut("done")]
+    assert pair.server.state is SessionState.ENDED
+
+
+def test_no_logon_is_not_waited_for_for_ever():
+    client = Session(SessionSettings("ME", "B3", 10 * SECOND), 0)
+    assert client.tick(14 * SECOND) == []
+    assert client.tick(15 * SECOND) == [LoggedOut("no logon came")]
+
+
+@pytest.mark.parametrize("wrong", [("", "B3", SECOND), ("ME", "", SECOND), ("ME", "B3", 1)])
+def test_settings_that_make_no_sense(wrong):
+    with pytest.raises(UsageError):
+        SessionSettings(*wrong)

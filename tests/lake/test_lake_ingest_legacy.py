@@ -1,0 +1,194 @@
+"""Captures of the legacy feed in a lake: the same pipeline, tables of its own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from pregao.capture import PcapWriter, udp_frame
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
+from pregao.lake.ingest import ingest
+from pregao.lake.ingest.check import check_lake
+from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
+from pregao.lake.store import Lake
+from pregao.legacy import Assembler, MessageReader, MsgType, read_chunks
+from pregao.legacy.tables import column_name
+from tests.exchange.capture_replay import captured, json_lines
+from tests.lake.days import rows
+from tests.legacy.writing import entry, heartbeat, incremental, news, reset, snapshot
+
+START = 1_376_308_800_000_000_000
+RATES = FaultRates(0.1, 0.0, 0.05)
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    """A day on both feeds; the legacy feeds A and B lose a tenth each."""
+    out = tmp_path_factory.mktemp("day")
+    faults = {"A": RATES, "B": RATES, "snapshot": FaultRates(), "definition": FaultRates()}
+    Simulation(
+        Settings(
+            profile="derivatives",
+            out=out,
+            duration_ns=4 * SECOND,
+            rate=150.0,
+            instruments=6,
+            books=1,
+            legacy=LegacyDepth.ORDERS,
+            faults=faults,
+        )
+    ).run()
+    return out
+
+
+@pytest.fixture(scope="module")
+def lake(day, tmp_path_factory):
+    """A lake with both feeds of the day."""
+    folder = tmp_path_factory.mktemp("lake") / "lake"
+    assert ingest([str(path) for path in sorted(day.glob("*.pcap"))], str(folder)).committed
+    return folder
+
+
+def messages(*paths):
+    """The messages of captures, each number of a stream once, by the plain reader."""
+    reader, found = MessageReader(), {}
+    for path in paths:
+        assembler = Assembler()
+        for datagram in captured(path):
+            for chunk in read_chunks(datagram.payload):
+                whole = assembler.add(chunk, datagram.time_ns)
+                if whole is not None:
+                    message = reader.read(whole)
+                    found.setdefault((message.number, message.type), message)
+    return list(found.values())
+
+
+def test_rows_are_what_the_plain_reader_reads(day, lake):
+    feeds = sorted(day.glob("*Legacy_Incremental_*.pcap"))
+    expected = Counter()
+    constants = ("SecurityIDSource", "SecurityExchange", "MsgType", "ApplVerID")
+    for message in messages(*feeds):
+        if message.type is MsgType.INCREMENTAL_REFRESH:
+            for each in message.values["MDEntries"]:
+                shown = {
+                    column_name(name): Decimal(value) if isinstance(value, Decimal) else value
+                    for name, value in each.items()
+                    if name not in constants
+                }
+                if "open_close_settl_flag" in shown:
+                    shown["open_close_settl_flag"] = str(shown["open_close_settl_flag"])
+                shown["msg_seq_num"] = message.number
+                expected[tuple(sorted(shown.items()))] += 1
+    found = Counter()
+    for row in rows(lake, "legacy_incremental_refresh"):
+        assert row["sequence_number"] == row["msg_seq_num"]
+        assert row["stream"] == "incremental"
+        keys = ("channel", "stream", "sequence_version", "sequence_number", "index_in_packet",
+                "event", "sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns",
+                "capture_id", "schema_version", "sending_time", "trade_date", "date")  # fmt: skip
+        own = {k: v for k, v in row.items() if v is not None and k not in keys}
+        if row["trade_date"] is not None:
+            own["trade_date"] = row["trade_date"]
+        found[tuple(sorted(own.items()))] += 1
+    assert found == expected
+    assert sum(found.values()) > 300
+
+
+def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
+    told = [
+        (row["security_id"], int(row["trade_id"]))
+        for row in rows(lake, "legacy_incremental_refresh")
+        if row["md_entry_type"] == "2" and row["md_update_action"] == 0 and row["trade_id"]
+    ]
+    truth = [
+        (line["security_id"], line["trade_id"])
+        for line in json_lines(day / "truth/trades.jsonl")
+        if line["action"] == "NEW"
+    ]
+    lost = json.loads((day / "truth/faults.json").read_text())["channels"]
+    assert all(channel["legacy A"]["lost"] for channel in lost.values())
+    # An amended trade is told again under its number.
+    assert Counter(told) <= Counter(truth)
+    assert len(told) > 0.85 * len(truth)
+
+
+def test_both_feeds_of_a_session_lie_side_by_side(day, lake, tmp_path):
+    binary = [str(path) for path in sorted(day.glob("*.pcap")) if "Legacy" not in path.name]
+    ingest(binary, str(tmp_path / "alone"))
+    table = "umdf_trade_53"
+    assert rows(lake, table) == rows(tmp_path / "alone", table)
+    assert check_lake(Lake(str(lake))).faults == []
+
+
+def test_feeds_gaps_and_streams_are_accounted_for(lake):
+    packets = rows(lake, "legacy_packets")
+    outcomes = Counter(row["outcome"] for row in packets)
+    assert set(outcomes) == {"decoded", "duplicate"}
+    assert {row["stream"] for row in packets} == {"incremental", "recovery", "definition"}
+    closed = Counter(row["closed_by"] for row in rows(lake, "legacy_gaps"))
+    assert closed["feed A"]
+    assert closed["feed B"]
+
+
+def test_definitions_and_snapshots_in_chunks_have_their_rows(lake):
+    listed = rows(lake, "legacy_security_list")
+    assert {row["symbol"] for row in listed}
+    assert json.loads(listed[0]["appl_ids"])[0]["ApplID"].isdigit()
+    book = rows(lake, "legacy_snapshot_full_refresh")
+    assert max(row["index_in_packet"] for row in book) > 20
+    assert {row["md_entry_type"] for row in book} >= {"0", "1", "c"}
+
+
+def capture(path, payloads):
+    with PcapWriter(path) as writer:
+        for number, (port, payload) in enumerate(payloads):
+            frame = udp_frame("10.0.0.1", 9, "233.1.1.1", port, payload)
+            writer.write(START + number * 1000, frame)
+    return str(path)
+
+
+def test_what_cannot_be_read_is_in_rejects_and_costs_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.1:5002=51")
+    bid = entry("0", 0, 1111, 1, place=1, size=100, price="10.5")
+    broken = bytearray(news(3))
+    broken[-1] &= 0x7F
+    other_number = bytearray(news(4))
+    other_number[3] = 9
+    chunks = snapshot(1, 5, 5, *[("0", size, "10.00") for size in range(1, 200)])
+    payloads = [
+        (5001, incremental(1, bid)), (5001, news(2)), (5001, bytes(broken)),
+        (5001, bytes(other_number)), (5001, news(5) + b"\x00\x01"), (5001, heartbeat(6)),
+        (5001, reset()), (5001, incremental(1, bid)), *((5002, each) for each in chunks[:-1]),
+    ]  # fmt: skip
+    report = ingest([capture(tmp_path / "a.pcap", payloads)], str(tmp_path / "lake"))
+    assert report.committed
+    reasons = Counter(row["reason"] for row in rows(tmp_path / "lake", "legacy_rejects"))
+    assert reasons == {
+        "the message ends in the middle of a field": 1,
+        "tag 34 is not the number in the header": 1,
+        "too short for a technical header": 1,
+        f"only {len(chunks) - 1} of {len(chunks)} chunks": 1,
+    }
+    assert [row["msg_seq_num"] for row in rows(tmp_path / "lake", "legacy_news")] == [2, 5]
+    assert len(rows(tmp_path / "lake", "legacy_heartbeat")) == 1
+    assert check_lake(Lake(str(tmp_path / "lake"))).faults == []
+
+
+def test_a_flow_whose_channel_nobody_named_is_asked_for(tmp_path):
+    own = capture(tmp_path / "a.pcap", [(5001, news(1)), (5001, news(2))])
+    with pytest.raises(UsageError, match=r"PREGAO_LEGACY_CHANNELS='233\.1\.1\.1:5001=51'"):
+        ingest([own], str(tmp_path / "lake"))
+
+
+def test_channels_of_flows_can_be_named(monkeypatch):
+    assert channel_of("233.252.14.5:30725") == channel_of("233.252.14.6:30726") == 72
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51, 233.1.1.2:6001=51")
+    assert channel_of("233.1.1.1:5001") == channel_of("233.1.1.2:6001") == 51
+    monkeypatch.setenv(VARIABLE, "nonsense")
+    with pytest.raises(UsageError, match="ADDRESS:PORT=CHANNEL"):
+        channel_of("233.1.1.1:5001")

@@ -1,0 +1,280 @@
+"""Streams of the legacy feed: feeds made one, resets, heartbeats, loops."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.errors import DecodeError
+from pregao.fast import templates_from_bytes
+from pregao.legacy import (
+    MEGABOLSA,
+    PUMA,
+    Began,
+    IncrementalLine,
+    InLoop,
+    LoopEnded,
+    LoopLine,
+    Message,
+    MessageReader,
+    Missing,
+    MsgType,
+    Stream,
+    Told,
+    stream_of,
+    timestamp_digits,
+    timestamp_ns,
+)
+from pregao.legacy.times import moment_ns
+from tests.legacy.writing import SENT, datagram, heartbeat, incremental, message, news, reset
+
+
+def numbers(events):
+    return [event.message.number for event in events if isinstance(event, Told)]
+
+
+def test_a_message_is_what_its_template_says():
+    read = MessageReader().read(Message(7, message("News_143", 7, Headline="aviso")))
+    assert (read.type, read.number, read.template_id) == (MsgType.NEWS, 7, 143)
+    assert read.values["Headline"] == "aviso"
+    assert read.sending_time_ns == timestamp_ns(SENT)
+
+
+def test_the_number_of_the_header_is_held_against_tag_34():
+    with pytest.raises(DecodeError, match="tag 34"):
+        MessageReader().read(Message(8, message("News_143", 7)))
+    with pytest.raises(DecodeError, match="bytes behind"):
+        MessageReader().read(Message(7, message("News_143", 7) + b"\x80"))
+
+
+def test_templates_of_another_file_need_no_new_code():
+    templates = templates_from_bytes(
+        b"""<templates><template name="MDNew_200" id="200" dictionary="200">
+        <string name="MessageType" id="35"><constant value="0"/></string>
+        <uInt32 name="Number" id="34"/><uInt64 name="Sent" id="52"/></template></templates>"""
+    )
+    reader = MessageReader(templates)
+    read = reader.read(Message(3, bytes.fromhex("c0 01 c8 83 81")))
+    assert (read.type, read.values) == (
+        MsgType.HEARTBEAT,
+        {"MsgType": "0", "MsgSeqNum": 3, "SendingTime": 1},
+    )
+
+
+def test_002_3_1_3_timestamps_are_decimal_digits():
+    moment = timestamp_ns(20081007091208008)
+    assert timestamp_digits(moment) == 20081007091208008
+    assert timestamp_ns("20081007-09:12:08.008") == moment
+    assert [timestamp_ns(value) for value in (None, 0, 5, 20081307091208008, "soon")] == [None] * 5
+
+
+def test_002_15_11_the_time_of_an_entry_has_milliseconds_on_puma():
+    day = timestamp_ns(20130812000000000)
+    whole = day + (16 * 3600 + 21 * 60 + 9) * SECOND
+    assert moment_ns(20130812, 162109364) == whole + 364 * MILLISECOND
+    assert moment_ns(20130812, 162109) == whole
+    assert moment_ns(20130812, "162109364") == whole + 364 * MILLISECOND
+    assert moment_ns(20130812, None) == day
+    assert moment_ns(20130812, 246060000) is None
+
+
+def test_a_stream_is_known_by_what_it_sends():
+    assert stream_of({MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET}) is None
+    assert stream_of({MsgType.SECURITY_LIST}) is Stream.INSTRUMENT_DEFINITION
+    assert stream_of({MsgType.SECURITY_LIST, MsgType.NEWS}) is Stream.INCREMENTAL
+    assert stream_of({MsgType.SNAPSHOT}) is Stream.MARKET_RECOVERY
+
+
+def test_002_5_2_pumas_feeds_make_up_for_each_other():
+    line = IncrementalLine(platform=PUMA)
+    events = []
+    for number in range(1, 9):
+        for feed, lost in (("A", (3, 4)), ("B", (6,))):
+            if number not in lost:
+                events += line.receive(feed, news(number), number)
+    assert numbers(events) == list(range(1, 9))
+    assert (line.counters.lost, line.counters.duplicates) == (0, 5)
+
+
+def test_002_5_2_megabolsas_feeds_are_never_mixed():
+    line = IncrementalLine(platform=MEGABOLSA)
+    events = line.receive("A", news(1), 0)
+    events += line.receive("B", news(900), 1)
+    events += line.receive("A", news(2), 2)
+    assert numbers(events) == [1, 2]
+    assert line.counters.ignored == 1
+    # Feed A is dead: feed B is followed from where it is, and books begin anew.
+    later = 31 * SECOND
+    assert line.is_dead(later)
+    events = line.receive("B", news(905), later)
+    assert [(event.place.sequence_version, event.message.number) for event in events] == [(2, 905)]
+    assert line.followed == "B"
+
+
+def test_what_neither_feed_brings_is_told_after_a_while():
+    line = IncrementalLine(most_wait_ns=10 * MILLISECOND)
+    events = line.receive("A", news(1), 0) + line.receive("A", news(4), MILLISECOND)
+    assert numbers(events) == [1]
+    assert line.awaited == Missing(1, 2, 3)
+    assert line.tick(line.deadline_ns - 1) == []
+    lost, told = line.tick(line.deadline_ns)
+    assert lost == Missing(1, 2, 3)
+    assert told.message.number == 4
+    assert (line.awaited, line.deadline_ns, line.counters.lost) == (None, None, 2)
+
+
+def test_a_message_that_was_asked_for_again_fills_its_place():
+    line = IncrementalLine(most_wait_ns=SECOND)
+    line.receive("A", news(1), 0)
+    line.receive("A", news(3), 0)
+    again = MessageReader().read(Message(2, message("News_143", 2)))
+    assert numbers(line.recovered(1, again, MILLISECOND)) == [2, 3]
+
+
+def test_002_5_3_7_a_reset_of_the_incremental_stream_begins_anew_once():
+    line = IncrementalLine()
+    for number in (1, 2, 3):
+        line.receive("A", news(number), 0)
+        line.receive("B", news(number), 0)
+    assert line.receive("A", reset(), 1) == [Began((2, 1))]
+    assert numbers(line.receive("A", news(1), 2)) == [1]
+    assert line.receive("B", reset(), 3) == []
+    assert line.receive("B", news(1), 4) == []
+    (told,) = line.receive("B", news(2), 5)
+    assert told.place == (2, 2)
+    assert line.counters.lost == 0
+
+
+def test_a_reset_at_the_start_begins_nothing_anew():
+    line = IncrementalLine()
+    assert line.receive("A", reset(), 0) == []
+    (told,) = line.receive("A", news(1), 0)
+    assert told.place == (1, 1)
+
+
+def test_a_new_number_other_than_one_is_kept_to():
+    line = IncrementalLine()
+    line.receive("A", news(8), 0)
+    assert line.receive("A", reset(new=5), 0) == [Began((2, 5))]
+    (told,) = line.receive("A", news(5), 0)
+    assert told.place == (2, 5)
+
+
+def test_a_reset_that_got_lost_is_noticed():
+    line = IncrementalLine(feeds=("A",))
+    for number in range(1, 200):
+        line.receive("A", news(number), 0)
+    events = [event for number in range(1, 120) for event in line.receive("A", news(number), 1)]
+    assert sum(isinstance(event, Began) for event in events) == 1
+    found = numbers(events)
+    assert found == list(range(found[0], 120))
+
+
+def test_a_heartbeat_counts_and_costs_no_message_of_its_number():
+    line = IncrementalLine()
+    assert numbers(line.receive("A", heartbeat(1), 0)) == [1]
+    assert numbers(line.receive("A", news(2), 0)) == [2]
+    line.receive("A", heartbeat(3), 0)
+    told = line.receive("A", news(3), 0)
+    assert [event.message.type for event in told] == [MsgType.NEWS]
+    assert numbers(line.receive("A", news(4), 0)) == [4]
+    assert (line.counters.heartbeats, line.counters.lost) == (2, 0)
+
+
+def test_002_5_3_6_three_heartbeats_that_do_not_come():
+    line = IncrementalLine()
+    assert not line.is_dead(100 * SECOND)
+    line.receive("A", heartbeat(1), 0)
+    assert not line.is_dead(29 * SECOND)
+    assert line.is_dead(30 * SECOND)
+
+
+def test_what_cannot_be_read_is_left_to_the_other_feed():
+    line = IncrementalLine()
+    line.receive("A", news(1), 0)
+    line.receive("A", b"\x00\x01\x02", 0)
+    broken = bytearray(news(2))
+    broken[10:12] = b"\xc0\xff"
+    line.receive("A", bytes(broken), 0)
+    assert line.counters.rejected == 2
+    assert numbers(line.receive("B", news(2), 0)) == [2]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 30), st.floats(0, 0.3), st.integers(1, 4))
+def test_every_number_is_told_once_in_order_or_missing(seed, loss, shuffle):
+    draw = random.Random(seed)
+    line = IncrementalLine(most_wait_ns=MILLISECOND)
+    sent = []
+    for number in range(1, 40):
+        for feed in "AB":
+            if number == 1 or draw.random() >= loss:
+                sent.append((number + draw.randrange(shuffle), feed, number))
+    sent.sort(key=lambda each: each[0])
+    events = [event for at, feed, number in sent for event in line.receive(feed, news(number), at)]
+    events += line.tick(SECOND)
+    place = None
+    told = 0
+    for event in events:
+        if isinstance(event, Missing):
+            assert event.first == place + 1
+            place = event.last
+        else:
+            assert place is None or event.message.number == place + 1
+            place = event.message.number
+            told += 1
+    assert told == line.counters.delivered
+    assert told + line.counters.late >= len({number for _, _, number in sent}) - shuffle
+
+
+def security_list(number, symbols, total, last):
+    rows = [
+        {
+            "Symbol": name, "SecurityID": at, "ApplIDs": [{"ApplID": "10"}],
+            "SecurityUpdateAction": "A", "Product": 4, "SecurityType": "FUT",
+            "SecuritySubType": "1", "SecurityDesc": name, "CFICode": "F", "CountryOfIssue": "BR",
+            "IssueDate": 20130101, "SecurityValidityTimestamp": 0, "SecurityGroup": "DI",
+        }
+        for at, name in symbols
+    ]  # fmt: skip
+    return datagram(
+        "SecurityList_149", number, TotNoRelatedSym=total, LastFragment=last, RelatedSym=rows,
+        **{"SendingTime": str(SENT)},
+    )  # fmt: skip
+
+
+def test_002_15_2_loops_and_empty_loops():
+    line = LoopLine()
+    events = line.receive("A", heartbeat(1), 0)
+    events += line.receive("A", security_list(1, [(1, "DI1F14"), (2, "DI1F15")], 3, "N"), 0)
+    events += line.receive("B", security_list(2, [(3, "DI1F16")], 3, "Y"), 0)
+    events += line.receive("A", security_list(2, [(3, "DI1F16")], 3, "Y"), 0)
+    events += line.receive("A", reset(), 0)
+    events += line.receive("A", reset(), 0)
+    assert [type(event) for event in events] == [InLoop, InLoop, LoopEnded, LoopEnded]
+    assert [event.version for event in events] == [1, 1, 1, 2]
+    assert line.counters.ignored == 1
+    assert [row["Symbol"] for row in events[0].message.values["RelatedSym"]] == ["DI1F14", "DI1F15"]
+
+
+def test_a_loop_whose_reset_got_lost_ends_all_the_same():
+    line = LoopLine()
+    versions = []
+    for number in (1, 2, 3, 1, 2):
+        for event in line.receive("A", news(number), 0):
+            versions.append((type(event).__name__, event.version))
+    assert versions == [
+        ("InLoop", 1), ("InLoop", 1), ("InLoop", 1), ("LoopEnded", 1), ("InLoop", 2), ("InLoop", 2),
+    ]  # fmt: skip
+
+
+def test_several_messages_of_a_datagram_and_entries_of_a_message():
+    entry = {"SecurityID": 5, "RptSeq": 1, "MDUpdateAction": 0, "MDEntryType": "0"}
+    line = IncrementalLine()
+    events = line.receive("A", incremental(1, entry, entry) + news(2), 0)
+    assert numbers(events) == [1, 2]
+    assert len(events[0].message.values["MDEntries"]) == 2

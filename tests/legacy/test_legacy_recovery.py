@@ -1,0 +1,184 @@
+"""TCP recovery and historical replay, both sides without sockets (002 §5.1.4, §6.2, §15.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.errors import UsageError
+from pregao.fix import Parser, SessionSettings
+from pregao.legacy import (
+    Ended,
+    Fault,
+    Finished,
+    GapFiller,
+    IncrementalLine,
+    MessageStore,
+    Recovered,
+    RecoveryClient,
+    RecoveryServer,
+    Told,
+    Wanted,
+)
+from pregao.legacy import recovery_messages as wire
+from tests.legacy.writing import message, news
+
+CLIENT = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
+SERVER = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+
+
+class Recovery:
+    """A client and a server, connected."""
+
+    def __init__(self, store):
+        self.now = 0
+        self.client = RecoveryClient(CLIENT, 0)
+        self.server = RecoveryServer(SERVER, store, 0)
+        self.kinds = []
+
+    def run(self):
+        events = []
+        for _ in range(20):
+            to_server, to_client = self.client.take_output(), self.server.take_output()
+            if not to_server and not to_client:
+                break
+            self.kinds += [each.type for each in Parser().feed(to_server + to_client)]
+            self.server.receive(to_server, self.now)
+            events += self.client.receive(to_client, self.now)
+        return events
+
+
+def store_of(numbers, channel="10", **more):
+    store = MessageStore([channel, "11"], **more)
+    for number in numbers:
+        store.add(channel, number, message("News_143", number))
+    return store
+
+
+def test_002_6_2_a_successful_request():
+    recovery = Recovery(store_of(range(1, 100)))
+    recovery.client.ask(Wanted("10", 5, 7), 0)
+    events = recovery.run()
+    assert events == [
+        *(Recovered("10", number, message("News_143", number)) for number in (5, 6, 7)),
+        Finished(Wanted("10", 5, 7), None),
+    ]
+    assert recovery.kinds == ["A", "A", "BW", "BX", "URDR", "BY"]
+    assert not recovery.client.busy
+
+
+def test_002_6_2_large_requests_are_made_of_several_of_2000():
+    recovery = Recovery(store_of(range(1, 5001)))
+    recovery.client.ask(Wanted("10", 1, 5000), 0)
+    events = recovery.run()
+    numbers = [event.number for event in events if isinstance(event, Recovered)]
+    assert numbers == list(range(1, 5001))
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert [len(each.wanted) for each in finished] == [2000, 2000, 1000]
+    assert recovery.kinds.count("URDR") >= 3
+
+
+def test_002_15_4_recovery_reaches_10000_messages_back_and_historical_replay_to_the_first():
+    for most, expected in ((10_000, Fault.NOT_AVAILABLE), (None, None)):
+        recovery = Recovery(store_of(range(1, 10_502), most=most))
+        recovery.client.ask(Wanted("10", 1, 3), 0)
+        assert recovery.run()[-1] == Finished(Wanted("10", 1, 3), expected)
+
+
+@pytest.mark.parametrize(
+    ("channel", "fault"), [("99", Fault.NO_SUCH_CHANNEL), ("11", Fault.NOT_AVAILABLE)]
+)
+def test_002_6_2_a_request_that_is_refused(channel, fault):
+    recovery = Recovery(store_of(range(1, 10)))
+    recovery.client.ask(Wanted(channel, 1, 3), 0)
+    assert recovery.run() == [Finished(Wanted(channel, 1, 3), fault)]
+    assert recovery.kinds[-1] == "BX"
+
+
+def test_002_6_2_a_request_of_two_channels_may_be_accepted_in_part():
+    recovery = Recovery(store_of(range(1, 10)))
+    recovery.run()
+    wanted = [Wanted("10", 1, 2), Wanted("99", 1, 2)]
+    recovery.client.session.send("BW", wire.request_fields("both", wanted), 0)
+    recovery.server.receive(recovery.client.take_output(), 0)
+    answers = list(Parser().feed(recovery.server.take_output()))
+    assert [each.type for each in answers] == ["BX", "URDR", "BY", "BY"]
+    request, answer, faults = wire.read_acknowledgement(answers[0])
+    assert (request, int(answer), faults) == ("both", 1, {"99": Fault.NO_SUCH_CHANNEL})
+    assert wire.read_report(answers[2])[1:] == ("10", None)
+    assert wire.read_report(answers[3])[1:] == ("99", Fault.NO_SUCH_CHANNEL)
+
+
+def test_what_is_there_only_in_part_is_told():
+    recovery = Recovery(store_of([1, 2, 3]))
+    recovery.client.ask(Wanted("10", 2, 6), 0)
+    events = recovery.run()
+    assert [event.number for event in events if isinstance(event, Recovered)] == [2, 3]
+    assert events[-1] == Finished(Wanted("10", 2, 6), Fault.NOT_AVAILABLE)
+
+
+def test_002_5_3_7_nothing_of_before_a_reset_is_available():
+    store = store_of(range(1, 50))
+    store.reset("10")
+    store.add("10", 1, message("News_143", 1))
+    recovery = Recovery(store)
+    recovery.client.ask(Wanted("10", 40, 41), 0)
+    assert recovery.run() == [Finished(Wanted("10", 40, 41), Fault.NOT_AVAILABLE)]
+
+
+def test_requests_wait_for_the_logon_and_end_with_the_session():
+    client = RecoveryClient(CLIENT, 0)
+    client.ask(Wanted("10", 1, 2), 0)
+    assert [each.type for each in Parser().feed(client.take_output())] == ["A"]
+    assert client.tick(16 * SECOND) == [
+        Finished(Wanted("10", 1, 2), Fault.NOT_AVAILABLE),
+        Ended("no logon came"),
+    ]
+    with pytest.raises(UsageError):
+        client.ask(Wanted("10", 3, 2), 0)
+
+
+def test_raw_data_that_makes_no_sense_ends_the_session():
+    recovery = Recovery(store_of([1]))
+    recovery.run()
+    wrong = [(1346, "1"), (1180, "10"), (10054, 1), (1181, 1), (10055, 5), (95, 9), (95, 2)]
+    recovery.server.session.send("URDR", [*wrong, (96, b"ab")], 0)
+    assert recovery.run() == [Ended("a message runs past the raw data")]
+
+
+def test_002_6_2_what_a_line_misses_is_asked_for_after_a_while_and_again_if_need_be():
+    store = store_of([])
+    recovery = Recovery(store)
+    recovery.run()
+    line = IncrementalLine(most_wait_ns=SECOND)
+    filler = GapFiller("10", recovery.client)
+    now = 0
+    told = line.receive("A", news(1), now) + line.receive("A", news(4), now)
+    asked_at, asks = [], 0
+    while line.awaited is not None and now < SECOND:
+        filler.watch(line, now)
+        recovery.now = now
+        before = recovery.kinds.count("BW")
+        events = recovery.run()
+        if recovery.kinds.count("BW") > before:
+            asked_at.append(now // MILLISECOND)
+            asks += 1
+        told += filler.take(events, line, now)
+        if now == 140 * MILLISECOND:  # only now are they available
+            for number in (2, 3):
+                store.add("10", number, message("News_143", number))
+        now += 5 * MILLISECOND
+    assert [event.message.number for event in told if isinstance(event, Told)] == [1, 2, 3, 4]
+    assert asked_at == [15, 65, 115, 165]
+
+
+def test_002_5_1_4_too_much_is_left_to_the_market_recovery_stream():
+    recovery = Recovery(store_of([]))
+    recovery.run()
+    line = IncrementalLine(most_wait_ns=SECOND)
+    filler = GapFiller("10", recovery.client)
+    line.receive("A", news(1), 0)
+    line.receive("A", news(2003), 0)
+    filler.watch(line, 0)
+    filler.watch(line, 100 * MILLISECOND)
+    assert not recovery.client.busy
