@@ -24,4 +24,5 @@ def settle(market: Market, now_ns: int) -> None:
         elif market.triggered:
             enter_triggered(market, now_ns)
         else:
+            market.follows = False
             return

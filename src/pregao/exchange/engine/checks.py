@@ -124,15 +124,20 @@ def check_order(
     limit = listing.volume_limit
     if limit is not None and quantity > limit:
         return QUANTITY_ABOVE_BAND.because(f"{quantity} is above {limit}")
-    if (time_in_force != DAY or ord_type != LIMIT) and (
-        reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
-    ) is not None:
+    plain = ord_type is LIMIT
+    if (
+        not (plain and time_in_force is DAY)
+        and (
+            reject := _check_kind(listing, status, ord_type, time_in_force, expire_date, trade_date)
+        )
+        is not None
+    ):
         return reject
-    if (stop_px is not None or (ord_type != LIMIT and ord_type in STOPS)) and (
+    if (stop_px is not None or (not plain and ord_type in STOPS)) and (
         reject := _check_stop(listing, ord_type, stop_px)
     ) is not None:
         return reject
-    if ord_type in PRICED:
+    if plain or ord_type in PRICED:
         if price is None:
             return PRICE_REQUIRED
         if (reject := check_price(listing, price)) is not None:
@@ -142,7 +147,7 @@ def check_order(
             return PRICE_NOT_TAKEN
         if (reject := check_price(listing, price)) is not None:
             return reject
-    if (routing or (ord_type != LIMIT and ord_type in HIDDEN)) and (
+    if (routing or (not plain and ord_type in HIDDEN)) and (
         reject := _check_routing(ord_type, time_in_force, max_floor, min_qty, routing)
     ) is not None:
         return reject

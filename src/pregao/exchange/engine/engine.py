@@ -105,8 +105,10 @@ def _touch(market: Market, command: Command) -> None:
     if isinstance(command, commands.NewOrder | commands.ModifyOrder | commands.CancelOrder):
         if command.security_id in market.implied_of:
             market.touched.add(command.security_id)
+            market.follows = True
     else:
         market.touched.update(market.implied_of)
+        market.follows = True
 
 
 class Engine:
@@ -187,13 +189,7 @@ class Engine:
             raise
         if market.implied_of:
             _touch(market, command)
-        if (
-            market.triggered
-            or market.reached
-            or market.called
-            or market.spread_fills
-            or market.touched
-        ):
+        if market.follows:
             aftermath.settle(market, now_ns)
         return outcome
 

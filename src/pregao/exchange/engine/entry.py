@@ -68,7 +68,7 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     if reject is None and client in market.by_client:
         reject = rejects.DUPLICATE_ORDER
     protection: int | None = None
-    plain = command.ord_type == LIMIT
+    plain = command.ord_type is LIMIT
     if (
         not plain
         and reject is None

@@ -69,6 +69,7 @@ class Market:
         "declarations",
         "deltas",
         "exec_id",
+        "follows",
         "groups",
         "implied_id",
         "implied_of",
@@ -144,6 +145,8 @@ class Market:
         self.spread_fills: list[SpreadFill] = []
         self.touched: set[int] = set()
         """Instruments whose books may have changed what is implied."""
+        self.follows = False
+        """Something follows from what has happened: see ``aftermath``."""
         self.triggered: list[Order] = []
         """Stop orders that trades have triggered: they come to the book after the event."""
         self.units: list[MarketEvent] = []

@@ -34,6 +34,9 @@ def key_of(side: Side, price: int | None) -> int:
 class Order:
     """A resting order and its place in the queue of its price."""
 
+    leg_of: int = 0
+    """The spread that an order trades a leg of, or 0."""
+
     __slots__ = (
         "account",
         "cl_ord_id",
@@ -45,7 +48,6 @@ class Order:
         "investor_id",
         "key",
         "leaves",
-        "leg_of",
         "level",
         "max_floor",
         "min_qty",
@@ -114,8 +116,6 @@ class Order:
         """Its routing instruction, or 0."""
         self.ord_tag_id = 0
         self.implied = False
-        self.leg_of = 0
-        """The spread that it trades a leg of, or 0."""
         self.key = 0
         self.level: Level | None = None
         self.previous: Order | None = None
@@ -125,6 +125,12 @@ class Order:
         """Show as much as the disclosed quantity lets be seen of what is left."""
         floor = self.max_floor
         self.visible = floor if 0 < floor < self.leaves else self.leaves
+
+
+class LegOrder(Order):
+    """What the order of a spread does in one of its legs: it lives only for the trade."""
+
+    __slots__ = ("leg_of",)
 
 
 class Level:

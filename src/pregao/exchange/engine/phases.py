@@ -145,6 +145,7 @@ def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int)
     detach(market, listing, command.status, command.open_time_ns, now_ns)
     if listing.pair is not None:
         market.called.append(listing)
+        market.follows = True
     event = TradingEvent.SECURITY_STATUS_CHANGE
     if command.new_session:
         event = TradingEvent.TRADING_SESSION_CHANGE
@@ -173,6 +174,7 @@ def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatu
     listing.status = RESERVED
     if listing.pair is not None:
         market.called.append(listing)
+        market.follows = True
     return _status(market, listing, RESERVED, TradingEvent.SECURITY_STATUS_CHANGE, end, now_ns)
 
 

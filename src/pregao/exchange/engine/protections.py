@@ -147,11 +147,13 @@ def count_fill(market: Market, listing: Listing, order: Order, quantity: int, no
             if watch.cancels and order.leaves:
                 protection.leftovers.append(order)
                 market.reached.append(protection)
+                market.follows = True
         elif watch.counts:
             delta = market.deltas.get(listing.security_id, PRICE_SCALE)
             protection.count(order, quantity, delta, now_ns)
             if protection.reached:
                 market.reached.append(protection)
+                market.follows = True
 
 
 def check_protection(market: Market, listing: Listing, firm: int, account: int) -> Reject | None:

@@ -109,7 +109,9 @@ def matched(
         waiting = listing.waiting
         if price >= waiting.buy_stop or price <= waiting.sell_stop:
             market.triggered.extend(waiting.reached(price))
+            market.follows = True
     if listing.security_id in market.spreads:
+        market.follows = True
         market.spread_fills.append(SpreadFill(listing.security_id, order, resting, quantity, price))
     market.filled(
         resting, quantity, price, trade.trade_id, order.firm or None, False, now_ns, cross_id

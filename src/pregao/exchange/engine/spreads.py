@@ -15,7 +15,7 @@ from pregao.exchange.engine.instruments import MultiLegModel
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.matching import Execution, execution_event, match
-from pregao.exchange.engine.orders import BUY, BookSide, Order
+from pregao.exchange.engine.orders import BUY, BookSide, LegOrder, Order
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.session_statistics import matched
 from pregao.exchange.engine.terms import (
@@ -356,7 +356,7 @@ def _leg_order(
     leg: SpreadLeg, owner: Order, side: Side, price: int, quantity: int, now_ns: int
 ) -> Order:
     """The owner's part in a leg: it lives only for the trade, and goes by the spread's order."""
-    order = Order(
+    order = LegOrder(
         owner.order_id,
         owner.secondary_order_id,
         owner.session,
