@@ -229,6 +229,25 @@ class Client:
         self.request("NewOrderCross", **(values | changes))
 
 
+def whole_state(host):
+    """All of an exchange that must survive its process."""
+    market = host.engine.market
+    sessions = {}
+    for session in host.gateways[host.active]:
+        state = session.state
+        sessions[session.session_id] = (
+            state.session_ver_id,
+            state.version,
+            state.next_incoming,
+            state.next_outgoing,
+            dict(state.sent),
+            state.cancel_on_disconnect,
+        )
+    books = [host.engine.book(each.security_id) for each in host.engine.instruments]
+    numbers = (market.order_id, market.secondary_id, market.exec_id)
+    return sessions, books, numbers, host.active
+
+
 ORDER = {
     "mmProtectionReset": "FALSE_VALUE",
     "senderLocation": "BVMF",

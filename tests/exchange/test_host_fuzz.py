@@ -8,8 +8,9 @@ import time
 import pytest
 
 from pregao.exchange.engine import bundled_catalogue
+from pregao.exchange.host import Host, Journal
 from tests.entrypoint.raw_peer import SESSION, RawPeer
-from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties
+from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, whole_state
 
 ROUNDS = 60
 PETR4T = next(each.security_id for each in bundled_catalogue() if each.symbol == "PETR4T")
@@ -104,14 +105,14 @@ def mutated(frame, rng):
 
 
 @pytest.mark.parametrize("version", [2, 6])
-def test_random_and_mutated_frames_harm_nobody(version):
-    fuzz(version, seed=version)
+def test_random_and_mutated_frames_harm_nobody(version, tmp_path):
+    fuzz(version, version, tmp_path)
 
 
-def fuzz(version, seed):
-    """Send sound and broken frames; another session must not notice."""
+def fuzz(version, seed, folder):
+    """Send sound and broken frames: another session does not notice, and the journal has it all."""
     rng = random.Random(seed)
-    with Exchange() as exchange:
+    with Exchange(journal=folder) as exchange:
         other = exchange.trader(session_id=SESSION + 1)
         number = answered = connections = 0
         mutations = 0
@@ -142,6 +143,11 @@ def fuzz(version, seed):
         assert exchange.error is None
         assert answered == number >= 3
         assert exchange.asked(lambda host: host.requests) > 2 * number
+    journal = Journal(folder)
+    again = Host(exchange.settings, journal)
+    again.replay()
+    journal.close()
+    assert whole_state(again) == whole_state(exchange.host)
 
 
 def test_connections_that_say_nothing_or_nonsense_leave_nothing_behind():

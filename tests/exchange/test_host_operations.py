@@ -161,7 +161,7 @@ def test_metrics_and_health():
 def test_an_address_in_use_is_told():
     with Exchange() as exchange:
         taken = exchange.server.addresses[1]
-        with pytest.raises(NetworkError, match=f"{taken} cannot be listened to"):
+        with pytest.raises(NetworkError, match=f"{taken} cannot be listened to: another program"):
             Exchange(quiet_settings(primary=taken)).__enter__()
 
 

@@ -19,7 +19,16 @@ from hypothesis import strategies as st
 from pregao.errors import UsageError
 from pregao.exchange.host import PRIMARY, ExchangeSettings, Host, Journal
 from tests.entrypoint.raw_peer import MS, SESSION, START, RawPeer
-from tests.exchange.host_desk import ORDER, PETR4, VALE3, Client, Exchange, parties, quiet_settings
+from tests.exchange.host_desk import (
+    ORDER,
+    PETR4,
+    VALE3,
+    Client,
+    Exchange,
+    parties,
+    quiet_settings,
+    whole_state,
+)
 
 SETTINGS = replace(ExchangeSettings(), first_date=date(2026, 5, 28))
 SESSIONS = (SESSION, SESSION + 1)
@@ -112,25 +121,6 @@ class Floor:
         self.journal.close()
 
 
-def state_of(host):
-    """All that must survive."""
-    states = []
-    for session in SESSIONS:
-        state = host.store.state(session)
-        states.append(
-            (
-                state.next_incoming,
-                state.next_outgoing,
-                state.session_ver_id,
-                dict(state.sent),
-                state.cancel_on_disconnect,
-            )
-        )
-    market = host.engine.market
-    books = [host.engine.book(security) for security in (PETR4, VALE3)]
-    return states, books, market.order_id, market.secondary_id, market.exec_id, host.active
-
-
 STEP = st.tuples(
     st.sampled_from(
         ["new"] * 6
@@ -152,13 +142,13 @@ def test_the_same_journal_makes_the_same_exchange(tmp_path_factory, steps):
     floor = Floor(folder)
     for step in steps:
         floor.do(step)
-    expected = state_of(floor.host)
+    expected = whole_state(floor.host)
     floor.end()
     journal = Journal(folder)
     again = Host(SETTINGS, journal)
     again.replay()
     journal.close()
-    assert state_of(again) == expected
+    assert whole_state(again) == expected
 
 
 @settings(max_examples=15, deadline=None)
@@ -168,11 +158,11 @@ def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_facto
     folder = tmp_path_factory.mktemp("journal")
     floor = Floor(folder)
     floor.host.commit()
-    sizes = [(floor.journal.bytes, state_of(floor.host))]
+    sizes = [(floor.journal.bytes, whole_state(floor.host))]
     for step in steps:
         floor.do(step)
         floor.host.commit()
-        sizes.append((floor.journal.bytes, state_of(floor.host)))
+        sizes.append((floor.journal.bytes, whole_state(floor.host)))
     floor.end()
     (path,) = folder.glob("journal-0*")
     header = path.stat().st_size - sizes[-1][0]
@@ -184,7 +174,7 @@ def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_facto
     again.replay()
     journal.close()
     if len({size for size, _ in sizes}) == len(sizes):
-        assert state_of(again) == sizes[place][1]
+        assert whole_state(again) == sizes[place][1]
 
 
 def test_no_credentials_are_in_the_journal(tmp_path):

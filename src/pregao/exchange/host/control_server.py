@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import socket
 from typing import TYPE_CHECKING, Any, Final
@@ -32,8 +33,7 @@ class ControlServer:
         try:
             self._server = await asyncio.start_server(self._serve, HOST, port, limit=_MOST_LINE)
         except OSError as error:
-            why = error.strerror or str(error)
-            raise NetworkError(f"{HOST}:{port} cannot be listened to: {why}.") from error
+            raise cannot_listen(f"{HOST}:{port}", error) from error
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
@@ -72,6 +72,14 @@ class ControlServer:
             return {"error": str(error)}
         except (KeyError, TypeError, ValueError) as error:
             return {"error": f"the request makes no sense: {error}"}
+
+
+def cannot_listen(address: object, error: OSError) -> NetworkError:
+    """Why an address cannot be listened to, and what to do."""
+    why = error.strerror or str(error)
+    if error.errno == errno.EADDRINUSE:
+        why = "another program listens there; stop it, or choose other ports in a --config"
+    return NetworkError(f"{address} cannot be listened to: {why}.")
 
 
 def ask(port: int, request: dict[str, Any]) -> dict[str, Any]:

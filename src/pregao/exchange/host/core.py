@@ -18,7 +18,6 @@ from pregao.entrypoint import (
     Admitted,
     Event,
     Frame,
-    FrameReader,
     GatewayConnection,
     GatewaySession,
     GatewaySessions,
@@ -30,6 +29,7 @@ from pregao.entrypoint import (
     read_business,
     unpack_record,
 )
+from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.session_state import Record as SessionRecord
 from pregao.errors import UsageError
 from pregao.exchange.engine import Engine, rejects
@@ -117,7 +117,6 @@ class Host:
         self._units: list[MarketEvent] = []
         self._segments = self._listed_segments()
         self._reporting = Reporting(self.engine.market, self._owner, self._sessions_of)
-        self._frames = FrameReader()
 
     # What the owner does.
 
@@ -204,9 +203,7 @@ class Host:
         now = record.time_ns
         match record.kind:
             case Kind.REQUEST:
-                (frame,) = self._frames.receive(record.body)
-                assert isinstance(frame, Frame)
-                self._request_again(record.session, frame, now)
+                self._request_again(record.session, frame_of(record.body), now)
             case Kind.SESSION:
                 session_id, change = unpack_record(record.body)
                 self.store.record(session_id, change)
@@ -295,8 +292,7 @@ class Host:
 
     def _session_of(self, event: MessageRejected) -> int:
         """Whose message was rejected."""
-        (frame,) = FrameReader().receive(event.data)
-        assert isinstance(frame, Frame)
+        frame = frame_of(event.data)
         known = messages(frame.header.version)
         session_id: int = known.decode(frame)["businessHeader"]["sessionID"]
         return session_id

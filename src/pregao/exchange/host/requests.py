@@ -155,9 +155,10 @@ def _reader(
     present = _present(message)
     known = [field for field in request._fields if ON_THE_WIRE.get(field) in present]
     unpack = codec.unpacker(*(ON_THE_WIRE[field] for field in known))
-    # What is not there is taken from the place behind the last, which holds None.
+    # What is not there is None. In the most frequent messages that is all behind the last field.
+    nothing = (None,) * (len(request._fields) - len(known))
     places = [known.index(f) if f in known else len(known) for f in request._fields]
-    pick = itemgetter(*places)
+    pick = None if known == list(request._fields[: len(known)]) else itemgetter(*places)
     # What ``_make`` does, without its check of the length: there are many of these.
     make: Any = tuple.__new__
     length = message.block_length
@@ -181,7 +182,8 @@ def _reader(
         block = frame.header.block_length
         if block < length:
             raise DecodeError(f"a block of {block} bytes is shorter than {length}")
-        made: Any = make(request, pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
+        found = unpack(data, HEADERS_SIZE, block, len(data))
+        made: Any = make(request, found + nothing if pick is None else pick((*found, None)))
         fault = None
         if (
             made.memo

@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.entrypoint import GatewayConnection
-from pregao.errors import NetworkError, PregaoError, UsageError
+from pregao.errors import PregaoError, UsageError
 from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.host.control import phase_request
-from pregao.exchange.host.control_server import ControlServer
+from pregao.exchange.host.control_server import ControlServer, cannot_listen
 from pregao.exchange.host.core import BACKUP, PRIMARY, Host
 from pregao.exchange.host.feed_output import FeedOutput
 from pregao.exchange.host.journal import Journal
@@ -147,8 +147,7 @@ class ExchangeServer:
                 lambda: Line(gate), address.host, address.port, backlog=1024
             )
         except OSError as error:
-            why = error.strerror or str(error)
-            raise NetworkError(f"{address} cannot be listened to: {why}.") from error
+            raise cannot_listen(address, error) from error
         self._servers.append(server)
         self.addresses[gateway] = Address(*server.sockets[0].getsockname()[:2])
 
