@@ -164,7 +164,8 @@ def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
         if protocol.transport == "udp":
             readers.setdefault(protocol.read, []).append(protocol)
     for read, protocols in readers.items():
-        tcp = _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+        seen = _look(found, protocols, read(found.location.source, start, end, SAMPLE_BYTES))
+        tcp = max(tcp, seen)
     # What grows is taken in range by range: only datagrams can be.
     for protocol in PROTOCOLS.values() if tcp and found.context is None else ():
         if protocol.transport == "tcp":
