@@ -25,9 +25,11 @@ test: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not spark and not slow"
 
-# A thousand small days over bad lines: every trusted book is compared with the exchange's.
+# A thousand small days over bad lines: every trusted book is compared with the exchange's, and the
+# pump with the plain machine.
 days: $(STAMP)
-	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py
+	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py \
+		tests/feed/test_feed_pump.py
 
 check: $(STAMP)
 	$(BIN)/ruff check .

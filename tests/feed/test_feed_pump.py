@@ -33,7 +33,7 @@ from tests.feed.channel_days import (
 )
 
 ONE = os.environ.get("PREGAO_CHANNEL_SEED")
-DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "40"))
+DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "20"))
 PARTS = 2
 PADDING = 64
 LINES = {
@@ -192,7 +192,7 @@ def test_over_bad_days_the_pump_tells_what_the_plain_machine_tells(part):
         total["packets"] += both.plain.counters.packets
     if ONE is None:
         for kind in ("BookChanged", "TradeDone", "StatisticChanged", "Gap", "Stale", "Healed"):
-            assert total[kind] > 50, kind
+            assert total[kind] > len(seeds), kind
         assert total["pumped"] > total["packets"] / 10
 
 

@@ -97,7 +97,7 @@ class Selection:
 def watch(handler: FeedHandler, console: Console, note: str = "", end: float | None = None) -> None:
     """Show the feed until the user has seen enough, or until a moment of the monotonic clock."""
     watcher = Watcher()
-    handler.ask(lambda running: running.listen(watcher))
+    handler.ask(lambda running: running.listen(watcher, singly=False))
     selection = Selection()
     before: Report | None = None
     with keys() as pressed, Screen(console=console, screen=True, auto_refresh=False) as screen:

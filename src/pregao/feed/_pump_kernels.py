@@ -343,10 +343,10 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
     p = first
     while p < last:
         line = np.int64(lines[_u(p)])
-        feed = feeds[_u(line)] if line < len(feeds) else np.int64(w.ABSENT)
+        feed = feeds[_u(line)] if 0 <= line < len(feeds) else np.int64(w.ABSENT)
         start = np.int64(offsets[_u(p)])
         length = np.int64(lengths[_u(p)])
-        if feed < 0 or length < PACKET_HEADER_SIZE:
+        if feed < 0 or length < PACKET_HEADER_SIZE or length > w.MOST_BYTES:
             control[w.STATUS] = w.PLAIN
             break
         sending = load_u64(buffer, start + SENDING_TIME_AT)

@@ -23,6 +23,11 @@ FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_BEATS, FEED_REACHED, FEED_HEARD 
 MOST_FEEDS = 8
 CONTROL_WORDS = FEEDS + FEED_WORDS * MOST_FEEDS
 
+MOST_BYTES = 0xFFFF
+"""No datagram is longer."""
+MOST_MESSAGES = 8_192
+"""A datagram of that length has fewer messages, each of which has its headers."""
+
 # Why the pump stopped.
 DONE = 0
 PLAIN = 1

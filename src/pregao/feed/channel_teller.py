@@ -232,7 +232,7 @@ class Teller(Listener):
             values["mDEntrySize"],
             values["mDEntryBuyer"],
             values["mDEntrySeller"],
-            values["tradeCondition"],
+            values["tradeCondition"] or 0,
             values.get("trdSubType"),
             values.get("transactTime") or values.get("mDEntryTimestamp"),
             corrects,

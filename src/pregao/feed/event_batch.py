@@ -11,6 +11,7 @@ import numpy as np
 from pregao.book.rows import NULL
 from pregao.feed import channel_events as told
 from pregao.feed.columns import Codes, Numbers
+from pregao.sbe.values import MAX_SIGNED
 
 KINDS: Final[tuple[type[told.Event], ...]] = (
     told.BookChanged,
@@ -102,7 +103,10 @@ class EventBatch:
         places = [each.place or (NULL, NULL) for each in events]
 
         def column(name: str) -> Numbers:
-            return np.array([getattr(each, name, NULL) for each in events], np.int64)
+            # Bytes that are wrong may tell nothing, or a number that nobody has.
+            values = (getattr(each, name, NULL) for each in events)
+            known = [NULL if each is None or each > MAX_SIGNED else each for each in values]
+            return np.array(known, np.int64)
 
         return EventBatch(
             np.array([_CODES[type(each)] for each in events], np.uint8),

@@ -160,7 +160,8 @@ class MarketState:
         if last is not None and number <= last:
             return True, ()
         self._last_trade[security_id] = number
-        if not sets_last_price(values["tradeCondition"], values.get("trdSubType")):
+        # A block that is too short to tell its condition tells none, as in tables.
+        if not sets_last_price(values["tradeCondition"] or 0, values.get("trdSubType")):
             return False, ()
         return False, self._set(security_id, _LAST_TRADE, template_id, values, place)
 

@@ -27,8 +27,6 @@ from pregao.umdf.packets import Frame
 _MOST_ROWS = 65_536
 """So much is told at the most before it is turned into events."""
 _STORE_BYTES = 8 << 20
-_MOST_MESSAGES = 8_192
-"""A datagram of 64 kB has fewer."""
 _FIRST_ROOM = 64
 
 Bytes = npt.NDArray[np.uint8]
@@ -102,7 +100,7 @@ class Pump:
         self._control = np.zeros(w.CONTROL_WORDS, np.int64)
         self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
         self._store = np.empty(_STORE_BYTES, np.uint8)
-        self._scratch = np.empty(_MOST_MESSAGES, np.int64)
+        self._scratch = np.empty(w.MOST_MESSAGES, np.int64)
         self._lines = np.empty(0, np.int64)
         self.securities: list[int] = []
         """The instruments, by their places in the arrays."""
