@@ -17,6 +17,7 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
+    Settled,
     Side,
     SideCleared,
     SnapshotBegun,
@@ -106,7 +107,7 @@ _STEPS = (
     + ["change"] * 12
     + ["delete"] * 24
     + ["move", "move", "flag", "thru", "from", "from", "empty", "reset", "snapshot", "gap"]
-    + ["doubt", "doubt", "confirm"]
+    + ["doubt", "doubt", "confirm", "settle"]
 )
 _ODDITIES = ["unknown", "duplicate", "side", "size", "price", "no id", "place", "stray", "cut"]
 
@@ -202,6 +203,8 @@ class Story:
                 return [Doubted(feed.key())]
             case "confirm":
                 return [Confirmed(feed.key())]
+            case "settle":
+                return [Settled(feed.key())]
             case "snapshot":
                 return self._snapshot(odd, pick, told)
         if step == "add" or chosen is None:

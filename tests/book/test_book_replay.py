@@ -12,7 +12,7 @@ from pregao.book.faults import FaultCode, State
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.replay import BookKind, Replay
-from pregao.book.rows import NULL, UpdateRows, none_if_null, rows_of
+from pregao.book.rows import NULL, UpdateKind, UpdateRows, none_if_null, rows_of
 from pregao.book.ticks import TickMaker
 from pregao.book.updates import Side
 from pregao.book.views import Level
@@ -223,7 +223,7 @@ def test_a_senseless_replay_is_refused():
     ("column", "values"),
     [
         ("side", np.array([0, 2], np.uint8)),
-        ("kind", np.array([0, 13], np.uint8)),
+        ("kind", np.array([0, max(UpdateKind) + 1], np.uint8)),
         ("price", np.array([1], np.int64)),
         ("price", np.array([1, 2], np.int32)),
         ("order_id", np.array([[1, 2]], np.int64)),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pregao.capture import PcapWriter, read_packets
+from pregao.capture import PcapWriter, read_packets, tcp_frame
 from tests.cli.market import small_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
 from tests.entrypoint.raw_peer import KEY, SESSION
@@ -93,3 +93,17 @@ def test_market_data_beside_sessions(pregao, capture, tmp_path):
     sessions = pregao("decode", capture).out.splitlines()
     told = pregao("decode", tmp_path / "both.pcap").out.splitlines()
     assert sorted(told) == sorted(alone + sessions)
+
+
+def test_a_pasted_message(pregao):
+    """Its bytes alone, or the frame that a network tool shows; credentials are blanked."""
+    negotiate, order = TALK.frames[0][1], next(d for s, d in TALK.frames if s and d[6] == 100)
+    told = pregao("decode", "--hex", (negotiate + order).hex())
+    assert told.code == 0
+    assert [line.split()[4] for line in told.out.splitlines()] == ["Negotiate", "SimpleNewOrder"]
+    assert KEY not in told.out
+    framed = tcp_frame("10.0.0.1", 1, "10.0.0.2", 2, order)
+    assert " SimpleNewOrder " in pregao("decode", "--hex", framed.hex()).out
+    cut = pregao("decode", "--hex", (order + order[:20]).hex())
+    assert cut.code == 1
+    assert len(cut.out.splitlines()) == 1

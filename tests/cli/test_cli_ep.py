@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from pregao.cli.ep_language import Command, parse
 from pregao.errors import UsageError
 from tests.entrypoint.tcp_desk import TcpDesk
+
+ROOT = Path(__file__).parents[2]
 
 
 class Served:
@@ -149,3 +152,17 @@ def test_a_script_is_read_before_anything_is_sent(tmp_path):
         code, out, err = served.ep("run", str(script))
     assert (code, out) == (2, "")
     assert f"{script}:2: There is no command 'expet'" in err
+
+
+def test_the_example_of_the_documents():
+    with Served() as served:
+        done = subprocess.run(
+            [sys.executable, "examples/entrypoint_client.py", served.address, "5"],
+            capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == [
+        "entered: NEW, 200 left", "modified: 300 at 10.4000", "ended: CANCELED, 0 traded",
+    ]  # fmt: skip
+    assert "  report 2: ExecutionReport_Modify" in lines

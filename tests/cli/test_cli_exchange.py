@@ -24,6 +24,16 @@ def port():
         (("auction", "VALE3", "--for", "1h"), "VALE3 is in auction for 1h"),
         (("news", "A headline", "--symbol", "PETR4"), "published"),
         (("band", "PETR4", "--low", "1", "--high", "99.5"), "set"),
+        (
+            ("protect", "7", "85", "123", "PETR4", "--fills", "5"),
+            "account 123 of firm 85 is protected",
+        ),
+        (
+            ("protect", "8", "85", "123", "DOL", "--net", "9", "--stops"),
+            "account 123 of firm 85 is protected",
+        ),
+        (("unprotect", "7"), "there is no protection 7 any more"),
+        (("pair", "DOLM26", "WDOM26"), "DOLM26 and WDOM26 are paired"),
         (("reset", "51"), "channel 51 is sent anew"),
         (("remove", "VALE3"), "VALE3 is not listed any more"),
         (("end-day",), "the day is over"),
@@ -48,6 +58,10 @@ def test_status_shows_phases_and_sessions(pregao, port):
     [
         (("halt", "PETR9"), "there is no instrument 'PETR9'; did you mean PETR4"),
         (("bust", "PETR4", "5"), "5"),
+        (("protect", "9", "85", "123", "PETR4"), "needs at least one limit"),
+        (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "there is no instrument 'PETR9'"),
+        (("unprotect", "99"), "there is no market protection 99"),
+        (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
         (("phase", "all", "LUNCH"), "is no phase; there are PRE_OPEN"),
         (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("day", "soon"), "'soon' is not a date"),

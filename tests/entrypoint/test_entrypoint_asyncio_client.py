@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import time
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -51,7 +53,7 @@ def cancel(client_id, original):
 
 
 def run(work):
-    asyncio.run(asyncio.wait_for(work, 8))
+    asyncio.run(asyncio.wait_for(work, 30))
 
 
 def same(client, market):
@@ -257,6 +259,63 @@ def test_the_session_goes_on_in_another_process(tmp_path):
     run(work())
 
 
+@pytest.mark.parametrize("version", [2, 6])
+def test_003_4_6_3_2_what_is_published_again_counts_once_also_after_a_restart(version, tmp_path):
+    async def work():
+        settings = replace(SETTINGS, version=version)
+        async with TcpDesk() as desk:
+            store = SessionFile(tmp_path / "session")
+            async with Client(settings, [desk.address], store) as client:
+                events = client.events()
+                await client.request("SimpleNewOrder", order(1, orderQty=90))
+                while not (isinstance(last := await anext(events), Received)
+                           and last.name == "ExecutionReport_Trade"):  # fmt: skip
+                    pass
+            store.close()
+            again = last.message.values | {"businessHeader": None}
+            del again["businessHeader"]
+            store = SessionFile(tmp_path / "session")
+            async with Client(settings, [desk.address], store) as client:
+                events = client.events()
+                session = desk.sessions[SESSION]
+                for exec_id, lots in ((again["execID"], 60), (9_999, 30)):
+                    told = again | {"execID": exec_id, "cumQty": 90 - lots, "leavesQty": lots}
+                    session.send("ExecutionReport_Trade", told, time.time_ns(), resend=True)
+                names = []
+                while "Received" not in names:
+                    names.append(type(await anext(events)).__name__)
+                assert names[-2:] == ["Ignored", "Received"]
+                assert client.orders.get(1).cumulative == 60
+            store.close()
+
+    run(work())
+
+
+def test_003_4_5_1_another_day_begins_with_new_numbers():
+    async def work():
+        async with (
+            TcpDesk() as desk,
+            Client(SETTINGS, [desk.address], reconnecting=QUICK) as client,
+        ):
+            await client.request("SimpleNewOrder", order(1))
+            await client.request("SimpleNewOrder", order(2))
+            desk.silent = True
+            await client.send("SimpleNewOrder", order(3))
+            while desk.sessions[SESSION].state.next_incoming < 4:
+                await asyncio.sleep(0.001)
+            desk.silent = False
+            desk.sessions.reset_day(time.time_ns())
+            while client.established:
+                await asyncio.sleep(0.001)
+            report = await client.request("SimpleNewOrder", order(4))
+            assert report.number == 1
+            assert client.orders.unanswered == []
+            assert [each.cl_ord_id for each in client.orders.working()] == [1, 2, 4]
+            assert client.orders.get(3).status == "PENDING_NEW"
+
+    run(work())
+
+
 def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
     async def work():
         async with TcpDesk() as desk:
@@ -275,6 +334,31 @@ def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
                     got.append(event.message["clOrdID"])
             assert got == list(range(1, 301))
             await client.close()
+
+    run(work())
+
+
+def test_a_gateway_that_does_not_read_makes_senders_wait():
+    async def work():
+        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+            (link,) = desk.links
+            link.transport.pause_reading()
+            sent = 0
+
+            async def send_on():
+                nonlocal sent
+                while True:
+                    await client.send("SimpleNewOrder", order(sent + 1))
+                    sent += 1
+                    if sent % 100 == 0:
+                        await asyncio.sleep(0)
+
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(send_on(), 0.4)
+            link.transport.resume_reading()
+            await client.request("SimpleNewOrder", order(10_000_000))
+            assert len(desk.executed) == sent + 1
+            assert client.orders.unanswered == []
 
     run(work())
 

@@ -14,9 +14,21 @@ from pregao.book.updates import Confirmed, Doubted, Side
 from pregao.exchange.simulation import SCHEMA_VERSIONS
 from pregao.feed.follower import NO_EVENT, Follower, Listener
 from pregao.feed.places import BEHIND_PACKET, place_of
+from pregao.umdf import templates
 from pregao.umdf.gaps import Item
+from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import Place
-from tests.feed.feed_days import arbitrated, bulk, packets_of, simulated
+from tests.feed.channel_messages import (
+    END,
+    channel_reset,
+    empty_book,
+    loop,
+    order,
+    packet,
+    snapshot,
+    snapshot_orders,
+)
+from tests.feed.feed_days import Captured, arbitrated, bulk, packets_of, simulated
 
 DEPTH = 5
 
@@ -186,3 +198,28 @@ def test_a_day_joined_in_the_middle(tmp_path, version, lossy):
     simulated(tmp_path, version, lossy=lossy, late_join="0.5", duration_ns=8 * 10**9)
     ticks, _, _ = compare(tmp_path, version, from_the_start=False)
     assert ticks > 20
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"), [((), State.BUILDING), ((12,), State.VALID), ((12, 12), State.VALID)]
+)
+def test_6_5_12_building_ends_with_a_snapshot_in_both(behind, expected):
+    """Orders are sent again behind an EmptyBook; a snapshot of that place ends it."""
+    recovery = templates.RECOVERY | END
+    sent = [
+        ("Incremental_A", packet(11, channel_reset())),
+        ("Incremental_A", packet(12, empty_book(), order(1, 9, flags=recovery))),
+    ]
+    for version, place in enumerate(behind, 2):
+        parts = [snapshot(place, 1, bids=1), snapshot_orders(9)]
+        sent += [("Snapshot", each) for each in loop(version, parts)]
+    decoder = PacketDecoder()
+    captured = [
+        Captured(10**18 + at, at, stream, decoder.decode(payload))
+        for at, (stream, payload) in enumerate(sent)
+    ]
+    twin, ticks = bulk(captured, from_the_start=True, by_position=False)
+    follower, _ = plain(captured, twin.day.base, from_the_start=True)
+    assert follower.books[1111].state is expected
+    assert ticks.finals[1111].state is expected
+    assert ticks.finals[1111].orders(Side.BID) == follower.books[1111].orders(Side.BID)

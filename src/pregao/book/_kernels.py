@@ -171,6 +171,9 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
     if kind == w.DOUBT or kind == w.CONFIRM:
         meta[w.DOUBTED] = kind == w.DOUBT
         return 0
+    if kind == w.SETTLE:
+        meta[w.BUILDING] = meta[w.SNAPSHOT]
+        return 0
     if kind == w.EMPTY or kind == w.RESET or kind == w.SNAPSHOT_BEGIN:
         wipe(meta, table, slots, ranks, ladder, by_position)
         meta[w.STALE] = 0

@@ -24,6 +24,7 @@ SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
 SNAPSHOT_END = int(rows.UpdateKind.SNAPSHOT_END)
 DOUBT = int(rows.UpdateKind.DOUBT)
 CONFIRM = int(rows.UpdateKind.CONFIRM)
+SETTLE = int(rows.UpdateKind.SETTLE)
 
 # What was wrong with it.
 UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)

@@ -17,6 +17,7 @@ from pregao.book.updates import (
     OrderChanged,
     OrderDeleted,
     OrderUpdate,
+    Settled,
     Side,
     SideCleared,
     SnapshotBegun,
@@ -113,10 +114,6 @@ class Life(LevelView):
         """Say that packets are missing which may have been about this book, or that none was."""
         self._doubted = doubted
 
-    def settle(self) -> None:
-        """Say that what fills the book again has ended: a snapshot equals it."""
-        self._building = self._snapshot
-
     def _break(self, fault: Fault) -> Fault | None:
         self._snapshot = self._building = False
         if self.fault is not None:
@@ -158,6 +155,10 @@ class Life(LevelView):
         if self._snapshot:
             misfit(FaultCode.SNAPSHOT_INTERRUPTED, "an update came in the middle of a snapshot")
 
+    def agreed(self) -> None:
+        """A snapshot equals the book: it is not being filled any more."""
+        self._building = self._snapshot
+
     def _settle(self, key: MessageKey, rpt_seq: int | None, *, recovery: bool) -> None:
         self._building = recovery
         self.last_key = key
@@ -188,6 +189,8 @@ class Book(Life):
                 return self.interrupt(update.key, update.reason)
             case Doubted() | Confirmed():
                 self.doubt(doubted=isinstance(update, Doubted))
+            case Settled():
+                self.agreed()
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

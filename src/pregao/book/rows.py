@@ -19,6 +19,7 @@ from pregao.book.updates import (
     OrderAdded,
     OrderChanged,
     OrderDeleted,
+    Settled,
     Side,
     SideCleared,
     SnapshotBegun,
@@ -57,6 +58,8 @@ class UpdateKind(IntEnum):
     INTERRUPT = 10
     DOUBT = 11
     CONFIRM = 12
+    SETTLE = 13
+    """A snapshot equals the book: what fills it again has ended."""
 
 
 @dataclass(slots=True)
@@ -181,6 +184,8 @@ def row_of(update: Update) -> dict[str, int]:
             return {"kind": UpdateKind.DOUBT}
         case Confirmed():
             return {"kind": UpdateKind.CONFIRM}
+        case Settled():
+            return {"kind": UpdateKind.SETTLE}
 
 
 def rows_of(updates: Iterable[tuple[int, int, Update]]) -> UpdateRows:

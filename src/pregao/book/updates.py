@@ -168,13 +168,27 @@ class Confirmed:
     key: MessageKey
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A snapshot equals this book: what fills it again has ended."""
+
+    key: MessageKey
+
+
 OrderUpdate = OrderAdded | OrderChanged | OrderDeleted | SideCleared | TopRemoved
 """What changes orders."""
 
 SnapshotUpdate = SnapshotBegun | SnapshotOrder | SnapshotEnded
 
 Update = (
-    OrderUpdate | SnapshotUpdate | BookEmptied | ChannelReset | Interrupted | Doubted | Confirmed
+    OrderUpdate
+    | SnapshotUpdate
+    | BookEmptied
+    | ChannelReset
+    | Interrupted
+    | Doubted
+    | Confirmed
+    | Settled
 )
 """All that a book of orders understands."""
 

@@ -7,18 +7,36 @@ from typing import Any
 
 import numpy as np
 
-from pregao.capture import Flow, PacketBlock
+from pregao.capture import PADDING, Flow, PacketBlock
 from pregao.cli.decode_keys import session_keys
-from pregao.entrypoint.captured import NO_MESSAGE, business_headers
+from pregao.entrypoint import Frame, FrameReader, blanked
+from pregao.entrypoint.captured import NO_MESSAGE, business_headers, flow_text
 from pregao.entrypoint.senders import SENDERS, Senders, other_direction
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
 from pregao.umdf.bulk import BulkDecoder, Headers, Numbers, Walked, Walker
-from pregao.umdf.survey import Destination, Place, Rejects
+from pregao.umdf.survey import Place, Rejects
 
 
-def flow_text(flow: Flow) -> str:
-    """Who sends to whom."""
-    return f"{Destination(flow.src, flow.src_port)}>{Destination(flow.dst, flow.dst_port)}"
+def looks_like_sessions(data: bytes) -> bool:
+    """Do pasted bytes begin with a message of EntryPoint?"""
+    first = next(iter(FrameReader().receive(data)), None)
+    return isinstance(first, Frame) and first.header.schema_id == ENTRYPOINT_SCHEMA_ID
+
+
+def pasted_messages(data: bytes) -> PacketBlock:
+    """Pasted messages as a block; what is behind the last whole one is a stretch of its own."""
+    parts = [blanked(each) for each in FrameReader().receive(data) if isinstance(each, Frame)]
+    rest = data[sum(map(len, parts)) :]
+    if rest:
+        parts.append(rest)
+    lengths = np.array([len(part) for part in parts], np.int32)
+    count = len(parts)
+    nowhere = np.zeros(count, np.int64)
+    return PacketBlock(
+        np.frombuffer(b"".join(parts) + bytes(PADDING), np.uint8), nowhere,
+        np.cumsum(lengths, dtype=np.int64) - lengths, lengths, np.ones(count, np.int64), nowhere,
+        np.zeros(count, np.int32),
+    )  # fmt: skip
 
 
 class SessionBlock:
@@ -31,7 +49,7 @@ class SessionBlock:
         self._number, self._sending = headers.number, headers.sending_time_ns
         self._sender = senders.of_messages(block.flow, headers.template_id)
         known = Headers(
-            np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+            headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
             headers.sending_time_ns,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pregao.capture import ETHERNET, Datagram, Layers, Packet
+from pregao.capture import ETHERNET, Datagram, Layers, Packet, Segment
 from pregao.errors import DecodeError, UsageError
 from pregao.umdf.packets import decode_header, frames
 
@@ -91,6 +91,6 @@ def market_data(data: bytes) -> bytes:
         next(frames(data))
     except DecodeError:
         item = Layers().item(Packet(0, data, len(data), ETHERNET, 0, 1, 0))
-        if isinstance(item, Datagram):
+        if isinstance(item, Datagram | Segment):
             return item.payload
     return data

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.capture import PacketBlock
+from pregao.capture import Flow, PacketBlock
 from pregao.cli.decode_entrypoint import Sessions
 from pregao.cli.decode_output import Output, Versions
 from pregao.cli.decode_selection import MessageSelection, limited, security_id
-from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, ReadBlock, numbered
+from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
 from pregao.cli.option_values import known_schemas
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
@@ -209,8 +209,8 @@ class Pipeline:
             for read, numbers in numbered(blocks, self._lines):
                 if len(read.block):
                     self.block(read.name, read.block, numbers, output)
-                if self._left != 0:
-                    self.messages(read, output)
+                if self._left != 0 and read.messages is not None and len(read.messages):
+                    self.messages(read.name, read.messages, read.reader.tcp_flows, output)
                 if self._left == 0:
                     break
         return account
@@ -234,15 +234,15 @@ class Pipeline:
             output.write(batch, key_columns(walked, batch.rows, chosen.time_ns, streams))
         output.end_block()
 
-    def messages(self, read: ReadBlock, output: Output) -> None:
-        """Decode the messages of EntryPoint that became whole with a block."""
-        if read.messages is None or not len(read.messages):
-            return
-        chosen = self._selection.session_messages(read.messages)
-        found = self._sessions.block(chosen, read.reader.tcp_flows)
-        found.count_stretches(read.name, self.account.rejects)
+    def messages(
+        self, name: str, block: PacketBlock, flows: Sequence[Flow], output: Output
+    ) -> None:
+        """Decode a block of messages of EntryPoint."""
+        chosen = self._selection.session_messages(block)
+        found = self._sessions.block(chosen, flows)
+        found.count_stretches(name, self.account.rejects)
         self.account.sessions = True
-        for batch in self._batches(self._sessions.decoder, found.walked, read.name, chosen):
+        for batch in self._batches(self._sessions.decoder, found.walked, name, chosen):
             output.write(batch, found.keys(batch.rows))
         output.end_block()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from pregao.capture import PADDING, Flow, PacketBlock
+from pregao.cli.decode_entrypoint import looks_like_sessions, pasted_messages
 from pregao.cli.decode_hex import packet_bytes
 from pregao.cli.decode_output import (
     Output,
@@ -174,6 +175,9 @@ def decode_packet(request: DecodeRequest, text: str) -> DecodeAccount:
     )
     with NewFiles(force=False) as files:
         output = open_output(files, None, folder, kind, {})
-        pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
+        if looks_like_sessions(data):
+            pipeline.messages("<packet>", pasted_messages(data), [_PASTED], output)
+        else:
+            pipeline.block("<packet>", block, LineNumbers(lines, [_PASTED]), output)
         output.close()
     return pipeline.account

@@ -340,6 +340,65 @@ def band(
     _done(port, "set", do="band", symbol=symbol, low=low, high=high, kind=kind.upper())
 
 
+@ctl.command()
+def protect(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    firm: Annotated[int, typer.Argument(metavar="FIRM")],
+    account: Annotated[int, typer.Argument(metavar="ACCOUNT")],
+    watch: Annotated[
+        list[str], typer.Argument(metavar="WATCH...", help="Instruments, or assets of derivatives.")
+    ],
+    fills: Annotated[int | None, typer.Option(help="So many orders filled.")] = None,
+    executions: Annotated[int | None, typer.Option(help="So many executions.")] = None,
+    quantity: Annotated[int | None, typer.Option(help="So much quantity traded.")] = None,
+    net: Annotated[int | None, typer.Option(help="So much more bought or sold.")] = None,
+    interval: Annotated[str, typer.Option(help="Within this time.")] = "15s",
+    good_till: Annotated[bool, typer.Option(help="Cancel orders that outlive the day.")] = False,
+    stops: Annotated[bool, typer.Option(help="Cancel stop orders.")] = False,
+    at_close: Annotated[bool, typer.Option(help="Cancel orders for the close.")] = False,
+    port: Port = _PORT,
+) -> None:
+    """Protect an account: at a limit its orders are cancelled, and new ones refused."""
+    from pregao.clock import MILLISECOND, parse_span
+
+    _done(
+        port,
+        f"account {account} of firm {firm} is protected",
+        do="protect",
+        id=number,
+        firm=firm,
+        account=account,
+        watch=watch,
+        new_order_fills=fills,
+        executions=executions,
+        traded_quantity=quantity,
+        net_quantity=net,
+        interval_ms=parse_span(interval, "--interval") // MILLISECOND,
+        cancels_good_till=good_till,
+        cancels_stops=stops,
+        cancels_at_close=at_close,
+    )
+
+
+@ctl.command()
+def unprotect(
+    number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
+    port: Port = _PORT,
+) -> None:
+    """Take the protection of an account away."""
+    _done(port, f"there is no protection {number} any more", do="unprotect", id=number)
+
+
+@ctl.command()
+def pair(
+    symbol: Symbol,
+    other: Annotated[str, typer.Argument(metavar="OTHER", help="The other instrument.")],
+    port: Port = _PORT,
+) -> None:
+    """Let the auctions of two instruments begin and end together."""
+    _done(port, f"{symbol} and {other} are paired", do="pair", symbol=symbol, other=other)
+
+
 Catalogue = Annotated[
     Path, typer.Argument(metavar="FILE", help="A catalogue of instruments, TOML or JSON.")
 ]

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from pregao.capture import Flow
-from pregao.cli.decode_entrypoint import flow_text
 from pregao.cli.input_captures import ReadAccount, ReadBlock
 from pregao.clock import format_ns
-from pregao.entrypoint.captured import business_headers
+from pregao.entrypoint.captured import business_headers, flow_text
 from pregao.entrypoint.frame_columns import StreamAccount
 from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders, other_direction
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
@@ -75,7 +74,7 @@ class SessionSurvey:
                     known = line.sessions.setdefault(session, _Numbers(int(numbers.min())))
                     known.add(numbers)
         told = Headers(
-            np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+            headers.channels(),
             np.zeros(len(block), np.int32),
             headers.number,
             headers.sending_time_ns,

@@ -325,7 +325,7 @@ class ChannelFollower(ABC, Generic[B]):
                 case Agreed():
                     book = self.books.get(security_id)
                     if book is not None:
-                        book.settle()
+                        book.agreed()
                 case Emptied(place):
                     self._apply(security_id, NO_EVENT, BookEmptied(MessageKey(*place)))
                 case Healed():

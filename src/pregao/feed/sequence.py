@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pregao.book.rows import UpdateKind, UpdateRows
+from pregao.book.rows import RECOVERY, UpdateKind, UpdateRows
 from pregao.feed.columns import Codes, Flags, Numbers
 from pregao.feed.holes import Holes
 from pregao.feed.messages import BookColumns, Messages, Resets
@@ -221,8 +221,14 @@ def follow_sequence(sequence: Sequence, counters: Counters, holes: Holes) -> Fol
     return follow(sequence.starts, sequence.item, sequence.count, counters, missing, covered, sound)
 
 
-_FIXED = (UpdateKind.DOUBT, UpdateKind.INTERRUPT, UpdateKind.EMPTY, UpdateKind.CONFIRM)
-_DOUBT, _INTERRUPT, _EMPTY, _CONFIRM = range(len(_FIXED))
+_FIXED = (
+    UpdateKind.DOUBT,
+    UpdateKind.INTERRUPT,
+    UpdateKind.EMPTY,
+    UpdateKind.CONFIRM,
+    UpdateKind.SETTLE,
+)
+_DOUBT, _INTERRUPT, _EMPTY, _CONFIRM, _SETTLE = range(len(_FIXED))
 """Rows that say all by their kind; each stands once behind the others."""
 
 
@@ -230,14 +236,16 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
     """The rows that bring the books from item to item.
 
     Of an item they are, in this order: that the book is in doubt; that it is interrupted or
-    emptied, or a snapshot that is loaded; what the item itself does; that the book is confirmed.
+    emptied, or a snapshot that is loaded; what the item itself does, or that a snapshot ends what
+    fills the book again; that the book is confirmed.
     """
     step = followed.step
     doubted, confirmed = followed.has(DOUBTED), followed.has(CONFIRMED)
     interrupted = step == Step.GAP
     emptied = (step == Step.RESTART) | (step == Step.EMPTIES)
     applied = (sequence.book_row >= 0) & (step <= Step.RESTART)
-    flags = (doubted, interrupted, emptied, applied, confirmed)
+    settled = _settled(sequence, step, applied)
+    flags = (doubted, interrupted, emptied, applied, settled, confirmed)
     width = np.zeros(len(sequence), np.int64)
     for flag in flags:
         width += flag
@@ -251,7 +259,7 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
     columns = sequence.columns
     fixed = len(columns)
     parts = [columns]
-    if doubted.any() or interrupted.any() or emptied.any() or confirmed.any():
+    if any(flag.any() for flag in (doubted, interrupted, emptied, settled, confirmed)):
         parts += [BookColumns.empty(1, kind) for kind in _FIXED]
     next_row = fixed + len(parts) - 1
     source = np.empty(int(begins[-1]), np.int64)
@@ -262,6 +270,7 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
     last = begins[1:] - 1
     source[last[confirmed]] = fixed + _CONFIRM
     source[(last - confirmed)[applied]] = sequence.book_row[applied]
+    source[(last - confirmed)[settled]] = fixed + _SETTLE
     for at, rows in zip(loaded.tolist(), extra, strict=True):
         begin = int(first[at])
         source[begin : begin + len(rows)] = np.arange(next_row, next_row + len(rows))
@@ -285,6 +294,25 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
         inserted=columns.inserted[source],
     )
     return Rows(updates, item, begins)
+
+
+def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
+    """The snapshots that equal a book which is being filled again."""
+    columns = sequence.columns
+    builds = (columns.kind <= UpdateKind.CHANGE) & ((columns.flags & RECOVERY) != 0)
+    settled = np.zeros(len(sequence), np.bool_)
+    if not builds.any():
+        return settled
+    # The last item that says whether a book is being filled, before each one or itself.
+    tells = applied | np.isin(step, (Step.AGREES, Step.EMPTIES, *_LOADING))
+    last = np.maximum.accumulate(np.where(tells, np.arange(len(sequence)), -1))
+    fills = np.zeros(len(sequence), np.bool_)
+    fills[applied] = builds[sequence.book_row[applied]]
+    shown = np.flatnonzero(step == Step.AGREES)
+    before = last[np.maximum(shown - 1, 0)]
+    same = (shown > 0) & (before >= 0) & (sequence.rank[before] == sequence.rank[shown])
+    settled[shown] = same & fills[before]
+    return settled
 
 
 def counts_after(sequence: Sequence, followed: Followed, counters: Counters) -> Numbers:

@@ -13,6 +13,7 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+from pregao.clock import MILLISECOND
 from pregao.errors import UsageError
 from pregao.exchange.engine import Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
@@ -23,12 +24,16 @@ from pregao.exchange.engine.commands import (
     Command,
     EndDay,
     ExpelOrder,
+    PairAuctions,
+    ProtectionReference,
     PublishNews,
     RejoinGroup,
     RemoveInstrument,
+    RemoveProtection,
     ResetChannel,
     SetGroupPhase,
     SetPriceBand,
+    SetProtection,
     SetSecurityStatus,
     StartDay,
 )
@@ -153,6 +158,50 @@ def _band(request: Request, engine: Engine) -> list[Command]:
     return [SetPriceBand(security_id, PriceBandType[kind], low=low, high=high)]
 
 
+def _protect(request: Request, engine: Engine) -> list[Command]:
+    watched = request.get("watch")
+    if not isinstance(watched, list):
+        raise UsageError("watch takes a list of instruments and assets")
+    return [
+        SetProtection(
+            _whole(request, "id"),
+            _whole(request, "firm"),
+            _whole(request, "account"),
+            tuple(_reference(engine, str(name)) for name in watched),
+            _whole(request, "interval_ms") * MILLISECOND,
+            _limit(request, "new_order_fills"),
+            _limit(request, "executions"),
+            _limit(request, "traded_quantity"),
+            _limit(request, "net_quantity"),
+            _limit(request, "delta"),
+            bool(request.get("cancels_good_till")),
+            bool(request.get("cancels_stops")),
+            bool(request.get("cancels_at_close")),
+        )
+    ]
+
+
+def _limit(request: Request, name: str) -> int | None:
+    return None if request.get(name) is None else _whole(request, name)
+
+
+def _reference(engine: Engine, name: str) -> ProtectionReference:
+    """What a protection watches: an asset of derivatives by its name, else an instrument."""
+    if any(each.asset == name and each.symbol != name for each in engine.instruments):
+        return ProtectionReference(asset=name)
+    return ProtectionReference(find_instrument(engine, name).security_id)
+
+
+def _unprotect(request: Request, _engine: Engine) -> list[Command]:
+    return [RemoveProtection(_whole(request, "id"))]
+
+
+def _pair(request: Request, engine: Engine) -> list[Command]:
+    names = (str(request.get("symbol", "")), str(request.get("other", "")))
+    first, second = (find_instrument(engine, name).security_id for name in names)
+    return [PairAuctions(first, second)]
+
+
 def _reset(request: Request, _engine: Engine) -> list[Command]:
     return [ResetChannel(_whole(request, "channel"))]
 
@@ -181,6 +230,9 @@ _MAKE: Final[dict[str, Callable[[Request, Engine], list[Command]]]] = {
     "change": _change,
     "remove": _remove,
     "band": _band,
+    "protect": _protect,
+    "unprotect": _unprotect,
+    "pair": _pair,
     "reset": _reset,
     "end-day": _end_day,
     "day": _day,

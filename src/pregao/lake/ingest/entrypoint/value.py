@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from pregao.capture import Flow, PacketBlock
-from pregao.entrypoint.captured import FrameBlocks, business_headers
-from pregao.lake.ingest.entrypoint.messages import MessageDecoder, flow_between
+from pregao.capture import PacketBlock
+from pregao.entrypoint.captured import FrameBlocks, business_headers, flow_text
+from pregao.lake.ingest.entrypoint.messages import MessageDecoder
 from pregao.lake.ingest.entrypoint.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
 from pregao.umdf.sequencing import Place
-from pregao.umdf.survey import Destination
 
 STREAM: Final = "session"
 """The stream of every flow: both directions of sessions."""
@@ -22,10 +21,10 @@ STREAM: Final = "session"
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
     """What a block has of EntryPoint, by flow."""
-    templates = business_headers(block).template_id
+    headers = business_headers(block)
     found: dict[str, Sighting] = {}
     for flow in np.unique(block.flow).tolist():
-        own = templates[(block.flow == flow) & (templates >= 0)]
+        own = headers.template_id[(block.flow == flow) & headers.sound]
         found[flows[flow]] = Sighting(len(own), Counter(own.tolist()))
     return found
 
@@ -39,7 +38,7 @@ def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
     """The keys of a block's messages; session messages have no number and no sending time."""
     headers = business_headers(block)
     return Keys(
-        np.where(headers.template_id >= 0, 0, -1).astype(np.int16),
+        headers.channels(),
         np.zeros(len(block), np.int32),
         headers.number,
         headers.sending_time_ns,
@@ -49,12 +48,6 @@ def keys(block: PacketBlock, _flows: Sequence[str]) -> Keys:
 def place_of(_payload: bytes, _flow: str) -> tuple[int, Place] | None:
     """No place: streams of TCP are not cut."""
     return None
-
-
-def flow_name(flow: Flow) -> str:
-    """Who sends to whom."""
-    src, dst = Destination(flow.src, flow.src_port), Destination(flow.dst, flow.dst_port)
-    return flow_between(str(src), str(dst))
 
 
 ENTRYPOINT = Protocol(
@@ -70,5 +63,5 @@ ENTRYPOINT = Protocol(
     table_of=message_table_name,
     read=FrameBlocks,
     transport="tcp",
-    flow_name=flow_name,
+    flow_name=flow_text,
 )

@@ -1,0 +1,38 @@
+"""An order's life over EntryPoint: python examples/entrypoint_client.py GATEWAY SECURITY_ID
+
+GATEWAY is such as 127.0.0.1:9610, where `pregao exchange` listens.
+"""
+
+import asyncio
+import sys
+from decimal import Decimal
+
+from pregao.entrypoint import Client, ClientSettings, Received, Requests
+
+
+async def main(gateway, security_id):
+    """Enter an order, change it, cancel it, and show what the exchange says."""
+    host, port = gateway.rsplit(":", 1)
+    settings = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
+    requests = Requests(settings.version)
+    async with Client(settings, [(host, int(port))]) as client:
+        showing = asyncio.create_task(show(client.events()))
+        await client.request(*requests.new(1, "BUY", security_id, 200, Decimal("10.50")))
+        order = client.orders.get(1)
+        print(f"entered: {order.status}, {order.leaves} left", flush=True)
+        if order.working:
+            await client.request(*requests.modify(2, order, 300, Decimal("10.40")))
+            print(f"modified: {order.quantity} at {order.price}", flush=True)
+            await client.request(*requests.cancel(3, order))
+        print(f"ended: {order.status}, {order.cumulative} traded", flush=True)
+    await showing
+
+
+async def show(events):
+    """Print reports as they come."""
+    async for event in events:
+        if isinstance(event, Received):
+            print(f"  report {event.number}: {event.name}", flush=True)
+
+
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))

@@ -1,0 +1,108 @@
+"""Our own client at our own exchange: what both know of orders, and what the lake makes of it."""
+
+import asyncio
+import random
+from decimal import Decimal
+
+from pregao.entrypoint import Client, ClientSettings, NotAppliedError, Reconnecting, Requests
+from pregao.exchange.host import captures_in
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.ingest import check_lake, ingest
+from pregao.lake.store import Lake
+from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
+from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
+from tests.lake.days import rows
+
+QUICK = Reconnecting(first_s=0.001, most_s=0.02)
+
+
+def held(exchange, version=2, session_id=SESSION):
+    settings = ClientSettings(session_id, FIRM, KEY, version=version)
+    addresses = [(each.host, each.port) for each in exchange.server.addresses.values()]
+    return Client(settings, addresses[:1], reconnecting=QUICK)
+
+
+def run(work):
+    asyncio.run(asyncio.wait_for(work, 60))
+
+
+def test_both_know_the_same_orders_though_the_exchange_ends_connections():
+    chance, requests = random.Random(5), Requests(2)
+
+    async def work(exchange):
+        client = held(exchange)
+        client.start()
+        ended = 0
+        for number in range(1, 200):
+            free = [each for each in client.orders.working() if not each.pending]
+            roll = chance.random()
+            if free and roll < 0.3:
+                price = Decimal(chance.randrange(3000, 3020)) / 100
+                quantity = 100 * chance.randrange(1, 9)
+                made = requests.modify(number, chance.choice(free), quantity, price)
+            elif free and roll < 0.5:
+                made = requests.cancel(number, chance.choice(free))
+            else:
+                price = Decimal(chance.randrange(3000, 3020)) / 100
+                side = chance.choice(["BUY", "SELL"])
+                made = requests.new(number, side, chance.choice([PETR4, VALE3]), 100, price)
+            await client.send(*made)
+            if chance.random() < 0.05:
+                await asyncio.to_thread(exchange.control, do="disconnect", session=SESSION)
+                ended += 1
+        while True:
+            number += 1
+            try:
+                await client.request(*requests.new(number, "BUY", PETR4, 100, Decimal(20)))
+            except NotAppliedError:
+                continue
+            if not client.orders.unanswered:
+                break
+        assert ended > 3
+        mine = {each.order_id: (each.cl_ord_id, each.leaves) for each in client.orders.working()}
+        await client.close()
+        return mine
+
+    with Exchange() as exchange:
+        mine = asyncio.run(asyncio.wait_for(work(exchange), 60))
+        theirs = exchange.asked(working_orders)
+    assert mine == theirs
+    assert len(mine) > 3
+
+
+def working_orders(host):
+    """The orders in the books, by their number: the client's number, what is left."""
+    there = host.engine.market.orders.values()
+    return {order.order_id: (order.cl_ord_id, order.leaves) for order in there}
+
+
+def test_captures_of_the_exchange_join_in_the_lake(tmp_path):
+    """Orders and events of the public feed know the requests behind them, with their times."""
+    requests = Requests(6)
+
+    async def work(exchange):
+        async with held(exchange, version=6) as client:
+            for number in range(1, 31):
+                side, price = ("BUY", 30) if number % 2 else ("SELL", 31)
+                await client.request(*requests.new(number, side, PETR4, 100, Decimal(price)))
+            for number in range(31, 36):
+                order = client.orders.get(number - 30)
+                await client.request(*requests.modify(number, order, 300, Decimal("30.5")))
+
+    folder = tmp_path / "captures"
+    settings = quiet_settings(feed="unicast")
+    with Exchange(settings, capture=captures_in(folder)) as exchange:
+        run(work(exchange))
+    lake = Lake(str(tmp_path / "lake"))
+    ingest([str(folder)], lake.location)
+    assert check_lake(lake).faults == []
+    analyse(None, lake, tables=["orders", "latency"])
+    orders = [row for row in rows(lake.location.path, "orders") if row["session_id"] is not None]
+    assert {row["cl_ord_id"] for row in orders} >= set(range(1, 31))
+    for row in orders:
+        assert row["session_id"] == SESSION
+        assert row["t1_ns"] <= row["t2_ns"] <= row["t4_ns"] <= row["t6_ns"]
+    events = [row for row in rows(lake.location.path, "latency") if row["t1_ns"] is not None]
+    assert len(events) >= 30
+    for row in events:
+        assert row["t1_ns"] <= row["t2_ns"] <= row["t4_ns"] <= row["t5_ns"] <= row["t11_ns"]
