@@ -3,6 +3,7 @@
 import json
 from decimal import Decimal
 
+import pyarrow.parquet as pq
 import pytest
 
 from pregao.capture import PcapWriter, udp_frame
@@ -138,7 +139,9 @@ def test_a_template_file_can_be_named(pregao, day, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["-o", "tables/"], "decoded to text or JSON lines"),
+        (["-o", "tables.parquet"], "a folder (-o folder/) tables of them"),
+        (["-o", "tables/", "--limit", "3"], "--limit are for text and JSON lines"),
+        (["-o", "tables/", "--format", "jsonl"], "parquet, csv or arrow files"),
         (["-t", "Order_MBO_50"], "no such template of the legacy feed"),
     ],
 )
@@ -147,6 +150,34 @@ def test_what_cannot_be_done_is_said(pregao, day, arguments, sentence, monkeypat
     result = pregao("decode", day, *arguments)
     assert result.code == 2
     assert sentence in result.err
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
+def test_a_folder_gets_a_table_for_each_message(pregao, day, tmp_path, kind):
+    result = pregao("decode", day, "-o", tmp_path / "tables", "--format", kind)
+    assert result.code == 0, result.err
+    made = {path.stem for path in (tmp_path / "tables").iterdir()}
+    assert made == {
+        "incremental_refresh", "snapshot_full_refresh", "news", "heartbeat", "sequence_reset",
+        "security_status",
+    }  # fmt: skip
+    if kind == "parquet":
+        entries = pq.read_table(tmp_path / "tables/incremental_refresh.parquet").to_pylist()
+        assert [row["sequence_number"] for row in entries] == [1, 2, 3, 4, 5]
+        assert {row["md_entry_px"] for row in entries} == {Decimal("10.5")}
+        assert entries[0]["flow"] == "233.1.1.1:5000"
+        book = pq.read_table(tmp_path / "tables/snapshot_full_refresh.parquet")
+        assert book.num_rows == 199
+
+
+def test_rejects_and_choices_of_a_folder(pregao, tmp_path):
+    broken = bytearray(news(10))
+    broken[-1] &= 0x7F
+    own = capture(tmp_path / "a.pcap", [("233.1.1.1", bytes(broken)), ("233.1.1.1", b"\x00")])
+    result = pregao("decode", own, "-o", tmp_path / "out", "-t", "152", "--security-id", "1111")
+    assert result.code == 1
+    assert "2 rejected" in result.err
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["incremental_refresh.parquet"]
 
 
 def test_captures_of_both_feeds_are_decoded_apart(pregao, day, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any
 
@@ -31,6 +32,7 @@ from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.exchange.test_publisher_replay import SECURITIES, SPREAD, START_NS, STEP_NS, act, steps
 
 DEPTHS = [None, 5, 1]
+EXAMPLES = int(os.environ.get("PREGAO_LEGACY_EXAMPLES", "10"))
 
 
 class LegacyBroadcast:
@@ -118,7 +120,7 @@ class LegacyBroadcast:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-@settings(max_examples=20, deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(steps=steps)
 def test_the_legacy_feed_gives_the_engines_books_and_trades(depth, steps):
     broadcast = LegacyBroadcast(depth)
@@ -143,7 +145,7 @@ def check_states(broadcast: LegacyBroadcast) -> None:
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-@settings(max_examples=15, deadline=None, phases=[Phase.reuse, Phase.generate])
+@settings(max_examples=EXAMPLES, deadline=None, phases=[Phase.reuse, Phase.generate])
 @given(steps=steps)
 def test_no_book_that_differs_is_called_valid_over_lossy_lines(depth, steps):
     broadcast = LegacyBroadcast(depth)

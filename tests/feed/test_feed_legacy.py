@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from decimal import Decimal
 
 import pytest
@@ -351,3 +352,29 @@ def test_002_6_2_1_messages_that_one_feed_lost_come_from_the_other_on_puma_only(
         desk.raw(rows[2])
         desk.wait()
         assert desk.state() is expected
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_damaged_datagrams_never_break_a_channel(seed):
+    draw = random.Random(seed)
+    sent = [(Stream.INCREMENTAL, news(1)), (Stream.INCREMENTAL, reset())]
+    for at in range(2, 30):
+        kind = draw.choice([BID, ASK, "2", "4", "J", "g"])
+        rows = [
+            entry(kind, draw.randrange(6), draw.randrange(3), at, place=draw.randrange(1, 5),
+                  size=at, price="10.5", NumberOfOrders=1)
+            for _ in range(draw.randrange(1, 4))
+        ]  # fmt: skip
+        sent.append((Stream.INCREMENTAL, incremental(at, *rows)))
+    for each in snapshot(1, 20, 9, *BOOK) + snapshot(2, 20, 3, *LEVELS, security=2, depth=5):
+        sent.append((Stream.MARKET_RECOVERY, each))
+    channel = LegacyChannel(LegacyChannelSettings(market_depth=draw.choice([None, 1, 5])))
+    for now in range(1500):
+        stream, payload = draw.choice(sent)
+        damaged = bytearray(payload)
+        for _ in range(draw.randrange(3)):
+            damaged[draw.randrange(len(damaged))] = draw.randrange(256)
+        channel.receive(stream, draw.choice("AB"), bytes(damaged), now * 1_000_000)
+        channel.tick(now * 1_000_000)
+    assert channel.incremental.counters.rejected > 100
+    assert channel.incremental.counters.delivered

@@ -41,10 +41,12 @@ class LegacyRequest:
 def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
     """Decode captures of the legacy feed; how many messages were rejected."""
     target, folder, kind = output_kind(request.output, request.format)
-    if folder or kind not in ("text", "jsonl"):
+    if folder and target is not None:
+        return _to_folder(request, names, target, kind)
+    if kind not in ("text", "jsonl"):
         raise UsageError(
-            "These are captures of the legacy feed (UMDF FIX/FAST), which are decoded to text or "
-            "JSON lines: use -o messages.jsonl. Tables of them are made by `pregao ingest`."
+            "These are captures of the legacy feed (UMDF FIX/FAST): a file holds its messages as "
+            "JSON lines (-o messages.jsonl), a folder (-o folder/) tables of them."
         )
     reader = reader_of(request.schema)
     wanted = _templates(request.templates, reader.templates)
@@ -56,6 +58,25 @@ def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
             StandardOutput() if target is None else files.create(target)
         )
         _write(request, names, wanted, reader, account, stream, line)
+    _tell(account, time.perf_counter() - began)
+    return account.rejects.total() + len(account.damaged)
+
+
+def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind: str) -> int:
+    """Decode into a folder of tables."""
+    from pregao.cli.decode_legacy_tables import TableWriter, prepare
+
+    if request.symbols or request.limit is not None:
+        raise UsageError("--symbol and --limit are for text and JSON lines of the legacy feed.")
+    prepare(folder, kind)
+    templates = reader_of(request.schema).templates
+    account, began = LegacyAccount(), time.perf_counter()
+    with NewFiles(force=request.force) as files:
+        writer = TableWriter(
+            folder, kind, files, templates, _templates(request.templates, templates),
+            request.security_ids, request.since_ns, request.until_ns,
+        )  # fmt: skip
+        writer.write(names, account)
     _tell(account, time.perf_counter() - began)
     return account.rejects.total() + len(account.damaged)
 

@@ -5,6 +5,7 @@ The column form of `chunks`, and of what `messages` reads first of a message.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +64,35 @@ def chunk_columns(buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32])
         buffer, offset, chunks, datagram, ordinal, number, count, index, start, size
     )
     return ChunkColumns(datagram, ordinal, number, count, index, start, size, fault, chunks)
+
+
+@dataclass(slots=True)
+class WholeMessages:
+    """Whole messages: where they are in a buffer, and the chunk that each is known by."""
+
+    buffer: Bytes
+    start: Numbers
+    end: Numbers
+    chunk: Numbers
+
+
+def whole_messages(
+    buffer: Bytes, chunks: ChunkColumns, joined: Sequence[tuple[int, bytes]]
+) -> WholeMessages:
+    """Messages in one chunk where they are, and behind them those that were put together."""
+    single = np.flatnonzero(chunks.count == 1)
+    start, end = chunks.start[single], (chunks.start + chunks.size)[single]
+    if not joined:
+        return WholeMessages(buffer, start, end, single)
+    sizes = np.array([len(data) for _, data in joined], np.int64)
+    behind = len(buffer) + np.cumsum(sizes)
+    tail = np.frombuffer(b"".join(data for _, data in joined) + bytes(8), np.uint8)
+    return WholeMessages(
+        np.concatenate([buffer, tail]),
+        np.concatenate([start, behind - sizes]),
+        np.concatenate([end, behind]),
+        np.concatenate([single, np.array([chunk for chunk, _ in joined], np.int64)]),
+    )
 
 
 @dataclass(slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,22 +17,18 @@ from pregao.lake.ingest.protocol import Walk
 from pregao.lake.ingest.schemas import KEY
 from pregao.lake.ingest.window import Numbers, by_day
 from pregao.legacy import message_type
-from pregao.legacy.bulk import FAULTS, ChunkColumns, chunk_columns
+from pregao.legacy.bulk import (
+    FAULTS,
+    ChunkColumns,
+    WholeMessages,
+    chunk_columns,
+    whole_messages,
+)
 from pregao.legacy.tables import Rows, bundled_tables, rows_of
 from pregao.schemas import bundled_templates
 
 _ORDINALS = 16
 """The index of a row in its datagram: which message, and in these bits which entry of it."""
-
-
-@dataclass(slots=True)
-class _Messages:
-    """Whole messages: where they are in a buffer, and the chunk that each began with."""
-
-    buffer: npt.NDArray[np.uint8]
-    start: Numbers
-    end: Numbers
-    chunk: Numbers
 
 
 class LegacyDecoder:
@@ -51,7 +46,8 @@ class LegacyDecoder:
             start = int(payloads.offset[row])
             end = start + int(payloads.length[row])
             payloads.reject(row, None, start, end, FAULTS[int(chunks.fault[row])])
-        messages = self._whole(payloads, chunks)
+        joined = list(self._joined(payloads, chunks))
+        messages = whole_messages(payloads.buffer, chunks, joined)
         np.add.at(count, chunks.datagram[messages.chunk], 1)
         found = self._columns.decode(messages.buffer, messages.start, messages.end)
         wrong = found.end != messages.end
@@ -60,23 +56,6 @@ class LegacyDecoder:
             if found.count(template):
                 self._template(payloads, chunks, messages, found, template, wrong)
         return Walk(count, chunks.fault != 0)
-
-    def _whole(self, payloads: Payloads, chunks: ChunkColumns) -> _Messages:
-        """The messages in one chunk as they are, the others put together behind them."""
-        single = np.flatnonzero(chunks.count == 1)
-        start, end = chunks.start[single], (chunks.start + chunks.size)[single]
-        joined = list(self._joined(payloads, chunks))
-        if not joined:
-            return _Messages(payloads.buffer, start, end, single)
-        sizes = np.array([len(data) for _, data in joined], np.int64)
-        behind = len(payloads.buffer) + np.cumsum(sizes)
-        tail = np.frombuffer(b"".join(data for _, data in joined) + bytes(8), np.uint8)
-        return _Messages(
-            np.concatenate([payloads.buffer, tail]),
-            np.concatenate([start, behind - sizes]),
-            np.concatenate([end, behind]),
-            np.concatenate([single, np.array([first for first, _ in joined], np.int64)]),
-        )
 
     def _joined(self, payloads: Payloads, chunks: ChunkColumns) -> Iterator[tuple[int, bytes]]:
         """Messages of several chunks; of feeds A and B, whichever brought a chunk."""
@@ -120,7 +99,7 @@ class LegacyDecoder:
         self,
         payloads: Payloads,
         chunks: ChunkColumns,
-        messages: _Messages,
+        messages: WholeMessages,
         rows: Numbers,
         found: MessageColumns,
     ) -> None:
@@ -138,7 +117,7 @@ class LegacyDecoder:
         self,
         payloads: Payloads,
         chunks: ChunkColumns,
-        messages: _Messages,
+        messages: WholeMessages,
         found: MessageColumns,
         template: Template,
         wrong: npt.NDArray[np.bool_],
