@@ -21,6 +21,7 @@ from pregao.exchange.engine import (
     TradingStatus,
     bundled_catalogue,
 )
+from pregao.exchange.engine.reports import OrderRejected
 from pregao.exchange.publisher import Channel, Publisher
 from pregao.exchange.simulation import TRADE_DATE, Settings, Simulation
 
@@ -30,12 +31,18 @@ OPEN = parse_ns("2026-05-21T13:00:00")
 
 
 def run() -> Iterator[Row]:
+    wanted = list(commands())
+    taken, refused = sorted_out(wanted)
     units: list[tuple[list[Any], int]] = []
     fastest = 0.0
     for _ in range(3):
-        units, rate = engine_run()
+        units, rate = engine_run(taken)
         fastest = max(fastest, rate)
-    yield Row(SECTION, "orders through the engine", fastest / 1e3, "k orders/s", "≥ 60")
+    note = f"{len(refused) / len(wanted):.0%} of the flow would be refused; left out here"
+    yield Row(SECTION, "accepted requests through the engine", fastest / 1e3, "k orders/s", "≥ 60",
+              note)  # fmt: skip
+    rate = max(engine_run(refused)[1] for _ in range(3))
+    yield Row(SECTION, "refused requests through the engine", rate / 1e3, "k orders/s")
     rate = max(publisher_run(units) for _ in range(3))
     yield Row(SECTION, "messages through the publisher", rate / 1e3, "k messages/s", "≥ 100")
     yield from simulation()
@@ -68,14 +75,30 @@ def commands() -> Iterator[Any]:
             standing.append((number, instrument.security_id))
 
 
-def engine_run() -> tuple[list[tuple[list[Any], int]], float]:
-    """Feed the engine; give what it told, and how fast it was."""
+def open_market() -> Engine:
     instruments = bundled_catalogue()
     engine = Engine(instruments, TRADE_DATE)
-    now = OPEN
     for group in sorted({instrument.security_group for instrument in instruments}):
-        engine.apply(SetGroupPhase(group, TradingStatus.OPEN), now)
-    orders = list(commands())
+        engine.apply(SetGroupPhase(group, TradingStatus.OPEN), OPEN)
+    return engine
+
+
+def sorted_out(wanted: list[Any]) -> tuple[list[Any], list[Any]]:
+    """The requests that are taken, and those that are refused: they cost less."""
+    engine, now = open_market(), OPEN
+    taken: list[Any] = []
+    refused: list[Any] = []
+    for command in wanted:
+        now += 10 * MICROSECOND
+        reports = engine.apply(command, now).reports
+        is_refused = any(isinstance(report, OrderRejected) for report in reports)
+        (refused if is_refused else taken).append(command)
+    return taken, refused
+
+
+def engine_run(orders: list[Any]) -> tuple[list[tuple[list[Any], int]], float]:
+    """Feed the engine; give what it told, and how fast it was."""
+    engine, now = open_market(), OPEN
     told = []
     start = time.perf_counter()
     for order in orders:

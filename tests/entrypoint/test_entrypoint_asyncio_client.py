@@ -2,7 +2,9 @@
 
 import asyncio
 import random
+import time
 from contextlib import suppress
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -253,6 +255,63 @@ def test_the_session_goes_on_in_another_process(tmp_path):
                 assert known == there
             store.close()
             assert KEY.encode() not in path.read_bytes()
+
+    run(work())
+
+
+@pytest.mark.parametrize("version", [2, 6])
+def test_003_4_6_3_2_what_is_published_again_counts_once_also_after_a_restart(version, tmp_path):
+    async def work():
+        settings = replace(SETTINGS, version=version)
+        async with TcpDesk() as desk:
+            store = SessionFile(tmp_path / "session")
+            async with Client(settings, [desk.address], store) as client:
+                events = client.events()
+                await client.request("SimpleNewOrder", order(1, orderQty=90))
+                while not (isinstance(last := await anext(events), Received)
+                           and last.name == "ExecutionReport_Trade"):  # fmt: skip
+                    pass
+            store.close()
+            again = last.message.values | {"businessHeader": None}
+            del again["businessHeader"]
+            store = SessionFile(tmp_path / "session")
+            async with Client(settings, [desk.address], store) as client:
+                events = client.events()
+                session = desk.sessions[SESSION]
+                for exec_id, lots in ((again["execID"], 60), (9_999, 30)):
+                    told = again | {"execID": exec_id, "cumQty": 90 - lots, "leavesQty": lots}
+                    session.send("ExecutionReport_Trade", told, time.time_ns(), resend=True)
+                names = []
+                while "Received" not in names:
+                    names.append(type(await anext(events)).__name__)
+                assert names[-2:] == ["Ignored", "Received"]
+                assert client.orders.get(1).cumulative == 60
+            store.close()
+
+    run(work())
+
+
+def test_003_4_5_1_another_day_begins_with_new_numbers():
+    async def work():
+        async with (
+            TcpDesk() as desk,
+            Client(SETTINGS, [desk.address], reconnecting=QUICK) as client,
+        ):
+            await client.request("SimpleNewOrder", order(1))
+            await client.request("SimpleNewOrder", order(2))
+            desk.silent = True
+            await client.send("SimpleNewOrder", order(3))
+            while desk.sessions[SESSION].state.next_incoming < 4:
+                await asyncio.sleep(0.001)
+            desk.silent = False
+            desk.sessions.reset_day(time.time_ns())
+            while client.established:
+                await asyncio.sleep(0.001)
+            report = await client.request("SimpleNewOrder", order(4))
+            assert report.number == 1
+            assert client.orders.unanswered == []
+            assert [each.cl_ord_id for each in client.orders.working()] == [1, 2, 4]
+            assert client.orders.get(3).status == "PENDING_NEW"
 
     run(work())
 

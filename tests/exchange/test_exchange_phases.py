@@ -19,6 +19,7 @@ from pregao.exchange.engine.commands import (
     StartDay,
 )
 from pregao.exchange.engine.events import (
+    AuctionImbalance,
     ClosingPrice,
     ExecutionStatistics,
     HighPrice,
@@ -95,6 +96,20 @@ def test_000_14_2_pre_close_lets_an_auction_go_on():
     assert floor.reject_code() is None
     floor.order(BUY, 1, 10, security_id=OTHER)
     assert floor.reject_code() == 7029
+
+
+@pytest.mark.parametrize("phase", [PAUSE, CLOSE])
+def test_a_theoretical_price_is_deleted_where_the_groups_phase_ends_an_auction(phase):
+    """The instrument's own state stays as it was told, so that nothing else says so."""
+    floor = Floor()
+    floor.do(SetSecurityStatus(SHARE, RESERVED))
+    floor.order(BUY, 100, 10)
+    floor.order(SELL, 200, 10)
+    floor.do(SetGroupPhase("XX", phase))
+    kinds = (TheoreticalOpeningPrice, AuctionImbalance)
+    deleted = [item for item in floor.unit().items if isinstance(item, kinds)]
+    assert [type(item) for item in deleted] == list(kinds)
+    assert all(item.deleted for item in deleted)
 
 
 def test_000_14_2_in_pre_open_all_instruments_rejoin_but_the_forbidden():

@@ -9,7 +9,7 @@ import pytest
 from pregao.exchange import simulation
 
 
-@pytest.mark.parametrize("room", ["engine", "publisher", "publisher.encoding", "traders"])
+@pytest.mark.parametrize("room", ["engine", "publisher", "publisher.encoding", "traders", "host"])
 def test_a_room_has_what_it_offers(room):
     module = import_module(f"pregao.exchange.{room}")
     assert module.__doc__

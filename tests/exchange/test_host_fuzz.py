@@ -7,10 +7,12 @@ import time
 
 import pytest
 
+from pregao.exchange.engine import bundled_catalogue
 from tests.entrypoint.raw_peer import SESSION, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties
 
 ROUNDS = 60
+PETR4T = next(each.security_id for each in bundled_catalogue() if each.symbol == "PETR4T")
 
 
 def requests(peer, rng):
@@ -62,10 +64,29 @@ def requests(peer, rng):
         orderQty=rng.choice((1000, 2**64 - 1)), price=12, senderLocation="B", enteringTrader="A",
         noSides=[{"side": "BUY", "clOrdID": 1}, {"side": "SELL", "clOrdID": rng.choice((2, 0))}],
     )  # fmt: skip
+    legs = [
+        {"legSymbol": symbol, "legRatioQty": 1, "legSide": "BUY"}
+        for symbol in rng.sample(("PETR3", "PETR4", "VALE3", "NONE"), 2)
+    ]
     yield peer.frame(
         "SecurityDefinitionRequest", businessHeader=header(), securityReqID=1, senderLocation="B",
-        enteringTrader="A", noLegs=[],
+        enteringTrader="A", noLegs=legs,
     )  # fmt: skip
+    resend = {"possResend": 0} if peer.version < 5 else {"eventIndicator": 0}
+    own = "7" if peer.version <= 2 else 7
+    quote = {"securityID": PETR4T, "quoteReqID": own, "senderLocation": "B",
+             "enteringTrader": "A", "executingTrader": "A"}  # fmt: skip
+    deal = {"transactTime": 1, "price": 36, "orderQty": 1000, "fixedRate": 2,
+            "daysToSettlement": 30, "settlType": "BUYERS_DISCRETION"}  # fmt: skip
+    yield peer.frame(
+        "QuoteRequest", businessHeader=header() | resend, contraBroker=rng.choice((127, 1)),
+        noSides=[{"side": "BUY"}], **(quote | deal),
+    )  # fmt: skip
+    number = rng.randrange(1, 9)
+    yield peer.frame(
+        "Quote", businessHeader=header() | resend, quoteID=number, side="SELL", **(quote | deal)
+    )
+    yield peer.frame("QuoteCancel", businessHeader=header() | resend, quoteID=number, **quote)
 
 
 def mutated(frame, rng):

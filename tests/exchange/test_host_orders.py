@@ -226,6 +226,22 @@ def test_003_16_malformed_messages_get_a_business_reject(trader, changes, text):
     assert trader.one("ExecutionReport_New")["clOrdID"] == 6
 
 
+@pytest.mark.parametrize("name", ["SimpleNewOrder", "NewOrderSingle", "NewOrderCross"])
+def test_003_12_a_memo_of_more_than_40_characters_is_rejected(trader, name):
+    """A sender that minds no schema can write one: its length has a byte."""
+    sent = []
+    trader.say = sent.append
+    if name == "NewOrderCross":
+        trader.cross(9, 1, 2, memo="x" * 40)
+    else:
+        (trader.new if name == "SimpleNewOrder" else trader.single)(1, memo="x" * 40)
+    frame = sent[0][:-41] + bytes([60]) + b"y" * 60
+    trader.socket.sendall(len(frame).to_bytes(2, "little") + frame[2:])
+    values = trader.one("BusinessMessageReject")
+    assert values["text"] == "memo is longer than 40 characters"
+    assert values["memo"] is None
+
+
 def test_003_4_6_3_1_the_segment_chooses_the_engine(trader):
     trader.request("SimpleNewOrder", segment=99, **_simple(1))
     trader.request("SimpleNewOrder", segment=72, **_simple(2))
@@ -330,6 +346,76 @@ def test_a_mass_action_that_is_not_served_is_refused(exchange, trader):
     refused = trader.one("OrderMassActionReport")
     assert refused["massActionRejectReason"] == "INVALID_OR_UNKNOWN_MARKET_SEGMENT"
     assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+
+
+def test_a_mass_action_is_of_its_segment(exchange, trader):
+    trader.new(1)
+    trader.one("ExecutionReport_New")
+    trader.request("OrderMassActionRequest", 72, clOrdID=2, massActionType="CANCEL_ORDERS")
+    assert trader.one("OrderMassActionReport")["massActionResponse"] == "ACCEPTED"
+    assert exchange.asked(lambda host: len(host.engine.market.orders)) == 1
+
+
+def test_003_16_1_4_asset_and_investor_choose_too(trader):
+    investor = {"prefix": 200, "document": 123456789}
+    trader.new(1, investorID=investor)
+    trader.new(2, securityID=VALE3)
+    trader.hear(2)
+    trader.mass_cancel(3, asset="VALE")
+    assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 2
+    trader.one("OrderMassActionReport")
+    trader.mass_cancel(4, investorID=investor)
+    assert trader.one("ExecutionReport_Cancel")["clOrdID"] == 1
+    assert trader.one("OrderMassActionReport")["investorID"] == investor
+
+
+def test_003_16_2_1_an_investor_does_not_trade_with_itself(exchange):
+    client = exchange.trader(6)
+    investor = {"prefix": 200, "document": 123456789}
+    wish = "CANCEL_RESTING_ORDER"
+    client.new(1, "BUY", 100, investorID=investor)
+    client.new(2, "SELL", 100, investorID=investor, selfTradePreventionInstruction=wish)
+    found = client.hear(3)
+    assert row(found[2], "clOrdID", "execRestatementReason") == (
+        "Cancel", 1, "CANCEL_RESTING_ORDER_ON_SELF_TRADE",
+    )  # fmt: skip
+
+
+def test_003_7_1_4_a_stop_order_waits_and_tells_its_stop(exchange, trader):
+    other = exchange.trader(session_id=OTHER)
+    trader.single(1, "BUY", 100, 14, ordType="STOP_LIMIT", stopPx=13, memo="mine")
+    new = trader.one("ExecutionReport_New")
+    assert (new["workingIndicator"], new["stopPx"]) == ("FALSE_VALUE", 13)
+    other.new(1, "SELL", 100, 13)
+    other.new(2, "BUY", 100, 13)
+    other.hear(4)
+    triggered = trader.one("ExecutionReport_New")
+    assert (triggered["ordStatus"], triggered["workingIndicator"]) == ("NEW", "TRUE_VALUE")
+    assert (triggered["orderID"], triggered["memo"]) == (new["orderID"], "mine")
+
+
+def test_003_7_2_a_cancel_by_mistake_is_told_as_such(trader):
+    trader.new(1)
+    trader.cancel(2, 1, execRestatementReason="CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR")
+    _, cancelled = trader.hear(2)
+    reason = "ORDER_CANCELLED_DUE_TO_OPERATIONAL_ERROR"
+    assert cancelled[1]["execRestatementReason"] == reason
+
+
+def test_003_16_1_5_a_sweep_takes_the_book_first(exchange):
+    client = exchange.trader(6)
+    other = exchange.trader(session_id=OTHER)
+    other.new(1, "SELL", 300, 12)
+    other.one("ExecutionReport_New")
+    client.cross(
+        9, 1, 2, quantity=1000, price=12, crossType="CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT",
+        crossPrioritization="BUY_SIDE_IS_PRIORITIZED",
+    )  # fmt: skip
+    assert other.one("ExecutionReport_Trade")["lastQty"] == 300
+    found = client.hear(2)
+    assert [values["crossType"] for _, values in found] == [
+        "CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT"
+    ] * 2
 
 
 def test_003_16_1_5_cross_order(trader):

@@ -113,7 +113,9 @@ class Lines:
 def arbitrated(captured):
     """Packets with the first copy of each incremental one only, in sequence; others as they came.
 
-    A packet counts from when it came first, but never before one that precedes it.
+    A packet counts from when it came first, but never before one that precedes it. What comes of a
+    loop of snapshots when the next one has begun is left out: who reads a whole day can still use
+    it, who follows the channel cannot.
     """
     first = {}
     for each in captured:
@@ -125,7 +127,11 @@ def arbitrated(captured):
     for place in sorted(first, key=lambda place: place.serial(base)):
         latest = max(latest, first[place].time_ns)
         kept.append(Captured(latest, len(kept), "Incremental_A", first[place].packet))
-    kept += [each for each in captured if each.stream == "Snapshot"]
+    loop = 0
+    for each in (each for each in captured if each.stream == "Snapshot"):
+        if each.packet.header.sequence_version >= loop:
+            loop = each.packet.header.sequence_version
+            kept.append(each)
     return sorted(kept, key=lambda each: (each.time_ns, each.stream == "Snapshot", each.order))
 
 

@@ -15,6 +15,8 @@ from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simula
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
+from pregao.lake.sql import example
+from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.store import Lake
 from pregao.legacy import Assembler, MessageReader, MsgType, read_chunks
 from pregao.legacy.tables import column_name
@@ -115,6 +117,23 @@ def test_trades_are_those_of_the_exchange_and_not_counted_twice(day, lake):
     # An amended trade is told again under its number.
     assert Counter(told) <= Counter(truth)
     assert len(told) > 0.85 * len(truth)
+
+
+def test_the_query_for_trades_leaves_out_what_was_cancelled(day, lake):
+    asked = DuckdbEngine(Lake(str(lake))).ask(example("legacy_trades").sql).rows().to_pylist()
+    standing = {}
+    for line in json_lines(day / "truth/trades.jsonl"):
+        key = (line["security_id"], line["trade_id"])
+        standing[key] = (Decimal(line["price"]), line["size"]) if line["action"] == "NEW" else None
+    found = {(row["security_id"], int(row["trade_id"])): row for row in asked}
+    assert len(found) == len(asked) > 20
+    wrong = [
+        key
+        for key, row in found.items()
+        if standing[key] not in (None, (row["price"], row["size"])) or row["symbol"] is None
+    ]
+    # A cancellation or correction that neither feed brought is not known.
+    assert len(wrong) <= 0.05 * len(found)
 
 
 def test_both_feeds_of_a_session_lie_side_by_side(day, lake, tmp_path):

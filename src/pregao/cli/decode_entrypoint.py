@@ -10,16 +10,11 @@ import numpy as np
 from pregao.capture import PADDING, Flow, PacketBlock
 from pregao.cli.decode_keys import session_keys
 from pregao.entrypoint import Frame, FrameReader, blanked
-from pregao.entrypoint.captured import NO_MESSAGE, business_headers
+from pregao.entrypoint.captured import NO_MESSAGE, business_headers, flow_text
 from pregao.entrypoint.senders import SENDERS, Senders, other_direction
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
 from pregao.umdf.bulk import BulkDecoder, Headers, Numbers, Walked, Walker
-from pregao.umdf.survey import Destination, Place, Rejects
-
-
-def flow_text(flow: Flow) -> str:
-    """Who sends to whom."""
-    return f"{Destination(flow.src, flow.src_port)}>{Destination(flow.dst, flow.dst_port)}"
+from pregao.umdf.survey import Place, Rejects
 
 
 def looks_like_sessions(data: bytes) -> bool:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from pregao.capture import Flow
-from pregao.cli.decode_entrypoint import flow_text
 from pregao.cli.input_captures import ReadAccount, ReadBlock
 from pregao.clock import format_ns
-from pregao.entrypoint.captured import business_headers
+from pregao.entrypoint.captured import business_headers, flow_text
 from pregao.entrypoint.frame_columns import StreamAccount
 from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders, other_direction
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry

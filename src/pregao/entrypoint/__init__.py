@@ -4,51 +4,64 @@
 bytes and a time go in, bytes to send and events come out. A `SessionStore` (in memory) or a
 `SessionFile` keeps what must survive connections and processes. `Client` holds a session over real
 connections. Messages in captures are found by `pregao.entrypoint.captured`.
+
+What programs use is imported when it is first asked for: who reads captures needs no sessions.
 """
 
 from __future__ import annotations
 
-from pregao.entrypoint.client import (
-    Client,
-    NotAppliedError,
-    Reconnecting,
-    SessionRefusedError,
-)
-from pregao.entrypoint.client_session import ClientSession
-from pregao.entrypoint.client_settings import ClientSettings, Stage
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# These two are called as their modules are.
 from pregao.entrypoint.credentials import blanked, credentials
-from pregao.entrypoint.events import (
-    Admitted,
-    CancelOrders,
-    ConnectionEnded,
-    ConnectionFailed,
-    Event,
-    Ignored,
-    MessageRejected,
-    NotAppliedGap,
-    Received,
-    RetransmissionRefused,
-    SessionEstablished,
-    SessionNegotiated,
-    SessionRefused,
-)
-from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, framed
-from pregao.entrypoint.gateway_connection import GatewayConnection
-from pregao.entrypoint.gateway_sessions import (
-    GatewaySession,
-    GatewaySessions,
-    Reader,
-    Reading,
-    read_business,
-)
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, VERSIONS, Messages, messages
-from pregao.entrypoint.order_tracking import Order, OrderTracker
-from pregao.entrypoint.requests import Entering, Requests
-from pregao.entrypoint.rules import Account, GatewayRules
-from pregao.entrypoint.session_state import SessionState
-from pregao.entrypoint.store import SessionFile, SessionStore, pack_record, unpack_record
-from pregao.entrypoint.subscription import Subscription
-from pregao.entrypoint.throttle import Throttle, ThrottleLimit
+
+if TYPE_CHECKING:
+    from pregao.entrypoint.client import Client as Client
+    from pregao.entrypoint.client import NotAppliedError as NotAppliedError
+    from pregao.entrypoint.client import Reconnecting as Reconnecting
+    from pregao.entrypoint.client import SessionRefusedError as SessionRefusedError
+    from pregao.entrypoint.client_session import ClientSession as ClientSession
+    from pregao.entrypoint.client_settings import ClientSettings as ClientSettings
+    from pregao.entrypoint.client_settings import Stage as Stage
+    from pregao.entrypoint.events import Admitted as Admitted
+    from pregao.entrypoint.events import CancelOrders as CancelOrders
+    from pregao.entrypoint.events import ConnectionEnded as ConnectionEnded
+    from pregao.entrypoint.events import ConnectionFailed as ConnectionFailed
+    from pregao.entrypoint.events import Event as Event
+    from pregao.entrypoint.events import Ignored as Ignored
+    from pregao.entrypoint.events import MessageRejected as MessageRejected
+    from pregao.entrypoint.events import NotAppliedGap as NotAppliedGap
+    from pregao.entrypoint.events import Received as Received
+    from pregao.entrypoint.events import RetransmissionRefused as RetransmissionRefused
+    from pregao.entrypoint.events import SessionEstablished as SessionEstablished
+    from pregao.entrypoint.events import SessionNegotiated as SessionNegotiated
+    from pregao.entrypoint.events import SessionRefused as SessionRefused
+    from pregao.entrypoint.framing import BadFrame as BadFrame
+    from pregao.entrypoint.framing import Frame as Frame
+    from pregao.entrypoint.framing import FrameReader as FrameReader
+    from pregao.entrypoint.framing import framed as framed
+    from pregao.entrypoint.gateway_connection import GatewayConnection as GatewayConnection
+    from pregao.entrypoint.gateway_sessions import GatewaySession as GatewaySession
+    from pregao.entrypoint.gateway_sessions import GatewaySessions as GatewaySessions
+    from pregao.entrypoint.gateway_sessions import Reader as Reader
+    from pregao.entrypoint.gateway_sessions import Reading as Reading
+    from pregao.entrypoint.gateway_sessions import read_business as read_business
+    from pregao.entrypoint.order_tracking import Order as Order
+    from pregao.entrypoint.order_tracking import OrderTracker as OrderTracker
+    from pregao.entrypoint.requests import Entering as Entering
+    from pregao.entrypoint.requests import Requests as Requests
+    from pregao.entrypoint.rules import Account as Account
+    from pregao.entrypoint.rules import GatewayRules as GatewayRules
+    from pregao.entrypoint.session_state import SessionState as SessionState
+    from pregao.entrypoint.store import SessionFile as SessionFile
+    from pregao.entrypoint.store import SessionStore as SessionStore
+    from pregao.entrypoint.store import pack_record as pack_record
+    from pregao.entrypoint.store import unpack_record as unpack_record
+    from pregao.entrypoint.subscription import Subscription as Subscription
+    from pregao.entrypoint.throttle import Throttle as Throttle
+    from pregao.entrypoint.throttle import ThrottleLimit as ThrottleLimit
 
 __all__ = [
     "FROM_CLIENT",
@@ -103,3 +116,41 @@ __all__ = [
     "read_business",
     "unpack_record",
 ]
+
+_HOMES = {
+    "client": ["Client", "NotAppliedError", "Reconnecting", "SessionRefusedError"],
+    "client_session": ["ClientSession"],
+    "client_settings": ["ClientSettings", "Stage"],
+    "events": [
+        "Admitted",
+        "CancelOrders",
+        "ConnectionEnded",
+        "ConnectionFailed",
+        "Event",
+        "Ignored",
+        "MessageRejected",
+        "NotAppliedGap",
+        "Received",
+        "RetransmissionRefused",
+        "SessionEstablished",
+        "SessionNegotiated",
+        "SessionRefused",
+    ],
+    "framing": ["BadFrame", "Frame", "FrameReader", "framed"],
+    "gateway_connection": ["GatewayConnection"],
+    "gateway_sessions": ["GatewaySession", "GatewaySessions", "Reader", "Reading", "read_business"],
+    "order_tracking": ["Order", "OrderTracker"],
+    "requests": ["Entering", "Requests"],
+    "rules": ["Account", "GatewayRules"],
+    "session_state": ["SessionState"],
+    "store": ["SessionFile", "SessionStore", "pack_record", "unpack_record"],
+    "subscription": ["Subscription"],
+    "throttle": ["Throttle", "ThrottleLimit"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -10,6 +10,7 @@ from pregao.sbe import Decoded
 
 THROTTLED: Final = (8, "Throttle limit exceeded")
 """The reason that FIX numbers so, and its text (§4.9)."""
+_LONGEST_MEMO: Final = 40
 OTHER: Final = 0
 """The reason for a value that its field does not have; the text names the field."""
 
@@ -22,7 +23,7 @@ def reject_values(name: str, message: Decoded, reason: int, text: str) -> dict[s
         "refSeqNum": message["businessHeader"]["msgSeqNum"],
         "businessRejectReason": reason,
         "businessRejectRefID": message.values.get("clOrdID") or None,
-        "memo": memo if memo and memo.isascii() else None,
+        "memo": memo if memo and memo.isascii() and len(memo) <= _LONGEST_MEMO else None,
         "text": text,
     }
 

@@ -27,9 +27,21 @@ from pregao.entrypoint.senders import SENDERS, Senders, other_direction
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
+from pregao.umdf.survey import Destination
 
 NO_MESSAGE: Final = "bytes that are no message; the next one was found behind them"
 """Why a stretch of a stream was not decoded."""
+
+
+def flow_text(flow: Flow) -> str:
+    """Who sends to whom, as a text: ``10.1.0.7:40001>10.2.0.9:9000``."""
+    return f"{Destination(flow.src, flow.src_port)}>{Destination(flow.dst, flow.dst_port)}"
+
+
+def other_direction_text(text: str) -> str:
+    """The text of the flow of the answers."""
+    src, _, dst = text.partition(">")
+    return f"{dst}>{src}"
 
 
 class FrameBlocks:
@@ -67,10 +79,9 @@ class FrameBlocks:
 
     def __iter__(self) -> Iterator[PacketBlock]:
         for _ in self._reader:
+            # Blocks without a message too: who only wants a look need not wait for one.
             if self._reader.segments:
-                block = self._frames.take(self._reader.segments)
-                if len(block):
-                    yield block
+                yield self._frames.take(self._reader.segments)
         self.truncated_tail = self._reader.truncated_tail
         last = self._frames.finish()
         if len(last):

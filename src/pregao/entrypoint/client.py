@@ -100,6 +100,7 @@ class Client:
         self._stopping = asyncio.Event()
         self._established = asyncio.Event()
         self._writable = asyncio.Event()
+        self._held_version = self._session.state.session_ver_id
         self._refusal: str = ""
         self._last_refusal: str = ""
         self._answers: dict[tuple[str, int], asyncio.Future[Received]] = {}
@@ -186,15 +187,13 @@ class Client:
     async def close(self, timeout_s: float = 2.0) -> None:
         """Take leave of the exchange and stop; the session can be held again later."""
         self._stopping.set()
-        if self.established:
-            self._session.leave(self._clock())
-            self._flush()
         if self._running is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.shield(self._running)
-            if self._link is not None:
-                self._link.abort()
+            if self.established:
+                self._session.leave(self._clock())
+                self._flush()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_s):
+                        await asyncio.shield(self._running)
             self._running.cancel()
             with suppress(asyncio.CancelledError):
                 await self._running
@@ -283,6 +282,10 @@ class Client:
                 case NotAppliedGap():
                     self._not_applied(event)
                 case SessionEstablished():
+                    if event.session_ver_id != self._held_version:
+                        # Numbers begin anew: what was not answered will not be (§4.6.2).
+                        self._held_version = event.session_ver_id
+                        self.orders.renumber()
                     self._established.set()
                 case SessionRefused():
                     self._last_refusal = event.code

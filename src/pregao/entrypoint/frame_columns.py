@@ -22,8 +22,8 @@ from pregao.entrypoint import _kernels
 from pregao.entrypoint.credentials import WITH_CREDENTIALS, blanked
 from pregao.entrypoint.framing import HEADERS_SIZE, frame_of
 
-FOREIGN_BYTES: Final = 65_536
-"""A stream that shows no message in so many bytes is something else."""
+FOREIGN_BYTES: Final = 8_192
+"""A stream that shows no message in so many bytes is something else: that is room for four."""
 
 _NOTHING: NDArray[np.uint8] = np.empty(0, np.uint8)
 _READABLE = re.compile(rb"[ -~]{4,}")

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 class Reading(NamedTuple):
     """A business message as far as a session must know it, and what was read of it."""
 
+    name: str
     session_id: int
     number: int
     fault: str | None
@@ -53,7 +54,7 @@ def read_business(known: Messages, name: str, message: Decoded) -> Reading:
     """A business message that was decoded in full; it is its own content."""
     header = message["businessHeader"]
     fault = value_fault(known.enumerations(name), message.values)
-    return Reading(header["sessionID"], header["msgSeqNum"], fault, message)
+    return Reading(name, header["sessionID"], header["msgSeqNum"], fault, message)
 
 
 class GatewaySession:

@@ -35,6 +35,7 @@ class Order:
     side: str
     quantity: int
     price: Decimal | None = None
+    time_in_force: str = "DAY"
     status: str = PENDING
     order_id: int | None = None
     secondary_order_id: int | None = None
@@ -132,6 +133,7 @@ class OrderTracker:
             side,
             values["orderQty"],
             _price(values.get("price")),
+            values.get("timeInForce") or "DAY",
             chain=[client_id],
         )
         order.pending[client_id] = "new"
@@ -143,6 +145,11 @@ class OrderTracker:
         if found is None and original is not None:
             found = self._by_client.get(original)
         return found
+
+    def renumber(self) -> None:
+        """Sequence numbers begin anew, as on another day: wait for no answer any more."""
+        self._open.clear()
+        self._waiting.clear()
 
     # What the exchange says.
 
@@ -193,6 +200,7 @@ class OrderTracker:
     def _terms(self, order: Order, values: Mapping[str, Any]) -> None:
         self._identify(order, values)
         order.quantity, order.price = values["orderQty"], values["price"]
+        order.time_in_force = values["timeInForce"]
 
     def _identify(self, order: Order, values: Mapping[str, Any]) -> None:
         order.order_id = values["orderID"]

@@ -63,7 +63,11 @@ class Requests:
     ) -> NamedRequest:
         """Another quantity and price for an order."""
         values = self._terms(client_id, order.side, order.security_id, quantity, price)
-        values |= {"orderID": order.order_id, "origClOrdID": order.cl_ord_id}
+        values |= {
+            "timeInForce": order.time_in_force,
+            "orderID": order.order_id,
+            "origClOrdID": order.cl_ord_id,
+        }
         return self._either("SimpleModifyOrder", "OrderCancelReplaceRequest", values | more)
 
     def cancel(self, client_id: int, order: Order, **more: Any) -> NamedRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from typing import Final, Generic, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ _ONLY = (
 )
 
 
+@cache
 def _telling() -> NDArray[np.int8]:
     """By template id: who sends it, if only one side does."""
     schemas = [bundled("entrypoint", each.number) for each in bundled_versions("entrypoint")]
@@ -38,9 +40,6 @@ def _telling() -> NDArray[np.int8]:
             if name in names:
                 found[number] = sender
     return found
-
-
-_TELLING = _telling()
 
 
 def other_direction(flow: Flow) -> Flow:
@@ -76,7 +75,8 @@ class Senders(Generic[FlowT]):
             self._of_flow = more
         new = self._of_flow[flow] == UNKNOWN
         if new.any():
-            told = _TELLING[np.where(templates < len(_TELLING), templates, -1)]
+            telling = _telling()
+            told = telling[np.where(templates < len(telling), templates, -1)]
             for number in np.unique(flow[new & (told != UNKNOWN)]).tolist():
                 own = told[(flow == number) & (told != UNKNOWN)]
                 self._known.setdefault(self.flows[number], int(own[0]))

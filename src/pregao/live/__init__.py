@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pregao.live.config import config_text as config_text
     from pregao.live.config import parse_config as parse_config
     from pregao.live.config import read_config as read_config
+    from pregao.live.followed import LineState as LineState
+    from pregao.live.followed import Listener as Listener
     from pregao.live.handler import FeedHandler as FeedHandler
-    from pregao.live.handler import LineState as LineState
-    from pregao.live.handler import Listener as Listener
     from pregao.live.processes import FeedProcesses as FeedProcesses
     from pregao.live.recording import Recorder as Recorder
     from pregao.live.recording import RecordSettings as RecordSettings
@@ -49,7 +49,8 @@ _HOMES = {
     "books": ["BookCopy", "FreshBook", "Item", "LiveEvent", "Missed"],
     "client": ["Live"],
     "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
-    "handler": ["FeedHandler", "LineState", "Listener"],
+    "followed": ["LineState", "Listener"],
+    "handler": ["FeedHandler"],
     "processes": ["FeedProcesses"],
     "recording": ["RecordSettings", "Recorder"],
     "replaying": [

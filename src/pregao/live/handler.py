@@ -13,31 +13,29 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError, PregaoError
-from pregao.feed.channel import Channel
-from pregao.feed.channel_events import Event
-from pregao.feed.channel_settings import ChannelSettings, Join
+from pregao.feed.channel_settings import Join
 from pregao.feed.pump import Datagrams
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line, LiveConfig
-from pregao.live.latency import RecentDelays, sent_ns
-from pregao.live.recording import Recorder
-from pregao.net import (
-    Batch,
-    LineCounts,
-    LineReceiver,
-    find_interface,
-    open_receiver,
-    receive_socket,
+from pregao.live.followed import (
+    Followed,
+    Joined,
+    LineState,
+    Listener,
+    new_followed,
+    open_line,
 )
+from pregao.live.latency import one_sent_ns, sent_ns
+from pregao.live.recording import Recorder
+from pregao.net import Batch, LineCounts, LineReceiver, open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
 from pregao.umdf.streams import Stream
 
@@ -46,54 +44,14 @@ T = TypeVar("T")
 _LONGEST_WAIT_NS = 200 * MILLISECOND
 _AGAIN_NS = 5 * SECOND
 """How long after a refusal something is tried again."""
-_RECENT_NS = 10 * SECOND
 _ANSWER_S = 30.0
 _LOOK_S = 1.0
+_FEW = 8
 _AT_EASE = 64
 """With so few packets at a time there is time to look at what else they say."""
 _LOOKED_AT = 16
 
 _log = logging.getLogger(__name__)
-
-
-class Listener(Protocol):
-    """Hears what channels tell, in the handler's thread: it must be quick, and never wait."""
-
-    def told(self, channel: Channel, events: list[Event]) -> None:
-        """Something happened on a channel."""
-
-
-def _followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:
-    return Followed(Channel(settings) if compiled is False else PumpedChannel(settings))
-
-
-@dataclass(slots=True)
-class Followed:
-    """A channel, and what is known of receiving it."""
-
-    channel: Channel
-    delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
-    """From sending to receiving, of the incremental stream."""
-
-
-@dataclass(slots=True)
-class _Joined:
-    """A line that is received."""
-
-    number: int
-    followed: Followed
-    line: Line
-    wanted: bool
-    """Does the channel want it? If not, it is only recorded."""
-
-
-@dataclass(frozen=True, slots=True)
-class LineState:
-    """A line, and what came on it."""
-
-    line: Line
-    joined: bool
-    counts: LineCounts
 
 
 class FeedHandler:
@@ -116,7 +74,7 @@ class FeedHandler:
         """
         self.config = config
         self.channels = {
-            each.number: _followed(each, compiled=compiled) for each in config.channels
+            each.number: new_followed(each, compiled=compiled) for each in config.channels
         }
         self.recorder = recorder
         self.unrecorded = 0
@@ -125,10 +83,10 @@ class FeedHandler:
         """What ended the handler, if anything did."""
         self._clock = clock
         self._lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
-        self._joined: dict[Line, _Joined] = {}
+        self._joined: dict[Line, Joined] = {}
         self._ended: dict[Line, LineCounts] = {}
         """What came on lines before they were left."""
-        self._route: dict[int, _Joined] = {}
+        self._route: dict[int, Joined] = {}
         self._again: dict[Line, int] = {}
         self._record_from_ns = 0
         self._listeners: list[Listener] = []
@@ -163,13 +121,13 @@ class FeedHandler:
                 self._join(line, wanted=False)
             elif line not in self._joined:
                 # Looked at now: a stream that cannot be joined must not be noticed in an hour.
-                _open(line, self.config.buffer_bytes).close()
+                open_line(line, self.config.buffer_bytes).close()
 
     def _join(self, line: Line, *, wanted: bool) -> None:
         joined = self._joined.get(line)
         if joined is None:
-            number = self._receiver.add(_open(line, self.config.buffer_bytes))
-            joined = _Joined(number, self.channels[line.channel], line, wanted)
+            number = self._receiver.add(open_line(line, self.config.buffer_bytes))
+            joined = Joined(number, self.channels[line.channel], line, wanted)
             self._joined[line] = self._route[number] = joined
             self._routed(joined.followed)
             if self.recorder is not None:
@@ -386,6 +344,13 @@ class FeedHandler:
 
     def _note_delays(self, batch: Batch) -> None:
         """Note how long packets of the incremental streams were on their way."""
+        if len(batch) <= _FEW:  # columns take longer than a loop over so few
+            for at, line in enumerate(batch.line.tolist()):
+                if self._timed[line] >= 0 and batch.length[at] >= PACKET_HEADER_SIZE:
+                    came = int(batch.time_ns[at])
+                    delays = self._route[line].followed.delays
+                    delays.add(came - one_sent_ns(batch, at), came)
+            return
         owners = np.where(batch.length >= PACKET_HEADER_SIZE, self._timed[batch.line], -1)
         for number, followed in self.channels.items():
             own = np.flatnonzero(owners == number)
@@ -444,13 +409,3 @@ class FeedHandler:
         self._receiver.close()
         if self.recorder is not None:
             self._written(self.recorder.close, 0)
-
-
-def _open(line: Line, buffer_bytes: int) -> Any:
-    try:
-        interface = None if line.interface is None else find_interface(line.interface)
-        return receive_socket(
-            line.address, interface=interface, source=line.source, buffer_bytes=buffer_bytes
-        )
-    except NetworkError as error:
-        raise NetworkError(f"{line}: {error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,9 +16,16 @@ _DOUBLINGS = 44
 """Up to some five hours; what is longer counts as that."""
 
 
-_TIME_BYTES = np.arange(8)
+_TIME = struct.Struct("<q")
+_TIME_BYTES = np.arange(_TIME.size)
 _LONGEST = 2.0**62
 _MOST_WAITING = 1024
+
+
+def one_sent_ns(batch: Batch, row: int) -> int:
+    """When one packet of a batch was sent."""
+    at = int(batch.offset[row]) + SENDING_TIME_AT
+    return int(_TIME.unpack_from(batch.buffer.data, at)[0])
 
 
 def sent_ns(batch: Batch, rows: NDArray[np.int64]) -> NDArray[np.int64]:

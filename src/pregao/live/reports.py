@@ -10,7 +10,8 @@ from typing import Protocol
 from pregao.book.faults import State
 from pregao.clock import SECOND
 from pregao.feed.channel_settings import ChannelCounters, ChannelState, FeedCounters
-from pregao.live.handler import FeedHandler, Followed, LineState
+from pregao.live.followed import Followed, LineState
+from pregao.live.handler import FeedHandler
 from pregao.net import HttpServer, Response
 
 SHARES = (0.5, 0.99, 1.0)

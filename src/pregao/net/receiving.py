@@ -109,6 +109,7 @@ class CompiledReceiver:
         )
         headers[:, _kernels.NAME_LENGTH] = _kernels.SOCKADDR_BYTES
         self._headers = headers.reshape(-1)
+        self._headers_at = self._headers.ctypes.data  # asking for it takes a microsecond
         self._slot_length = np.zeros(slots, np.int32)
         self._slot_time = np.zeros(slots, np.int64)
         self._result = np.zeros(_kernels.RESULTS, np.int64)
@@ -140,6 +141,7 @@ class CompiledReceiver:
                 self._lines[number].add(*tally)
         sockets = [line.socket.fileno() for line in self._lines.values()]
         self._polled = np.array([*sockets, self._waker.end.fileno()], np.int64)
+        self._polled_at = self._polled.ctypes.data
         self._numbers = np.array(list(self._lines), np.int32)
         self._tallies = np.zeros((len(self._lines), self._kernels.TALLIES), np.int64)
 
@@ -153,10 +155,10 @@ class CompiledReceiver:
         rounds, wait_ms = (_SPINS, 0) if self._spin and self._lines else (1, wait_ms)
         self._kernels.receive(
             self._polled,
-            self._polled.ctypes.data,
+            self._polled_at,
             self._numbers,
             self._headers,
-            self._headers.ctypes.data,
+            self._headers_at,
             self._control,
             self._slot_bytes,
             self._slot_length,

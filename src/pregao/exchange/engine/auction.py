@@ -242,12 +242,7 @@ def publish_theoretical(
     if after is None:
         assert before is not None
         withdraw_theoretical(listing)
-        items.append(
-            TheoreticalOpeningPrice(security_id, None, None, market.trade_day, now_ns, deleted=True)
-        )
-        items.append(
-            AuctionImbalance(security_id, ImbalanceCondition.BALANCED, None, now_ns, deleted=True)
-        )
+        items += deleted_theoretical(market, security_id, now_ns)
         return
     if before is None or (before.price, before.quantity) != (after.price, after.quantity):
         price = TheoreticalOpeningPrice(
@@ -264,6 +259,14 @@ def publish_theoretical(
         imbalance = AuctionImbalance(security_id, condition, abs(after.imbalance), now_ns)
         shown[AuctionImbalance] = imbalance
         items.append(imbalance)
+
+
+def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[MarketItem, ...]:
+    """What tells that there is no theoretical price any more."""
+    return (
+        TheoreticalOpeningPrice(security_id, None, None, market.trade_day, now_ns, deleted=True),
+        AuctionImbalance(security_id, ImbalanceCondition.BALANCED, None, now_ns, deleted=True),
+    )
 
 
 def withdraw_theoretical(listing: Listing) -> None:

@@ -133,6 +133,8 @@ class MassCancel:
     action: MassActionType = MassActionType.CANCEL_ORDERS
     on_behalf: bool = False
     firm: int = 0
+    segment: int | None = None
+    """Only orders of instruments of this market segment: a client speaks to one engine."""
 
 
 @record

@@ -100,6 +100,8 @@ def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
     listing = market.listings[order.security_id]
     if command.asset and listing.instrument.asset != command.asset:
         return False
+    if command.segment not in (None, listing.instrument.market_segment_id):
+        return False
     if order.time_in_force in (GTC, GTD):
         return False
     if order.time_in_force == MOA and participates(listing, order):

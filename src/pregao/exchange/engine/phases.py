@@ -9,7 +9,12 @@ the change is told; MOC orders join the book when the closing call has begun.
 from __future__ import annotations
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.auction import publish_theoretical, uncross, withdraw_theoretical
+from pregao.exchange.engine.auction import (
+    deleted_theoretical,
+    publish_theoretical,
+    uncross,
+    withdraw_theoretical,
+)
 from pregao.exchange.engine.commands import (
     AdvanceTime,
     EndDay,
@@ -242,6 +247,7 @@ def _change(
     it), ``after`` what it brings about (orders that wake up, a theoretical price).
     """
     status = listing.status = ruling(listing.group.phase, listing.own_status)
+    priced = listing.theoretical is not None
     if status in AUCTIONS:
         if new_session:
             reset_statistics(listing)
@@ -253,6 +259,9 @@ def _change(
         uncross(market, listing, before, now_ns)
         _expire_auction_orders(market, listing, before, now_ns)
     withdraw_theoretical(listing)
+    if priced and listing.own_status in AUCTIONS:
+        # The phase of the group has ended an auction of its own, which its state does not tell.
+        before += deleted_theoretical(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
 

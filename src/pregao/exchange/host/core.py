@@ -48,6 +48,7 @@ PRIMARY: Final = 1
 BACKUP: Final = 2
 _NOBODY: Final = Asked()
 _NO_SESSION: Final = 0
+_ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
 
 
 class _Sessions(SessionStore):
@@ -116,7 +117,7 @@ class Host:
         """The connections that ended without a word, as when a gateway fails."""
         self._units: list[MarketEvent] = []
         self._segments = self._listed_segments()
-        self._reporting = Reporting(self.engine.market, self._owner, self._of_firm)
+        self._reporting = Reporting(self.engine.market, self._owner, self._sessions_of)
         self._frames = FrameReader()
 
     # What the owner does.
@@ -266,11 +267,13 @@ class Host:
     # What happens.
 
     def _event(self, event: Event, now_ns: int) -> None:
+        if isinstance(event, Admitted):  # by far the most frequent
+            request = event.content
+            if self._journal is not None and not self._again:
+                self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
+            self._request(event, request, now_ns)
+            return
         match event:
-            case Admitted():
-                request = event.content
-                self._write(Kind.REQUEST, now_ns, request.session, event.frame.data)
-                self._request(event, request, now_ns)
             case Received():
                 session_id = event.message["businessHeader"]["sessionID"]
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
@@ -278,6 +281,7 @@ class Host:
                 rare_requests.answer(
                     event,
                     session,
+                    self.engine.market,
                     self._segments,
                     lambda command, asked: self._apply(command, asked, now_ns),
                     lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
@@ -309,7 +313,7 @@ class Host:
             session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
             return
         name = event.name
-        new = name in ("SimpleNewOrder", "NewOrderSingle")
+        new = name in _ENTERING
         reject = intake.refusal(self.engine.market, request, new=new)
         if reject is not None:
             self._refuse(request, reject, new=new, now_ns=now_ns)
@@ -430,10 +434,13 @@ class Host:
             self.talking.add(session.connection)
         return session
 
-    def _of_firm(self, firm: int) -> list[GatewaySession]:
-        """All sessions of a firm, connected or not."""
-        numbers = [x.session_id for x in self.gateways[self.active] if x.account.firm == firm]
-        return [session for each in numbers if (session := self._owner(each)) is not None]
+    def _sessions_of(self, firm: int) -> list[GatewaySession]:
+        """The sessions of a firm that were there today; all of them if none was."""
+        own = [each for each in self.gateways[self.active] if each.account.firm == firm]
+        found = [each for each in own if each.state.negotiated] or own
+        for session in found:
+            self._heard(session)
+        return found
 
     def _heard(self, session: GatewaySession) -> None:
         if session.connection is not None:

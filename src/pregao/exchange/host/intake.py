@@ -21,23 +21,21 @@ from pregao.exchange.engine.terms import (
     Side,
     TimeInForce,
 )
+from pregao.exchange.engine.withdrawal import find_order
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 _SIDES: Final = {ord(str(side.value)): side for side in Side}
 _TYPES: Final = {ord(kind.value): kind for kind in OrdType}
+_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
+_ROUTINGS: Final = tuple(RoutingInstruction)
 _VALIDITIES: Final = {ord(validity.value): validity for validity in TimeInForce}
-_LIMIT: Final = ord(OrdType.LIMIT)
-_DAY: Final = ord(TimeInForce.DAY)
 _REMOVE_ACCOUNT: Final = 38
-_KEPT_ACCOUNTS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
-"""Access categories whose orders keep their account (§11, §13.1)."""
+DIRECT_ACCESS: Final = frozenset({b"DMA1", b"DMA3", b"COLO0", b"COLO1"})
+"""The access categories of direct market access (§11): they keep their accounts (§13.1)."""
 MOST_QUANTITY: Final = 10**12
 MOST_PRICE: Final = 10**14
 """Beyond these the sums of a day would not fit the feed."""
-_NO_INVESTOR: Final = 0
-_PREVENTIONS: Final = tuple(SelfTradePreventionInstruction)
-_ROUTES: Final = tuple(RoutingInstruction)
 
 
 def side_of(code: int) -> Side:
@@ -56,15 +54,17 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
         for price in (request.price, request.stop_px):
             if price is not None and not -MOST_PRICE <= price <= MOST_PRICE:
                 return rejects.PRICE_OUTSIDE_LIMITS
-        if request.account_type == _REMOVE_ACCOUNT and request.location in _KEPT_ACCOUNTS:
+        if request.account_type == _REMOVE_ACCOUNT and request.location in DIRECT_ACCESS:
             return rejects.ACCOUNT_KEPT
     if new:
         return None
-    if request.order_id is not None:
-        order = market.orders.get(request.order_id)
-    else:
-        place = (request.session, request.security_id, request.orig_cl_ord_id or 0)
-        order = market.by_client.get(place)
+    order = find_order(
+        market,
+        request.session,
+        request.security_id,
+        request.order_id or 0,
+        request.orig_cl_ord_id or 0,
+    )
     if order is not None and order.side != _SIDES[request.side]:
         return rejects.UNKNOWN_ORDER.because("it is on the other side")
     return None
@@ -72,30 +72,8 @@ def refusal(market: Market, request: OrderRequest | CancelRequest, *, new: bool)
 
 def new_order(request: OrderRequest, firm: int) -> NewOrder:
     """Enter an order."""
-    if (
-        request.ord_type == _LIMIT
-        and request.time_in_force == _DAY
-        and request.max_floor is None
-        and request.min_qty is None
-    ):
-        # By far the most frequent kind; the engine has defaults for the rest.
-        return NewOrder(
-            request.session,
-            firm,
-            request.cl_ord_id,
-            request.security_id,
-            _SIDES[request.side],
-            request.quantity,
-            request.price,
-            account=request.account or 0,
-            investor_id=_investor(request),
-            ord_tag_id=request.tag or 0,
-            stop_px=request.stop_px,
-            self_trade_prevention=_PREVENTIONS[request.self_trade],
-            mm_protection_reset=bool(request.mm_reset),
-            routing_instruction=_ROUTES[request.routing or 0],
-        )
-    assert request.time_in_force is not None
+    validity = request.time_in_force
+    assert validity is not None
     return NewOrder(
         request.session,
         firm,
@@ -105,17 +83,18 @@ def new_order(request: OrderRequest, firm: int) -> NewOrder:
         request.quantity,
         request.price,
         _TYPES[request.ord_type],
-        _VALIDITIES[request.time_in_force],
+        _VALIDITIES[validity],
         request.max_floor or 0,
         request.min_qty or 0,
         request.stop_px,
         _date(request.expire_date),
         request.account or 0,
-        _investor(request),
+        _investor(request) or 0,
         request.tag or 0,
-        self_trade_prevention=_PREVENTIONS[request.self_trade],
-        mm_protection_reset=bool(request.mm_reset),
-        routing_instruction=_ROUTES[request.routing or 0],
+        None,
+        _PREVENTIONS[request.self_trade],
+        _ROUTINGS[request.routing or 0],
+        bool(request.mm_reset),
     )
 
 
@@ -137,12 +116,13 @@ def modify_order(request: OrderRequest, *, simple: bool) -> ModifyOrder:
         request.max_floor,
         request.min_qty,
         account,
-        stop_px=request.stop_px,
-        investor_id=_investor(request) or None,
+        None,
+        request.stop_px,
+        None if simple else _investor(request),
         # What a change does not say stays as it was (§7.4).
-        self_trade_prevention=_PREVENTIONS[request.self_trade] or None,
-        mm_protection_reset=bool(request.mm_reset),
-        routing_instruction=None if request.routing is None else _ROUTES[request.routing],
+        None if simple else _PREVENTIONS[request.self_trade] or None,
+        None if simple or request.routing is None else _ROUTINGS[request.routing],
+        bool(request.mm_reset),
     )
 
 
@@ -174,10 +154,12 @@ def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
     return request._replace(**kept)
 
 
-def _investor(request: OrderRequest) -> int:
-    if request.investor_document is None:
-        return _NO_INVESTOR
-    return investor_number(request.investor_prefix or 0, request.investor_document)
+def _investor(request: OrderRequest) -> int | None:
+    """The investor as the engine numbers it, if one is named."""
+    prefix, document = request.investor_prefix, request.investor_document
+    if prefix is None and document is None:
+        return None
+    return investor_number(prefix or 0, document or 0)
 
 
 def _date(days: int | None) -> date | None:

@@ -1,4 +1,4 @@
-"""The requests that come now and then: crosses, mass actions, strategies, and what is refused.
+"""The requests that come now and then: crosses, mass actions, quotes, and what is refused.
 
 They are decoded in full; what there is no function for is answered as the documents say.
 """
@@ -6,6 +6,7 @@ They are decoded in full; what there is no function for is answered as the docum
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import IntEnum
 from typing import Any, Final
 
 from pregao.entrypoint import GatewaySession, Received
@@ -13,35 +14,35 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.commands import (
     Command,
     CrossSide,
-    DefineSpread,
     MassCancel,
     NewCross,
-    ProposedLeg,
 )
+from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.reports import MassCancelled, SpreadDefined
+from pregao.exchange.engine.reports import MassCancelled
 from pregao.exchange.engine.self_trade import investor_number
 from pregao.exchange.engine.terms import (
     PRICE_SCALE,
-    RATIO_SCALE,
     CrossPrioritization,
     CrossType,
     ExecRestatementReason,
+    MassActionType,
     Side,
 )
-from pregao.exchange.host import forward_messages
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
+from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.reporting import Asked
-from pregao.exchange.host.requests import OrderRequest, is_plain
+from pregao.exchange.host.requests import OrderRequest, text_fault
 
 UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
 OTHER: Final = 0
-_CROSS_TYPES: Final = {"ALL_OR_NONE_CROSS": 1, "CROSS_EXECUTED_AGAINST_BOOK_FROM_CLIENT": 4}
-_PRIORITIES: Final = {"NONE": 0, "BUY_SIDE_IS_PRIORITIZED": 1, "SELL_SIDE_IS_PRIORITIZED": 2}
 _PURPOSES: Final = {"STRUCTURED_TRANSACTION": 1001, "OPERATIONAL_ERROR": 1002, "TWAP_VWAP": 1003}
-_LAST_WITH_A_NUMBER: Final = 2
+_NEGOTIATED: Final = frozenset(
+    {"QuoteRequest", "Quote", "QuoteRequestReject", "QuoteCancel", "SecurityDefinitionRequest"}
+)
 _FIRST_ON_BEHALF: Final = 3
+_MOST_PREFIX, _MOST_DOCUMENT = 999, 999_999_999
 _LIMIT, _DAY = ord("2"), ord("0")
 
 Apply = Callable[[Command, Asked], None]
@@ -51,6 +52,7 @@ Refuse = Callable[[OrderRequest, Reject], None]
 def answer(
     event: Received,
     session: GatewaySession,
+    market: Market,
     segments: frozenset[int],
     apply: Apply,
     refuse: Refuse,
@@ -61,8 +63,7 @@ def answer(
     segment = values["businessHeader"]["marketSegmentID"]
     odd = _odd_text(values)
     if odd is not None:
-        text = f"{odd} has characters that cannot be printed"
-        session.reject(event.name, event.message, event.data, OTHER, text, now_ns)
+        session.reject(event.name, event.message, event.data, OTHER, odd, now_ns)
         return
     if event.name == "OrderMassActionRequest":
         _mass_action(session, values, segment, segments, apply, now_ns)
@@ -76,29 +77,28 @@ def answer(
             _cross(session, values, segment, apply, refuse)
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
-    elif event.name in forward_messages.MESSAGES:
-        command = forward_messages.command_of(event.name, values, session)
+    elif event.name in _NEGOTIATED:
+        command = command_of(event.name, values, session, market)
         if isinstance(command, str):
             session.reject(event.name, event.message, event.data, OTHER, command, now_ns)
         else:
-            apply(command, Asked())
-    elif event.name == "SecurityDefinitionRequest":
-        _strategy(session, values, apply, now_ns)
+            apply(command, Asked(values=values))
     else:
         text = f"{event.name} is not served by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)
 
 
 def _odd_text(values: Mapping[str, Any]) -> str | None:
-    """The name of a text that nobody could read, if there is one."""
+    """What is wrong with a text among the values, if anything is."""
     for name, value in values.items():
+        fault = None
         if isinstance(value, str):
-            if not is_plain(value):
-                return name
+            fault = text_fault(name, value)
         elif isinstance(value, list):
-            for entry in value:
-                if (found := _odd_text(entry)) is not None:
-                    return f"{name}.{found}"
+            faults = (_odd_text(entry) for entry in value)
+            fault = next((each for each in faults if each is not None), None)
+        if fault is not None:
+            return fault
     return None
 
 
@@ -127,10 +127,12 @@ def _cross(
     asked = Asked(sides=(buyer, seller))
     kind = CrossType[values.get("crossType") or "ALL_OR_NONE_CROSS"]
     refused = None
-    if values.get("ordType") not in (None, "LIMIT"):
-        refused = rejects.CROSS_NOT_ELIGIBLE.because("only crosses at a price are taken")
-    elif mantissa is None:
+    if mantissa is None:
         refused = rejects.PRICE_REQUIRED
+        if kind in (CrossType.VWAP_CROSS, CrossType.CLOSING_PRICE_CROSS):
+            refused = rejects.CROSS_TYPE_NOT_TAKEN
+    elif values.get("ordType") not in (None, "LIMIT"):
+        refused = rejects.CROSS_TYPE_NOT_TAKEN
     elif not -MOST_PRICE <= mantissa <= MOST_PRICE:
         refused = rejects.PRICE_OUTSIDE_LIMITS
     elif not 0 < values["orderQty"] <= MOST_QUANTITY:
@@ -148,9 +150,10 @@ def _cross(
         mantissa,
         _party(sides["BUY"], firm),
         _party(sides["SELL"], firm),
-        cross_type=kind,
-        prioritization=CrossPrioritization[values.get("crossPrioritization") or "NONE"],
-        max_sweep_qty=values.get("maxSweepQty"),
+        None,
+        kind,
+        CrossPrioritization[values.get("crossPrioritization") or "NONE"],
+        values.get("maxSweepQty"),
     )
     apply(command, asked)
 
@@ -187,11 +190,15 @@ def _cross_request(
         desk=_bytes(values["deskID"]),
         memo=_bytes(values["memo"]),
         sub_account=own.get("tradingSubAccount"),
-        cross_type=_CROSS_TYPES.get(values.get("crossType") or ""),
-        cross_priority=_PRIORITIES.get(values.get("crossPrioritization") or ""),
+        cross_type=_code(CrossType, values.get("crossType")),
+        cross_priority=_code(CrossPrioritization, values.get("crossPrioritization")),
         crossed=_PURPOSES.get(values["crossedIndicator"] or ""),
         cross_id=values["crossID"],
     )
+
+
+def _code(kind: type[IntEnum], name: str | None) -> int | None:
+    return None if name is None else kind[name].value
 
 
 def _bytes(text: str | None) -> bytes | None:
@@ -212,50 +219,56 @@ def _mass_action(
     def report(number: int, **changes: Any) -> None:
         echoed = (
             "massActionType", "massActionScope", "clOrdID", "ordTagID", "side", "asset",
-            "securityID",
+            "securityID", "investorID",
         )  # fmt: skip
         told = {name: values[name] for name in echoed}
         told |= {"massActionReportID": number, "transactTime": now_ns, "text": None}
         told |= {"massActionRejectReason": None, "execRestatementReason": None}
         session.send("OrderMassActionReport", told | changes, now_ns)
 
-    def refuse(reason: str, text: str) -> None:
+    def answered(done: MassCancelled) -> None:
+        if done.reject_reason is None:
+            report(done.exec_id, massActionResponse="ACCEPTED", execRestatementReason=why)
+            return
+        report(
+            done.exec_id,
+            massActionResponse="REJECTED",
+            massActionRejectReason=done.reject_reason.name,
+            text=done.text,
+        )
+
+    why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
+    named = values["investorID"] or {"prefix": None, "document": None}
+    prefix, document = named["prefix"] or 0, named["document"] or 0
+    investor = investor_number(prefix, document) if prefix or document else 0
+    if segment not in segments or prefix > _MOST_PREFIX or document > _MOST_DOCUMENT:
+        known = segment in segments
         report(
             session.state.next_outgoing,
             massActionResponse="REJECTED",
-            massActionRejectReason=reason,
-            text=text,
+            massActionRejectReason="OTHER" if known else "INVALID_OR_UNKNOWN_MARKET_SEGMENT",
+            text="investorID is no investor" if known else f"{segment} is no segment here",
+            investorID=None,
         )
-
-    def accepted(done: MassCancelled) -> None:
-        report(done.exec_id, massActionResponse="ACCEPTED", execRestatementReason=why)
-
-    why = values["execRestatementReason"] or "ORDER_MASS_ACTION_FROM_CLIENT_REQUEST"
-    investor = values["investorID"]
-    number = 0
-    if investor and any(investor.values()):
-        number = investor_number(investor["prefix"] or 0, investor["document"] or 0)
-    if segment not in segments:
-        refuse("INVALID_OR_UNKNOWN_MARKET_SEGMENT", f"{segment} is no segment of this market")
-    elif values["massActionType"] != "CANCEL_ORDERS":
-        refuse("MASS_ACTION_NOT_SUPPORTED", "orders can be cancelled, not suspended or released")
-    else:
-        apply(
-            MassCancel(
-                session.session_id,
-                values["clOrdID"],
-                values["securityID"],
-                None if values["side"] is None else Side[values["side"]],
-                values["ordTagID"] or 0,
-                _REASONS[why],
-                values["asset"] or "",
-                number,
-                # From then on an investor's orders are cancelled in all sessions of the firm.
-                on_behalf=bool(number) and session.state.version >= _FIRST_ON_BEHALF,
-                firm=session.account.firm,
-            ),
-            Asked(mass_action=accepted),
-        )
+        return
+    apply(
+        MassCancel(
+            session.session_id,
+            values["clOrdID"],
+            values["securityID"],
+            None if values["side"] is None else Side[values["side"]],
+            values["ordTagID"] or 0,
+            _REASONS[why],
+            values["asset"] or "",
+            investor,
+            MassActionType[values["massActionType"]],
+            # From then on an investor's orders are cancelled in all sessions of the firm.
+            on_behalf=bool(investor) and session.state.version >= _FIRST_ON_BEHALF,
+            firm=session.account.firm,
+            segment=segment,
+        ),
+        Asked(mass_action=answered),
+    )
 
 
 _REASONS: Final = {
@@ -266,34 +279,3 @@ _REASONS: Final = {
         ExecRestatementReason.MASS_CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR
     ),
 }
-
-
-def _strategy(session: GatewaySession, values: dict[str, Any], apply: Apply, now_ns: int) -> None:
-    """Propose a spread; the answer names the instrument that was made, or that there is (§15.1)."""
-
-    def answered(made: SpreadDefined) -> None:
-        # Up to version 2 there must be a number.
-        nothing = 0 if session.state.version <= _LAST_WITH_A_NUMBER else None
-        session.send(
-            "SecurityDefinitionResponse",
-            {
-                "securityReqID": values["securityReqID"],
-                "securityID": made.security_id or nothing,
-                "securityResponseType": made.response.name,
-                "securityStrategyType": made.strategy_type,
-                "symbol": made.symbol,
-                "securityResponseID": made.exec_id,
-                "senderLocation": values["senderLocation"],
-                "enteringTrader": values["enteringTrader"],
-            },
-            now_ns,
-        )
-
-    legs = tuple(
-        ProposedLeg(
-            leg["legSymbol"], Side[leg["legSide"]], int((leg["legRatioQty"] or 0) * RATIO_SCALE)
-        )
-        for leg in values["noLegs"]
-    )
-    request_id = int(values["securityReqID"])
-    apply(DefineSpread(session.session_id, request_id, legs), Asked(spread=answered))

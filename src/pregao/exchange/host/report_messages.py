@@ -46,7 +46,7 @@ _REJECTED: Final = ord(OrdStatus.REJECTED)
 _SIDE: Final = ord("0")
 """A side's code is a digit."""
 _TRADE, _TRADE_CANCEL = ord("F"), ord("H")
-SINGLE_SECURITY, INDIVIDUAL_LEG, MULTI_LEG = ord("1"), ord("2"), ord("3")
+SINGLE_SECURITY, LEG, MULTI_LEG = ord("1"), ord("2"), ord("3")
 
 NEW_FIELDS: Final = (
     "side", "ordStatus", "clOrdID", "secondaryOrderID", "securityID", "orderID", "account",
@@ -58,8 +58,10 @@ NEW_FIELDS: Final = (
 )  # fmt: skip
 
 
-def new_values(r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int) -> tuple[Any, ...]:
-    """An order was accepted."""
+def new_values(
+    r: OrderAccepted, q: OrderRequest, p: Place, received_ns: int | None
+) -> tuple[Any, ...]:
+    """An order was accepted, or a stop order was triggered."""
     return (
         _SIDE + r.side, _NEW, r.cl_ord_id, r.secondary_order_id, r.security_id, r.order_id,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.protection_price, p.trade_day,
@@ -122,18 +124,16 @@ def cancel_values(
     p: Place,
     received_ns: int | None,
     asked: CancelRequest | OrderRequest | None,
-    mass_action: int | None,
 ) -> tuple[Any, ...]:
     """An order is gone; ``asked`` is its owner's request, if that was the cause."""
     echoed: CancelRequest | OrderRequest = q if asked is None else asked
-    requester = r.requested_by or (None if asked is None else r.session)
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, r.cum_qty,
         q.account, r.exec_id, r.transact_time_ns, received_ns, r.order_id, r.orig_cl_ord_id,
-        p.trade_day, 1, r.reason, mass_action, ord(r.ord_type), ord(r.time_in_force),
+        p.trade_day, 1, r.reason, r.mass_action_id, ord(r.ord_type), ord(r.time_in_force),
         q.expire_date, r.quantity, r.price, r.stop_px, q.min_qty, q.max_floor, echoed.desk,
         echoed.memo, received_ns, q.tag, q.investor_prefix, q.investor_document, q.strategy,
-        requester,
+        r.requested_by if asked is None else r.session,
     )  # fmt: skip
 
 
@@ -152,7 +152,8 @@ def trade_values(r: OrderFilled, q: OrderRequest, p: Place) -> tuple[Any, ...]:
     return (
         _SIDE + r.side, ord(r.status), r.cl_ord_id, r.secondary_order_id, r.security_id, q.account,
         r.last_qty, r.last_px, r.exec_id, r.transact_time_ns, r.leaves_qty, r.cum_qty,
-        r.aggressor, _TRADE, p.multi_leg, r.trade_id, r.contra_firm, r.order_id, p.trade_day,
+        r.aggressor, _TRADE, LEG if r.leg_of else p.multi_leg, r.trade_id, r.contra_firm,
+        r.order_id, p.trade_day,
         None, r.cross_id, q.crossed, r.quantity, q.desk, q.memo, p.session, p.phase, p.status,
         q.cross_type, q.cross_priority, q.strategy, q.sub_account,
     )  # fmt: skip
@@ -202,32 +203,22 @@ def reject_values(
 Write = Callable[[int, int, int, int, tuple[Any, ...]], bytes]
 """Session, number, sending time, market segment and values: a framed message."""
 
-_LAYOUTS: Final = {
-    "new": ("ExecutionReport_New", NEW_FIELDS),
-    "modify": ("ExecutionReport_Modify", MODIFY_FIELDS),
-    "cancel": ("ExecutionReport_Cancel", CANCEL_FIELDS),
-    "trade": ("ExecutionReport_Trade", TRADE_FIELDS),
-    "reject": ("ExecutionReport_Reject", REJECT_FIELDS),
-}
-
-
-class ReportMessages:
-    """Writes execution reports of one version."""
-
-    def __init__(self, version: int) -> None:
-        codec = SchemaCodec(bundled("entrypoint", version))
-        written = {kind: _writer(codec, *layout) for kind, layout in _LAYOUTS.items()}
-        self.new: Write = written["new"]
-        self.modify: Write = written["modify"]
-        self.cancel: Write = written["cancel"]
-        self.trade: Write = written["trade"]
-        self.reject: Write = written["reject"]
+NEW, MODIFY, CANCEL, TRADE, REJECT = range(5)
+"""The kinds of execution reports, as places among the writers of a version."""
+_LAYOUTS: Final = (
+    ("ExecutionReport_New", NEW_FIELDS),
+    ("ExecutionReport_Modify", MODIFY_FIELDS),
+    ("ExecutionReport_Cancel", CANCEL_FIELDS),
+    ("ExecutionReport_Trade", TRADE_FIELDS),
+    ("ExecutionReport_Reject", REJECT_FIELDS),
+)
 
 
 @cache
-def report_messages(version: int) -> ReportMessages:
-    """The execution reports of a version."""
-    return ReportMessages(version)
+def report_messages(version: int) -> tuple[Write, ...]:
+    """What writes the execution reports of a version, by their kind."""
+    codec = SchemaCodec(bundled("entrypoint", version))
+    return tuple(_writer(codec, *layout) for layout in _LAYOUTS)
 
 
 def _writer(codec: SchemaCodec, name: str, fields: tuple[str, ...]) -> Write:

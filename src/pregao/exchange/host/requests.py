@@ -129,7 +129,7 @@ _REQUESTS: Final[dict[str, type[OrderRequest] | type[CancelRequest]]] = {
 }
 _PARTIES: Final = ("location", "trader", "executing_trader")
 _TEXTS: Final = (*_PARTIES, "desk", "memo")
-_LONGEST: Final = {"memo": 40, "desk": 20}
+_LONGEST: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
 _MOST_KEPT: Final = 10_000
 _TOO_LONG: Final = 10**18
 """A price of more digits is no message that the decoder takes."""
@@ -158,7 +158,8 @@ def _reader(
     # What is not there is taken from the place behind the last, which holds None.
     places = [known.index(f) if f in known else len(known) for f in request._fields]
     pick = itemgetter(*places)
-    make: Any = request._make
+    # What ``_make`` does, without its check of the length: there are many of these.
+    make: Any = tuple.__new__
     length = message.block_length
     enumerated = [f for f in known if _of(message, ON_THE_WIRE[f]).enum is not None]
     priced, stops = "price" in known, "stop_px" in known
@@ -180,7 +181,7 @@ def _reader(
         block = frame.header.block_length
         if block < length:
             raise DecodeError(f"a block of {block} bytes is shorter than {length}")
-        made = make(pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
+        made: Any = make(request, pick((*unpack(data, HEADERS_SIZE, block, len(data)), None)))
         fault = None
         if (
             made.memo
@@ -191,7 +192,8 @@ def _reader(
             or (stops and made.stop_px is not None)
         ):
             fault = fault_of(made, frame)
-        return Reading(made.session, made.number, fault, made)
+        reading: Reading = make(Reading, (name, made.session, made.number, fault, made))
+        return reading
 
     return read
 
@@ -213,22 +215,23 @@ def _of(message: Any, way: str) -> FieldReading:
     return next(iter(readings(message)))
 
 
-def is_plain(text: str) -> bool:
-    """Can a text be printed, and written again?"""
-    return text.isascii() and text.isprintable()
+def text_fault(name: str, text: str) -> str | None:
+    """What is wrong with a text (§12): too long, or characters that nobody could read."""
+    if not (text.isascii() and text.isprintable()):
+        return f"{name} has characters that cannot be printed"
+    if len(text) > _LONGEST.get(name, len(text)):
+        return f"{name} is longer than {_LONGEST[name]} characters"
+    return None
 
 
 def _text_fault(request: OrderRequest | CancelRequest) -> str | None:
-    """What is wrong with a text (§12): too long, or characters that nobody could read."""
+    """What is wrong with the texts of a request."""
     for field in _TEXTS:
         text = getattr(request, field)
-        if text is None:
-            continue
-        name = ON_THE_WIRE[field]
-        if not is_plain(text.decode("latin-1")):
-            return f"{name} has characters that cannot be printed"
-        if len(text) > _LONGEST.get(field, len(text)):
-            return f"{name} is longer than {_LONGEST[field]} characters"
+        if text is not None:
+            fault = text_fault(ON_THE_WIRE[field], text.decode("latin-1"))
+            if fault is not None:
+                return fault
     return None
 
 

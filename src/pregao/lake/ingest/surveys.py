@@ -173,7 +173,6 @@ def _read(found: CaptureSurvey, start: int | None, end: int | None) -> None:
 
 def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader) -> int:
     """Take note of what protocols see; give how many TCP segments there were."""
-    read = 0
     with opened as reader:
         for block in reader:
             if found.first_time_ns is None and len(block):
@@ -182,8 +181,7 @@ def _look(found: CaptureSurvey, protocols: list[Protocol], opened: PayloadReader
                 _see(found, protocol, reader, block)
             if not found.sound:
                 found.like_fast += count_like_fast(block)
-            read += len(block.buffer)
-            if read >= SAMPLES * SAMPLE_BYTES:
+            if reader.statistics.bytes >= SAMPLES * SAMPLE_BYTES:
                 break
         if protocols[0].transport == "udp":
             found.statistics.add(reader.statistics)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.entrypoint.captured import NO_MESSAGE
+from pregao.entrypoint.captured import NO_MESSAGE, other_direction_text
 from pregao.entrypoint.frame_columns import templates_of
 from pregao.entrypoint.senders import SENDERS, UNKNOWN, Senders
 from pregao.lake.ingest.entrypoint.tables import (
@@ -28,16 +28,6 @@ from pregao.umdf.bulk import Batch, BulkDecoder, Headers, Walker
 _KEY_NAMES = [entry.name for entry in (*KEY, *ADDED)]
 
 
-def flow_between(src: str, dst: str) -> str:
-    """The name of a flow: who sends to whom."""
-    return f"{src}>{dst}"
-
-
-def _reversed(flow: str) -> str:
-    src, _, dst = flow.partition(">")
-    return flow_between(dst, src)
-
-
 class MessageDecoder(FramedMessages):
     """Decodes windows of messages; it keeps decoders, and who sends on which flow, between them."""
 
@@ -49,7 +39,7 @@ class MessageDecoder(FramedMessages):
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         super().__init__(BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID))
         self._walker = Walker(header_size=0)
-        self._senders: Senders[str] = Senders([], _reversed)
+        self._senders: Senders[str] = Senders([], other_direction_text)
         self._sender = np.empty(0, np.int8)
 
     def decode(self, payloads: Payloads) -> Walk:

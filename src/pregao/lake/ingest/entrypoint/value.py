@@ -8,13 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from pregao.capture import Flow, PacketBlock
-from pregao.entrypoint.captured import FrameBlocks, business_headers
-from pregao.lake.ingest.entrypoint.messages import MessageDecoder, flow_between
+from pregao.capture import PacketBlock
+from pregao.entrypoint.captured import FrameBlocks, business_headers, flow_text
+from pregao.lake.ingest.entrypoint.messages import MessageDecoder
 from pregao.lake.ingest.entrypoint.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.protocol import Keys, Protocol, Sighting
 from pregao.umdf.sequencing import Place
-from pregao.umdf.survey import Destination
 
 STREAM: Final = "session"
 """The stream of every flow: both directions of sessions."""
@@ -51,12 +50,6 @@ def place_of(_payload: bytes, _flow: str) -> tuple[int, Place] | None:
     return None
 
 
-def flow_name(flow: Flow) -> str:
-    """Who sends to whom."""
-    src, dst = Destination(flow.src, flow.src_port), Destination(flow.dst, flow.dst_port)
-    return flow_between(str(src), str(dst))
-
-
 ENTRYPOINT = Protocol(
     name="entrypoint",
     account_prefix="ep_",
@@ -70,5 +63,5 @@ ENTRYPOINT = Protocol(
     table_of=message_table_name,
     read=FrameBlocks,
     transport="tcp",
-    flow_name=flow_name,
+    flow_name=flow_text,
 )

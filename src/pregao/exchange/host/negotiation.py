@@ -1,0 +1,271 @@
+"""What members agree on besides the book: forwards (§15.3) and spreads of their own (§15.1).
+
+Quotes and proposals become commands of the engine; its reports about them become messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final
+
+from pregao.entrypoint import GatewaySession
+from pregao.exchange.engine.commands import (
+    AcceptForward,
+    CancelForward,
+    Command,
+    DeclareForward,
+    DefineSpread,
+    ProposedLeg,
+    RefuseForward,
+)
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.reports import (
+    ForwardOffered,
+    ForwardReported,
+    ForwardTraded,
+    SpreadDefined,
+)
+from pregao.exchange.engine.terms import PRICE_SCALE, RATIO_SCALE, SettlType, Side
+from pregao.exchange.host.intake import DIRECT_ACCESS, MOST_PRICE, MOST_QUANTITY
+
+Values = Mapping[str, Any]
+_WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
+_TEXT_IDS: Final = 2
+"""Up to this version the client's number of a proposal is a text, and a strategy has a number."""
+
+
+def command_of(name: str, values: Values, session: GatewaySession, market: Market) -> Command | str:
+    """The command that a message asks for, or what is wrong with it."""
+    number, firm = session.session_id, session.account.firm
+    match name:
+        case "QuoteRequest":
+            return _declaration(values, number, firm)
+        case "Quote":
+            dma = str(values["senderLocation"]).encode() in DIRECT_ACCESS
+            return AcceptForward(number, firm, values["quoteID"], values["account"] or 0, dma)
+        case "QuoteRequestReject":
+            return RefuseForward(number, firm, values["quoteID"] or 0)
+        case "QuoteCancel":
+            return CancelForward(
+                number, firm, values["quoteID"] or _by_own_id(values, number, market)
+            )
+        case _:
+            return _proposal(values, number)
+
+
+def _declaration(values: Values, session: int, firm: int) -> DeclareForward | str:
+    sides = values["noSides"]
+    if not sides or sides[0]["side"] is None:
+        return "noSides needs the side of who declares"
+    price = _scaled(values["price"], PRICE_SCALE)
+    rate = _scaled(values["fixedRate"], PRICE_SCALE)
+    if price is None or rate is None:
+        return "price and fixedRate need values, of at most four decimals"
+    if abs(price) > MOST_PRICE or abs(rate) > MOST_PRICE or values["orderQty"] > MOST_QUANTITY:
+        return "price, fixedRate or orderQty is too large"
+    trade = values["tradeID"]
+    return DeclareForward(
+        session,
+        firm,
+        str(values["quoteReqID"] or ""),
+        values["securityID"],
+        values["contraBroker"],
+        Side[sides[0]["side"]],
+        values["orderQty"],
+        price,
+        rate,
+        values["daysToSettlement"],
+        SettlType[values["settlType"]],
+        sides[0]["account"] or 0,
+        trade is None and values["executeUnderlyingTrade"] == _WITH_CASH,
+        trade,
+    )
+
+
+def _scaled(value: Decimal | None, scale: int) -> int | None:
+    """A decimal as the engine's integer; None if there is none, or it has more digits than that."""
+    if value is None:
+        return None
+    scaled = value * scale
+    return int(scaled) if scaled == int(scaled) else None
+
+
+def _by_own_id(values: Values, session: int, market: Market) -> int:
+    """The number of the declaration that a client calls by its own; 0 if there is none."""
+    wanted = str(values["quoteReqID"] or "")
+    for number, declared in market.declarations.items():
+        if declared.terms.session == session and declared.terms.quote_req_id == wanted:
+            return number
+    return 0
+
+
+def _proposal(values: Values, session: int) -> DefineSpread | str:
+    legs = []
+    for each in values["noLegs"]:
+        side, ratio = each["legSide"], each["legRatioQty"]
+        if side is None or ratio is None or each["legSymbol"] is None:
+            return "noLegs needs symbol, side and ratio of each leg"
+        legs.append(ProposedLeg(each["legSymbol"], Side[side], int(ratio * RATIO_SCALE)))
+    if any(abs(leg.ratio_qty) > MOST_QUANTITY for leg in legs):
+        return "legRatioQty is too large"
+    return DefineSpread(session, values["securityReqID"], tuple(legs))
+
+
+class Negotiation:
+    """Tells members of forwards and spreads."""
+
+    def __init__(
+        self,
+        market: Market,
+        session: Callable[[int], GatewaySession | None],
+        of_firm: Callable[[int], Iterable[GatewaySession]],
+    ) -> None:
+        self._market = market
+        self._session = session
+        self._of_firm = of_firm
+        self._terms: dict[int, DeclareForward] = {}
+
+    def spread_defined(self, report: SpreadDefined, values: Values, now_ns: int) -> None:
+        """A proposal was answered."""
+        session = self._session(report.session)
+        if session is None:
+            return
+        unlisted = 0 if session.messages.version <= _TEXT_IDS else None
+        session.send(
+            "SecurityDefinitionResponse",
+            {
+                "securityReqID": report.request_id,
+                "securityID": report.security_id or unlisted,
+                "securityResponseType": report.response.name,
+                "securityStrategyType": report.strategy_type,
+                "symbol": report.symbol,
+                "securityResponseID": report.exec_id,
+                "senderLocation": values.get("senderLocation") or "",
+                "enteringTrader": values.get("enteringTrader") or "",
+            },
+            now_ns,
+        )
+
+    def offered(self, report: ForwardOffered, _values: Values, now_ns: int) -> None:
+        """A firm is asked to accept a forward."""
+        terms = self._terms[report.quote_id] = report.terms
+        for session in self._of_firm(report.firm):
+            told = self._deal(terms, session) | {
+                "quoteID": report.quote_id,
+                "contraBroker": terms.firm,
+                "tradeID": terms.cash_trade_id,
+                "noSides": [{"side": terms.side.name, "account": None}],
+            }
+            self._send(session, "QuoteRequest", told, now_ns)
+
+    def reported(self, report: ForwardReported, values: Values, now_ns: int) -> None:
+        """What became of a declaration."""
+        terms = report.terms
+        if terms is not None:
+            self._terms[report.quote_id] = terms
+        for session in self._told(report.session, report.firm):
+            told = self._unknown(values) if terms is None else self._deal(terms, session)
+            own = terms is not None and report.firm == terms.firm
+            other = 0 if terms is None else terms.contra_firm if own else terms.firm
+            told |= {
+                "quoteID": report.quote_id,
+                "quoteRejectReason": report.code or None,
+                "quoteStatus": report.status.name,
+                "quoteStatusResponseTo": report.response_to.name,
+                "contraBroker": other,
+                "tradeID": None if terms is None else terms.cash_trade_id,
+                "account": (terms.account or None) if own and terms is not None else None,
+                "side": None if terms is None else _own_side(terms, own=own).name,
+                "text": report.text or None,
+            }
+            self._send(session, "QuoteStatusReport", told, now_ns, values)
+
+    def traded(self, report: ForwardTraded, _values: Values, now_ns: int) -> None:
+        """An accepted forward, or its cash trade, was traded."""
+        terms = self._terms.get(report.quote_id)
+        for session in self._told(report.session, report.firm):
+            told = {
+                "side": report.side.name,
+                "ordStatus": "FILLED",
+                "clOrdID": None,
+                "secondaryOrderID": report.quote_id,
+                "orderID": report.quote_id,
+                "securityID": report.security_id,
+                "account": None,
+                "lastQty": report.last_qty,
+                "lastPx": Decimal(report.last_px) / PRICE_SCALE,
+                "execID": report.exec_id,
+                "transactTime": report.transact_time_ns,
+                "leavesQty": 0,
+                "cumQty": report.last_qty,
+                "tradeID": report.trade_id,
+                "contraBroker": report.contra_firm,
+                "aggressorIndicator": "FALSE_VALUE",
+                "settlType": None if terms is None else terms.settl_type.name,
+                "daysToSettlement": None if terms is None else terms.days_to_settlement,
+                "fixedRate": None if terms is None else Decimal(terms.fixed_rate) / PRICE_SCALE,
+                "tradeDate": self._market.trade_date,
+                "secondaryExecID": None,
+                "execRefID": None,
+                "orderQty": report.last_qty,
+            }
+            session.send("ExecutionReport_Forward", told, now_ns)
+
+    def _deal(self, terms: DeclareForward, session: GatewaySession) -> dict[str, Any]:
+        """What messages about a forward tell of it."""
+        wanted = terms.quote_req_id
+        number: Any = wanted
+        if session.messages.version > _TEXT_IDS:
+            # A text of an older version may be no number, or too large a one.
+            number = int(wanted) if wanted.isascii() and wanted.isdigit() else 0
+            number = number if number < 1 << 64 else 0
+        cash = _WITH_CASH if terms.with_cash else "NO_UNDERLYING_TRADE"
+        return {
+            "securityID": terms.security_id,
+            "quoteReqID": number,
+            "price": Decimal(terms.price) / PRICE_SCALE,
+            "settlType": terms.settl_type.name,
+            "executeUnderlyingTrade": cash,
+            "orderQty": terms.quantity,
+            "fixedRate": Decimal(terms.fixed_rate) / PRICE_SCALE,
+            "daysToSettlement": terms.days_to_settlement,
+        }
+
+    def _unknown(self, values: Values) -> dict[str, Any]:
+        """The same of a forward that is not known: what was asked about."""
+        names = ("price", "settlType", "executeUnderlyingTrade", "fixedRate", "daysToSettlement")
+        return dict.fromkeys(names) | {
+            "securityID": values.get("securityID", 0),
+            "quoteReqID": values.get("quoteReqID") or 0,
+            "orderQty": values.get("orderQty") or 0,
+        }
+
+    def _send(
+        self,
+        session: GatewaySession,
+        name: str,
+        told: dict[str, Any],
+        now_ns: int,
+        asked: Values | None = None,
+    ) -> None:
+        asked = {} if asked is None else asked
+        if session.messages.version <= _TEXT_IDS and "quoteReqID" in told:
+            told["quoteReqID"] = str(told["quoteReqID"] or "") or None
+        parties = {
+            each: asked.get(each) or ""
+            for each in ("senderLocation", "enteringTrader", "executingTrader")
+        }
+        texts = {"deskID": asked.get("deskID"), "memo": asked.get("memo")}
+        session.send(name, {**parties, **texts, "transactTime": now_ns, **told}, now_ns)
+
+    def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
+        """Who is meant: a session, or all of a firm."""
+        if session_id:
+            found = self._session(session_id)
+            return [] if found is None else [found]
+        return list(self._of_firm(firm))
+
+
+def _own_side(terms: DeclareForward, *, own: bool) -> Side:
+    return terms.side if own else Side(3 - terms.side)

@@ -1,0 +1,71 @@
+"""Reports tell every field that the schemas have, but for those that nothing is known of."""
+
+import pytest
+
+from pregao.entrypoint import VERSIONS, FrameReader
+from pregao.exchange.host import report_messages as wire
+from pregao.exchange.host.requests import ON_THE_WIRE, OrderRequest, request_readers
+from pregao.sbe import SchemaCodec, readings
+from pregao.schemas import bundled
+from tests.entrypoint.raw_peer import RawPeer
+from tests.exchange.host_desk import ORDER, parties
+
+FIELDS = {
+    "ExecutionReport_New": wire.NEW_FIELDS,
+    "ExecutionReport_Modify": wire.MODIFY_FIELDS,
+    "ExecutionReport_Cancel": wire.CANCEL_FIELDS,
+    "ExecutionReport_Trade": wire.TRADE_FIELDS,
+    "ExecutionReport_Reject": wire.REJECT_FIELDS,
+}
+UNKNOWN = {
+    # Options that are exercised, legs of strategies, implied orders.
+    "orderCategory", "totNoRelatedSym", "secondaryExecID", "impliedEventID.eventID",
+    "impliedEventID.noRelatedTrades",
+    # Of a refused change: the order's public number; of a restated good-till order: why.
+    "secondaryOrderID", "execRestatementReason",
+}  # fmt: skip
+
+
+def ways(message):
+    found = {piece.name for piece in message.data}
+    for field in readings(message):
+        members = {f"{field.name}.{member.name}" for member in field.members}
+        found |= members or {field.name}
+    return {name for name in found if not name.startswith("businessHeader.")}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", FIELDS)
+def test_a_report_has_every_field_of_its_version(name, version):
+    message = SchemaCodec(bundled("entrypoint", version)).schema.by_name[name]
+    missing = ways(message) - set(FIELDS[name])
+    assert missing <= UNKNOWN
+    assert len(set(FIELDS[name])) == len(FIELDS[name])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", ["SimpleNewOrder", "SimpleModifyOrder", "NewOrderSingle",
+                                  "OrderCancelReplaceRequest", "OrderCancelRequest"])  # fmt: skip
+def test_a_request_is_read_with_every_field_of_its_version(name, version):
+    message = SchemaCodec(bundled("entrypoint", version)).schema.by_name[name]
+    assert ways(message) <= set(ON_THE_WIRE.values())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_read_fast_is_what_the_decoder_reads(version):
+    peer = RawPeer(version)
+    header = {"sessionID": 7, "msgSeqNum": 8, "sendingTime": 9, "marketSegmentID": 80}
+    values = ORDER | parties(77, "SELL", 300, 12) | {"businessHeader": header}
+    values |= {"account": 5, "ordTagID": 3, "memo": "note", "deskID": "desk", "maxFloor": 100,
+               "minQty": 200, "stopPx": 11,
+               "investorID": {"prefix": 200, "document": 123}}  # fmt: skip
+    (frame,) = FrameReader().receive(peer.frame("NewOrderSingle", **values))
+    reading = request_readers(version)[frame.header.template_id](frame)
+    request = reading.content
+    assert isinstance(request, OrderRequest)
+    assert (reading.session_id, reading.number, reading.fault) == (7, 8, None)
+    assert (request.cl_ord_id, request.side, request.quantity) == (77, ord("2"), 300)
+    assert (request.price, request.stop_px) == (120_000, 110_000)
+    assert (request.account, request.tag, request.max_floor, request.min_qty) == (5, 3, 100, 200)
+    assert (request.memo, request.desk) == (b"note", b"desk")
+    assert (request.investor_prefix, request.investor_document) == (200, 123)
