@@ -7,7 +7,15 @@ import pytest
 from pregao.entrypoint import VERSIONS
 from pregao.exchange.engine.commands import ProtectionReference, SetProtection
 from tests.entrypoint.raw_peer import SESSION
-from tests.exchange.host_desk import PETR4, VALE3, Exchange, row
+from tests.exchange.host_desk import (
+    ORDER,
+    PETR4,
+    VALE3,
+    Exchange,
+    parties,
+    quiet_settings,
+    row,
+)
 
 OTHER = SESSION + 2  # of firm 127
 STATE = ("clOrdID", "ordType", "ordStatus", "workingIndicator")
@@ -206,3 +214,28 @@ def test_003_15_1_1_a_strategy_that_cannot_be_is_rejected(trader):
     for legs in ((), (("PETR4", 1, "BUY"), ("PETR4", 1, "SELL")), (("NOPE", 1, "BUY"),)):
         made = define(trader, *legs)
         assert made["securityResponseType"] == "REJECT_SECURITY_PROPOSAL"
+
+
+def test_000_18_a_trade_with_an_implied_order_is_reported_with_its_legs():
+    with Exchange(quiet_settings(implied_orders=True)) as exchange:
+        numbers = exchange.asked(
+            lambda host: {x.symbol: x.security_id for x in host.engine.instruments}
+        )
+        first, second, spread = (numbers[name] for name in ("DI1F27", "DI1N27", "DIIF27N27"))
+        legs, trader = exchange.trader(), exchange.trader(session_id=OTHER)
+        legs.request("SimpleNewOrder", 72, **order(1, "BUY", first, "13.5"))
+        legs.request("SimpleNewOrder", 72, **order(2, "SELL", second, "13.1"))
+        legs.hear(2)
+        trader.request("SimpleNewOrder", 72, **order(1, "BUY", spread, "-0.4"))
+        trader.one("ExecutionReport_New")
+        told = [values for _, values in trader.hear(3)]
+        assert [(fill["securityID"], fill["side"], fill["lastPx"]) for fill in told] == [
+            (spread, "BUY", Decimal("-0.4")),
+            (first, "SELL", Decimal("13.5")),
+            (second, "BUY", Decimal("13.1")),
+        ]
+        assert {values["clOrdID"] for _, values in legs.hear(2)} == {1, 2}
+
+
+def order(cl_ord_id, side, security_id, price):
+    return ORDER | parties(cl_ord_id, side, 5, price) | {"securityID": security_id}

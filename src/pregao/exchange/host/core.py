@@ -96,6 +96,7 @@ class Host:
             settings.instruments,
             settings.first_date,
             auction_duration_ns=settings.auction_duration_ns,
+            implied_orders=settings.implied_orders,
         )
         store = _Sessions(self)
         self.gateways = {

@@ -78,6 +78,8 @@ class ExchangeSettings:
     """When groups change their phase; None: everything is open all day."""
     rules: GatewayRules = field(default_factory=GatewayRules)
     auction_duration_ns: int = 5 * MINUTE
+    implied_orders: bool = False
+    """Eligible spreads get implied orders from the books of their legs."""
     primary: Address = _PRIMARY
     backup: Address | None = _BACKUP
     control_port: int = 9612
@@ -138,7 +140,7 @@ class ExchangeSettings:
 _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
-               "metrics", "session")  # fmt: skip
+               "metrics", "session", "implied_orders")  # fmt: skip
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
 _FEED: Final = ("mode", "address", "interface", "schema_version")
 _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
@@ -184,6 +186,10 @@ def parse_settings(
     for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
         if entry in data:
             given[known] = reading.whole("", data, entry, 0, 0xFFFF)
+    if "implied_orders" in data:
+        given["implied_orders"] = data["implied_orders"]
+        if not isinstance(given["implied_orders"], bool):
+            reading.fail("implied_orders", "is true or false")
     given |= _feed(reading, feed, name)
     settings = ExchangeSettings(**given)
     phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
