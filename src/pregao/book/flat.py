@@ -26,7 +26,7 @@ from pregao.book.updates import (
 )
 from pregao.book.views import Level, Order
 
-_LEAST_ROOM = 16
+_LEAST_ROOM = 64
 """Orders and levels that a new book has room for; it doubles when it is full."""
 
 

@@ -189,9 +189,11 @@ class Pump:
         control, words = self._control, self._instruments
         count = int(control[w.CHANGED])
         control[w.CHANGED] = 0
-        for at in self._changed[:count].tolist():
-            own = words[at : at + w.INSTRUMENT_WORDS].tolist()
-            words[at + w.CHANGE] = words[at + w.KEY_NUMBER] = 0
+        table = words.reshape(-1, w.INSTRUMENT_WORDS)
+        rows = self._changed[:count] // w.INSTRUMENT_WORDS
+        found = table[rows].tolist()
+        table[rows, w.CHANGE] = table[rows, w.KEY_NUMBER] = 0
+        for own in found:
             key = (own[w.KEY_NUMBER], own[w.KEY_INDEX]) if own[w.KEY_NUMBER] else None
             yield Changed(own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT])
 
