@@ -1,5 +1,19 @@
 """Binary UMDF as a protocol of the ingest: the value `UMDF`, and the tables of its messages."""
 
-from pregao.lake.ingest.umdf.value import UMDF
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pregao.lake.ingest.umdf.value import UMDF
 
 __all__ = ["UMDF"]
+
+
+def __getattr__(name: str) -> Any:
+    # Who asks for the tables only need not wait for the kernels.
+    if name != "UMDF":
+        raise AttributeError(f"{__name__} has no {name}")
+    from pregao.lake.ingest.umdf.value import UMDF
+
+    return UMDF
