@@ -20,7 +20,7 @@ from tests.lake.test_lake_analytics_orders import final_books
 TABLES = ("session_stats", "orders")
 LATE = {"seed": 5, "instruments": 3, "duration": "40s", "late_join": "0.6"}
 LATE_OLD = LATE | {"schema_version": 9, "profile": "derivatives"}
-LOSSY = {"seed": 11, "instruments": 4, "duration": "40s", "loss": "A=0.03,B=0.03"}
+LOSSY = {"seed": 12, "instruments": 4, "duration": "40s", "loss": "A=0.03,B=0.03"}
 
 
 @pytest.fixture(scope="module", params=[LATE, LATE_OLD, LOSSY], ids=["late", "old", "lossy"])
@@ -100,7 +100,7 @@ def test_orders_that_went_in_a_gap_ended_unseen(spark):
     assert rows(lake, "orders", origin="snapshot")
 
 
-@pytest.mark.parametrize("settings", [LATE, LATE_OLD, LATE | {"seed": 6, "late_join": "0.3"}])
+@pytest.mark.parametrize("settings", [LATE, LATE_OLD, LATE | {"seed": 7, "late_join": "0.3"}])
 def test_on_perfect_data_what_came_after_the_first_known_statistics_is_equal(spark, settings):
     lake, _ = analysed(spark, TABLES if settings in (LATE, LATE_OLD) else TABLES[:1], **settings)
     stats = [row for row in rows(lake, "session_stats") if row["session"] == 0]
