@@ -17,6 +17,7 @@ from pregao.cli import book as book_command
 from pregao.cli import books as books_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
+from pregao.cli import doctor as doctor_command
 from pregao.cli import ep as ep_commands
 from pregao.cli import exchange as exchange_commands
 from pregao.cli import export as export_command
@@ -86,6 +87,7 @@ app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
 app.add_typer(lake_commands.app)
 app.add_typer(ep_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
+app.command(epilog=doctor_command.EPILOG)(doctor_command.doctor)
 
 
 class _Said(logging.Handler):
