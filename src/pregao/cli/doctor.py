@@ -50,6 +50,7 @@ def _checks() -> list[tuple[str, Check]]:
     return [
         ("python", doctor_packages.check_python),
         ("packages", doctor_packages.check_packages),
+        ("configuration", doctor_machine.check_configuration),
         ("java", doctor_machine.check_java),
         ("memory", doctor_machine.check_memory),
         ("disks", doctor_machine.check_disks),

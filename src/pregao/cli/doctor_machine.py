@@ -19,6 +19,29 @@ _GROUP = "233.252.14.250"
 _DATAGRAM_S = 2.0
 
 
+def check_configuration() -> Iterator[Finding]:
+    """What is set for all commands, and by what?"""
+    from pregao.cli.configuration import FILE, LAKE_VARIABLE, ZONE_VARIABLE, configuration, zone
+
+    try:
+        found = configuration()
+        if named := os.environ.get(ZONE_VARIABLE):
+            zone(named, ZONE_VARIABLE)
+    except UsageError as error:
+        remedy = "Correct what the sentence names; docs/cli.md tells what may be set."
+        yield problem("configuration", str(error), remedy)
+        return
+    parts = [f"no {FILE}" if found.path is None else str(found.path)]
+    for variable, set_there, word in (
+        (LAKE_VARIABLE, found.lake, "lake"),
+        (ZONE_VARIABLE, found.tz, "tz"),
+    ):
+        named = os.environ.get(variable)
+        if named or set_there:
+            parts.append(f"{word} {named} ({variable})" if named else f"{word} {set_there}")
+    yield well("configuration", "; ".join(parts))
+
+
 def check_java() -> Iterator[Finding]:
     """Is there a Java that Spark runs on?"""
     from pregao.lake.spark import find_java

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Lake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
-NewLake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")]
+from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
+
+
+def _lake(help_: str) -> Any:
+    """An option for a lake that may be named once for all commands."""
+    return typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar=LAKE_VARIABLE,
+        default_factory=default_lake,
+        show_default="lake of pregao.toml",
+        help=help_,
+    )
+
+
+Lake = Annotated[str, _lake("The lake.")]
+NewLake = Annotated[str, _lake("The lake; made if need be.")]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        envvar=ZONE_VARIABLE,
+        show_default="tz of pregao.toml, or UTC",
+        help="The zone of times that name none, such as America/Sao_Paulo.",
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pregao.cli import options
+from pregao.cli.configuration import LAKE_VARIABLE, default_lake
 from pregao.errors import UsageError
 
 EPILOG = "\n\n".join(
@@ -36,7 +37,16 @@ def query(
     sql: Annotated[
         str | None, typer.Argument(metavar="SQL", help="A query; or use --example.")
     ] = None,
-    lake: Annotated[str | None, typer.Option("--lake", metavar="DIR", help="The lake.")] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake",
+            metavar="DIR",
+            envvar=LAKE_VARIABLE,
+            show_default="lake of pregao.toml",
+            help="The lake.",
+        ),
+    ] = None,
     example: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ask one of the queries that come along.")
     ] = None,
@@ -97,7 +107,7 @@ def query(
     settings = parse_conf(conf)
     sql = _asked(sql, example)
     if lake is None:
-        raise UsageError("Name the lake with --lake DIR.")
+        lake = default_lake()
     require_query(sql, unsafe=unsafe)
     if output is not None:
         write = query_output.writer(output)
