@@ -166,3 +166,23 @@ def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
         bar.reached(50)
         bar.begin("b.pcap", None)
     assert "decoding" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("pregao doc", {"doctor"}),
+        ("pregao book --l", {"--lake"}),  # which needs no lake to be set
+        ("pregao lake tables --j", {"--json"}),
+    ],
+)
+def test_a_shell_completes_commands_and_options(pregao, monkeypatch, words, offered):
+    monkeypatch.setenv("_PREGAO_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    result = pregao()
+    assert (set(result.out.split()), result.err) == (offered, "")
+
+
+def test_the_script_for_a_shell(pregao):
+    assert "_PREGAO_COMPLETE" in pregao("--show-completion", "bash").out

@@ -12,6 +12,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
+from pregao.names import did_you_mean, folded
 
 if TYPE_CHECKING:
     from pregao.cli.live_demo import Demo
@@ -223,8 +224,10 @@ def write_lines(
         made = handler.ask(report) if due else None
         status = None if made is None else status_line(made)
         if made is not None and made.ready and unnamed:
-            for name in sorted(unnamed - handler.ask(_names)):
-                _say(f"there is no instrument {name} on the channels that are followed")
+            known = handler.ask(_names)
+            for name in sorted(each for each in unnamed if folded(each) not in known):
+                hint = did_you_mean(name, sorted(known))
+                _say(f"there is no instrument {name} on the channels that are followed.{hint}")
             unnamed.clear()
         items = subscription.take()
         lines = [line_of(item) for item in items]
@@ -247,7 +250,7 @@ def _names(handler: FeedHandler) -> set[str]:
         name
         for followed in handler.channels.values()
         for instrument in followed.channel.instruments.values()
-        for name in (instrument.symbol, str(instrument.security_id))
+        for name in (folded(instrument.symbol), str(instrument.security_id))
     }
 
 

@@ -37,7 +37,6 @@ app = typer.Typer(
     name="pregao",
     help="B3's electronic market: captures, messages, books, tables.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -113,4 +112,4 @@ def run() -> NoReturn:
     It is 1 where nothing of what was asked for is there.
     """
     _speak()
-    raise SystemExit(ended(lambda: app(standalone_mode=False), lambda: _debug))
+    raise SystemExit(ended(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug))

@@ -9,13 +9,22 @@ import typer
 from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
 
 
+def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:
+    """The lake that was named, or the one that is set; a shell that completes needs none."""
+    source = context.get_parameter_source(option.name or "")
+    if context.resilient_parsing or source is None or source.name != "DEFAULT":
+        return lake
+    return default_lake()
+
+
 def _lake(help_: str) -> Any:
     """An option for a lake that may be named once for all commands."""
     return typer.Option(
         "--lake",
         metavar="DIR",
         envvar=LAKE_VARIABLE,
-        default_factory=default_lake,
+        default_factory=str,
+        callback=_or_default_lake,
         show_default="lake of pregao.toml",
         help=help_,
     )
