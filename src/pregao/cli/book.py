@@ -40,13 +40,14 @@ def book(
     orders: Annotated[
         bool, typer.Option("--orders", help="Show every order, in the order they would trade.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.Json = False,
     day: Annotated[
         str | None,
         typer.Option("--date", metavar="DAY", help="The day, if no time is given: the last one."),
     ] = None,
     channel: Annotated[
-        int | None, typer.Option(min=0, max=255, help="The channel, if it is on several.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, max=255, help="The channel, if it is on several."),
     ] = None,
     tz: options.Zone = None,
 ) -> None:

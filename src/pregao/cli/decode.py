@@ -92,7 +92,7 @@ def decode(
     schema: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH",
+            metavar="FILE",
             help="Read all messages with this SBE schema file, or FAST template file.",
         ),
     ] = None,
@@ -107,7 +107,7 @@ def decode(
     stream: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="WHERE=WHAT",
+            metavar="ADDRESS:PORT=STREAM",
             help="What a destination carries, such as 233.252.14.1:30001=incremental.",
         ),
     ] = None,

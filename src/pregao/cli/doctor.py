@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao.cli import options
+
 if TYPE_CHECKING:
     from pregao.cli.doctor_findings import Check, Finding
 
@@ -24,7 +26,7 @@ EPILOG = "\n\n".join(
 
 
 def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="End with 1 where there is a warning, too.")
     ] = False,

@@ -42,7 +42,8 @@ def live(
         bool, typer.Option("--demo", help="Simulate a market, send it on loopback, follow it.")
     ] = False,
     channel: Annotated[
-        list[str] | None, typer.Option(help="Follow only these channels (comma list).")
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Follow only these channels (comma list)."),
     ] = None,
     headless: Annotated[
         bool, typer.Option("--headless", help="Write lines of JSON instead of a view.")

@@ -50,6 +50,7 @@ Master = Annotated[
     ),
 ]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 Days = Annotated[
     list[str] | None,
@@ -61,7 +62,8 @@ Symbols = Annotated[
     typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
 ]
 TakenChannels = Annotated[
-    list[str] | None, typer.Option(help="Take in only these channels (comma list).")
+    list[str] | None,
+    typer.Option(metavar="NUMBER", help="Take in only these channels (comma list)."),
 ]
 Streams = Annotated[
     list[str] | None,
