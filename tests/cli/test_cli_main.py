@@ -49,7 +49,9 @@ def test_help_does_not_load_what_only_commands_need():
 
 
 def test_an_unknown_command_is_refused(pregao):
-    assert pregao("dekode").code == 2
+    result = pregao("dekode")
+    assert (result.code, "decode" in result.err) == (2, True)
+    assert "?;" not in result.err
 
 
 def test_debug_shows_where_an_error_arose(pregao, monkeypatch, tmp_path):

@@ -145,7 +145,8 @@ def judged_cache(folder: str | None) -> Finding:
     except OSError as error:
         why = error.strerror or str(error)
         return warning("kernels", f"{folder}: no file can be made there ({why})", remedy)
-    return well("kernels", f"kept in {Path(folder).parent}")
+    # Without the folder of this version and that of the package: too long to read.
+    return well("kernels", f"kept in {Path(folder).parent.parent}")
 
 
 def check_multicast() -> Iterator[Finding]:
@@ -153,8 +154,8 @@ def check_multicast() -> Iterator[Finding]:
     from pregao.net import Address, Sender, find_interface, receive_socket
 
     remedy = (
-        "Run `ip link set lo multicast on` and `ip route add 224.0.0.0/4 dev lo`; until then use "
-        '`feed = "unicast"` for the exchange.'
+        "Run `ip link set lo up multicast on` and `ip route add 224.0.0.0/4 dev lo`; or do "
+        "without: `pregao exchange --feed unicast`."
     )
     payload = os.urandom(16)
     try:
