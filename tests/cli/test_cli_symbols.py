@@ -1,14 +1,11 @@
 """Symbols in any case, and what is offered where nobody has that name, wherever one is taken."""
 
+import shutil
 from datetime import date
-from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
-from pregao.cli.ingest import ingest
-from pregao.cli.simulate import simulate
+from tests.cli.test_cli_sentences import day, sound_lake
 
 WITH_LAKE = [
     ("book", "SYMBOL", "--json"),
@@ -19,20 +16,6 @@ WITH_LAKE = [
 ]
 
 
-@cache
-def day() -> Path:
-    out = Path(mkdtemp(prefix="pregao-symbols-")) / "day"
-    simulate(out=out, instruments=4, duration="5s", rate=100.0, quiet=True)
-    return out
-
-
-@cache
-def lake() -> Path:
-    place = day().parent / "lake"
-    ingest([str(day())], str(place), master="here", books=True, quiet=True)
-    return place
-
-
 def named(command, symbol):
     return [symbol if part == "SYMBOL" else part for part in command]
 
@@ -40,7 +23,7 @@ def named(command, symbol):
 @pytest.mark.parametrize("command", WITH_LAKE, ids=" ".join)
 def test_any_case_will_do(pregao, command):
     first, second = (
-        pregao(*named(command, symbol), "--lake", lake()) for symbol in ("PETR4", "pEtr4")
+        pregao(*named(command, symbol), "--lake", sound_lake()) for symbol in ("PETR4", "pEtr4")
     )
     assert (first.code, first.out) == (0, second.out), first.err + second.err
     assert "PETR4" in first.out or "100000010014" in first.out or "snapshots" in first.out
@@ -50,13 +33,14 @@ def test_any_case_will_do(pregao, command):
     "command", [*WITH_LAKE, ("books", "--symbol", "SYMBOL", "--master", "here")], ids=" ".join
 )
 def test_similar_ones_are_named(pregao, command):
-    result = pregao(*named(command, "petr5"), "--lake", lake())
+    result = pregao(*named(command, "petr5"), "--lake", sound_lake())
     assert result.code == 2
     assert result.err.endswith("Did you mean PETR4 or PETR3?\n")
 
 
-def test_books_of_one_instrument_in_any_case(pregao):
-    result = pregao("books", "--symbol", "petr4", "--lake", lake(), "--master", "here")
+def test_books_of_one_instrument_in_any_case(pregao, tmp_path):
+    own = shutil.copytree(sound_lake(), tmp_path / "lake")  # others look into it as it is
+    result = pregao("books", "--symbol", "petr4", "--lake", own, "--master", "here")
     assert (result.code, "1 instruments" in result.err + result.out) == (0, True)
 
 
