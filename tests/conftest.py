@@ -12,6 +12,10 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 _FOLDER = tempfile.mkdtemp(prefix="pregao-tests-")
 os.environ["TMPDIR"] = tempfile.tempdir = _FOLDER
+# What a user set for all commands is not for tests.
+os.environ["XDG_CONFIG_HOME"] = _FOLDER
+for _set in ("PREGAO_LAKE", "PREGAO_TZ"):
+    os.environ.pop(_set, None)
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})
 SLOWEST = (
@@ -40,6 +44,7 @@ SLOW = frozenset(
         "test_cli_decode",
         "test_cli_main",
         "test_cli_sentences",
+        "test_cli_symbols",
         "test_fast_agreement",
         "test_fast_properties",
         "test_feed_channel_days",

@@ -70,3 +70,37 @@ def test_a_channel_is_dropped_after_a_look(pregao, lake):
     assert "Everything adds up." in ran(pregao("lake", "check", "--lake", lake))
     counted = ran(pregao("query", "SELECT count(*) AS n FROM packets", "--lake", lake))
     assert counted.split()[-1] == "0"
+
+
+def test_rows_of_a_query_as_json(pregao, lake):
+    sql = "SELECT symbol, price FROM ticks, (SELECT 1.50::DECIMAL(5,2) AS price) ORDER BY symbol"
+    result = pregao("query", sql, "--lake", lake, "--json", "-n", 2)
+    rows = json.loads(ran(result))
+    assert [set(row) for row in rows] == [{"symbol", "price"}] * 2
+    assert '"price": 1.50' in result.out  # with all its digits
+    assert "more; --limit or -o gives them" in result.err
+    assert json.loads(ran(pregao("query", "SELECT 1 WHERE false", "--lake", lake, "--json"))) == []
+    names = [each["name"] for each in json.loads(ran(pregao("query", "--examples", "--json")))]
+    assert "vwap_by_minute" in names
+    told = pregao("query", "SELECT 1", "--lake", lake, "--json", "-o", "x.csv")
+    assert (told.code, "--json is for standard output" in told.err) == (2, True)
+
+
+def test_upkeep_as_json(pregao, lake):
+    checked = json.loads(ran(pregao("lake", "check", "--lake", lake, "--json")))
+    assert (checked["units"], checked["faults"], checked["counted"]) == (1, [], True)
+    assert checked["messages"] > 100
+    compacted = json.loads(ran(pregao("lake", "compact", "--lake", lake, "--json")))
+    assert all(each["files"] >= each["into"] for each in compacted)
+    (lake / "packets" / "left.parquet").write_bytes(b"left")
+    asked = ("lake", "vacuum", "--lake", lake, "--older-than", "0s", "--json")
+    would, done = (json.loads(ran(pregao(*asked, *more))) for more in (["--dry-run"], []))
+    assert {"file": "packets/left.parquet", "bytes": 4} in would["files"]
+    assert (would["removed"], done["removed"]) == (False, True)
+    assert would["files"] == done["files"]
+    for file in (lake / "packets").rglob("*.parquet"):
+        file.unlink()
+    broken = pregao("lake", "check", "--lake", lake, "--json")
+    assert (broken.code, "does not add up" in broken.err) == (2, True)
+    found = json.loads(broken.out)
+    assert (found["counted"], len(found["faults"]) > 0) == (False, True)

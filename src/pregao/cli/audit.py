@@ -30,10 +30,15 @@ def audit(
     limit: Annotated[
         int,
         typer.Option(
-            "--limit", "-n", min=0, max=1_000_000_000, help="How many differences are shown."
+            "--limit",
+            "-n",
+            metavar="NUMBER",
+            min=0,
+            max=1_000_000_000,
+            help="How many differences are shown.",
         ),
     ] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Summarise the audit of a lake's books."""
     from pregao.cli import option_values

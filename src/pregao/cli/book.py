@@ -22,8 +22,8 @@ EPILOG = "\n\n".join(
         "pregao book PETR4 --lake lake --at 2026-05-21T13:00:00.123456789 --depth 5",
         "pregao book PETR4 --lake lake --at 2026-05-21T10:00:00-03:00 --orders --json",
         "The book is that after all packets which were sent up to the time. Times are ISO 8601 "
-        "(UTC unless they name a zone) or nanoseconds since 1970. The exit code is 1 if the book "
-        "is stale: messages were missing, and no snapshot had made up for them yet.",
+        "(UTC unless they or --tz name a zone) or nanoseconds since 1970. The exit code is 1 if "
+        "the book is stale: messages were missing, and no snapshot had made up for them yet.",
     )
 )
 
@@ -40,14 +40,16 @@ def book(
     orders: Annotated[
         bool, typer.Option("--orders", help="Show every order, in the order they would trade.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    as_json: options.Json = False,
     day: Annotated[
         str | None,
         typer.Option("--date", metavar="DAY", help="The day, if no time is given: the last one."),
     ] = None,
     channel: Annotated[
-        int | None, typer.Option(min=0, max=255, help="The channel, if it is on several.")
+        int | None,
+        typer.Option(metavar="NUMBER", min=0, max=255, help="The channel, if it is on several."),
     ] = None,
+    tz: options.Zone = None,
 ) -> None:
     """Show the book of an instrument at any nanosecond.
 
@@ -59,7 +61,7 @@ def book(
     from pregao.lake.books.lookup import book_at
     from pregao.lake.store import Lake
 
-    when = option_values.moment(at, "--at")
+    when = option_values.moment(at, "--at", tz)
     wanted: date | None = option_values.days([day])[0] if day else None
     moment = book_at(Lake(lake), instrument, when, wanted, channel)
     if as_json:

@@ -84,6 +84,7 @@ def decode(
     until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Only packets captured before this time.")
     ] = None,
+    tz: options.Zone = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", "-n", min=1, metavar="NUMBER", help="Stop after so many messages."),
@@ -91,7 +92,7 @@ def decode(
     schema: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH",
+            metavar="FILE",
             help="Read all messages with this SBE schema file, or FAST template file.",
         ),
     ] = None,
@@ -106,7 +107,7 @@ def decode(
     stream: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="WHERE=WHAT",
+            metavar="ADDRESS:PORT=STREAM",
             help="What a destination carries, such as 233.252.14.1:30001=incremental.",
         ),
     ] = None,
@@ -135,8 +136,8 @@ def decode(
                             security_id, "--security-id", (1 << 63) - 1
                         ),
                         symbols=option_values.parts(symbol),
-                        since_ns=option_values.moment(since, "--since"),
-                        until_ns=option_values.moment(until, "--until"),
+                        since_ns=option_values.moment(since, "--since", tz),
+                        until_ns=option_values.moment(until, "--until", tz),
                         limit=limit,
                         schema=schema,
                         force=force,
@@ -156,8 +157,8 @@ def decode(
         security_ids=option_values.numbers(security_id, "--security-id", (1 << 63) - 1),
         symbols=option_values.parts(symbol),
         channels=option_values.numbers(channel, "--channel", 255),
-        since_ns=option_values.moment(since, "--since"),
-        until_ns=option_values.moment(until, "--until"),
+        since_ns=option_values.moment(since, "--since", tz),
+        until_ns=option_values.moment(until, "--until", tz),
         limit=limit,
         streams=option_values.streams(stream),
         force=force,

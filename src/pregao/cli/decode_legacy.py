@@ -18,6 +18,7 @@ from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.fast import Templates
 from pregao.legacy import LegacyMessage, Stream
+from pregao.names import folded
 
 _LINES_AT_ONCE = 1000
 
@@ -91,7 +92,7 @@ def _write(
     line: Callable[[Read, LegacyMessage, str, Stream | None], str],
 ) -> None:
     symbols: dict[int, str] = {}
-    named = {symbol.upper() for symbol in request.symbols}
+    named = {folded(symbol) for symbol in request.symbols}
     left = request.limit
     lines: list[str] = []
     for read in read_messages(names, reader, account):
@@ -100,7 +101,7 @@ def _write(
             continue
         for row in message.values.get("RelatedSym", ()):
             if "Symbol" in row:
-                symbols[row["SecurityID"]] = row["Symbol"].upper()
+                symbols[row["SecurityID"]] = folded(row["Symbol"])
         ids = _instruments(message)
         if wanted is not None and message.template_id not in wanted:
             continue

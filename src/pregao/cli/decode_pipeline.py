@@ -20,6 +20,7 @@ from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, num
 from pregao.cli.option_values import known_schemas
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError
+from pregao.names import did_you_mean, folded
 from pregao.sbe import Message
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Unknown, Walked, walk
@@ -84,8 +85,9 @@ def learn(
     The instruments of the symbols are added to the selection.
     """
     decoder, sessions = BulkDecoder(registry), Sessions(registry)
-    wanted = {symbol.upper() for symbol in symbols}
+    wanted = {folded(symbol) for symbol in symbols}
     found: dict[str, set[int]] = {}
+    known: set[str] = set()
     kinds: set[tuple[int, int, int]] = set()
     of_sessions: set[tuple[int, int, int]] = set()
     for read, numbers in numbered(captures.read(ReadAccount(), progress), lines):
@@ -97,7 +99,7 @@ def learn(
         walked = walk(block.buffer, block.offset, block.length)
         lines.add(numbers.of(block.flow), walked)
         if wanted:
-            _learn_symbols(decoder, walked, wanted, found)
+            _learn_symbols(decoder, walked, wanted, found, known)
         if selection.by_packet:
             chosen = selection.packets(block)
             walked = walk(chosen.buffer, chosen.offset, chosen.length)
@@ -105,7 +107,7 @@ def learn(
     if not selection.by_packet:
         kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.seen()}
     if wanted:
-        selection.security_ids = _instruments(wanted, found, selection.security_ids)
+        selection.security_ids = _instruments(wanted, found, known, selection.security_ids)
     versions = _versions(kinds, selection, decoder)
     return Learned(lines, versions | _versions(of_sessions, selection, sessions.decoder))
 
@@ -115,9 +117,13 @@ def _kind_key(kind: MessageKind) -> tuple[int, int, int]:
 
 
 def _learn_symbols(
-    decoder: BulkDecoder, walked: Walked, wanted: set[str], found: dict[str, set[int]]
+    decoder: BulkDecoder,
+    walked: Walked,
+    wanted: set[str],
+    found: dict[str, set[int]],
+    known: set[str],
 ) -> None:
-    """Take the instruments of wanted symbols from the definitions among some messages."""
+    """Take the instruments of wanted symbols, and all names, from definitions among messages."""
     for kind in walked.kinds():
         message = message_of(decoder.registry, kind.schema_id, kind.template_id, kind.version)
         if message is None or not _defines(message):
@@ -126,6 +132,7 @@ def _learn_symbols(
             if not isinstance(outcome, Batch):
                 continue
             symbols = pc.utf8_upper(outcome.columns.column("symbol"))
+            known.update(pc.unique(symbols).drop_null().to_pylist())
             rows = pc.is_in(symbols, pa.array(sorted(wanted), pa.string()))
             for symbol, number in zip(
                 symbols.filter(rows).to_pylist(),
@@ -141,13 +148,18 @@ def _defines(message: Message) -> bool:
 
 
 def _instruments(
-    wanted: set[str], found: dict[str, set[int]], numbers: frozenset[int] | None
+    wanted: set[str],
+    found: dict[str, set[int]],
+    known: set[str],
+    numbers: frozenset[int] | None,
 ) -> frozenset[int]:
     missing = sorted(wanted - set(found))
     if missing:
+        hints = "".join(did_you_mean(name, sorted(known)) for name in missing)
         raise UsageError(
             f"No definition of {', '.join(missing)} is in the input, so that its messages cannot "
             "be told. Add the capture of the definition stream, or use --security-id."
+            f"{hints}"
         )
     return frozenset(number for each in found.values() for number in each) | (
         numbers or frozenset()

@@ -62,7 +62,7 @@ QUESTIONS = [
 
 def demo(
     folder: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where to write.")
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write.")
     ] = Path("demo-output"),
 ) -> None:
     """Simulate a session, take it into a lake, ask it three questions, and say how to go on."""

@@ -77,7 +77,8 @@ def _misused(error: BaseException, told: str) -> str:
     context = getattr(error, "ctx", None)
     command = getattr(context, "command_path", None) or "pregao"
     words = _line(told).rstrip(".")
-    return f"{words}; `{command} --help` tells more."
+    between = "" if words.endswith("?") else ";"
+    return f"{words}{between} `{command} --help` tells more."
 
 
 def _of_the_system(error: OSError) -> str:

@@ -63,7 +63,8 @@ _KEY = "123456789ABC"
 
 
 @app.command(
-    epilog="Type help for the commands. Lines may come from a pipe too: the shell ends with them."
+    epilog="Example: pregao ep shell --session 100000002 --store session.db\n\n"
+    "Type help for the commands. Lines may come from a pipe too: the shell ends with them."
 )
 def shell(
     gateway: Gateways = None,
@@ -86,7 +87,8 @@ def shell(
 
 
 @app.command(
-    epilog="A script has a command on each line, as in the shell, with # before comments; help in "
+    epilog="Example: pregao ep run scenario.txt --gateway 127.0.0.1:9610\n\n"
+    "A script has a command on each line, as in the shell, with # before comments; help in "
     "the shell lists them. The exit code is 0 if everything came as expected, 1 if not, 2 if the "
     "script is wrong or there is no session."
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pregao.cli import options
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -217,10 +218,10 @@ def _done(port: int, words: str, **request: Any) -> None:
     typer.echo(words)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl status --json")
 def status(
     port: Port = _PORT,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show the day, the phases, the sessions and what was done."""
     import json
@@ -255,7 +256,7 @@ def status(
     )
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl phase all OPEN")
 def phase(
     group: Annotated[str, typer.Argument(metavar="GROUP|all", help="The group of instruments.")],
     name: Annotated[
@@ -271,13 +272,13 @@ def phase(
     _done(port, f"{group}: {name.upper()}", do="phase", group=group, phase=name)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl halt PETR4")
 def halt(symbol: Symbol, port: Port = _PORT) -> None:
     """Halt an instrument: no orders, no trades; cancels are taken."""
     _done(port, f"{symbol} is halted", do="halt", symbol=symbol)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl auction PETR4 --for 2m")
 def auction(
     symbol: Symbol,
     span: Annotated[
@@ -292,13 +293,13 @@ def auction(
     _done(port, f"{symbol} is in auction for {span}", do="auction", symbol=symbol, until_ns=end)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl resume PETR4")
 def resume(symbol: Symbol, port: Port = _PORT) -> None:
     """Let an instrument follow its group again."""
     _done(port, f"{symbol} follows its group", do="resume", symbol=symbol)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl bust PETR4 10")
 def bust(
     symbol: Symbol,
     trade: Annotated[int, typer.Argument(metavar="TRADE", help="Its number (tradeID).")],
@@ -308,7 +309,7 @@ def bust(
     _done(port, f"trade {trade} of {symbol} is cancelled", do="bust", symbol=symbol, trade=trade)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl cancel 4760")
 def cancel(
     order: Annotated[int, typer.Argument(metavar="ORDER", help="Its number (orderID).")],
     port: Port = _PORT,
@@ -317,18 +318,20 @@ def cancel(
     _done(port, f"order {order} is cancelled", do="cancel", order=order)
 
 
-@ctl.command()
+@ctl.command(epilog='Example: pregao exchange ctl news "Material fact" --symbol PETR4')
 def news(
     headline: Annotated[str, typer.Argument(metavar="HEADLINE")],
     text: Annotated[str | None, typer.Option(help="The text; by default the headline.")] = None,
-    symbol: Annotated[str | None, typer.Option(help="The instrument that it is about.")] = None,
+    symbol: Annotated[
+        str | None, typer.Option(metavar="SYMBOL", help="The instrument that it is about.")
+    ] = None,
     port: Port = _PORT,
 ) -> None:
     """Publish a piece of news."""
     _done(port, "published", do="news", headline=headline, text=text, symbol=symbol)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl band PETR4 --low 30 --high 42")
 def band(
     symbol: Symbol,
     low: Annotated[str | None, typer.Option(help="The lowest price that is taken.")] = None,
@@ -340,7 +343,7 @@ def band(
     _done(port, "set", do="band", symbol=symbol, low=low, high=high, kind=kind.upper())
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl protect 1 85 1000 PETR4 VALE3 --executions 50")
 def protect(
     number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
     firm: Annotated[int, typer.Argument(metavar="FIRM")],
@@ -380,7 +383,7 @@ def protect(
     )
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl unprotect 1")
 def unprotect(
     number: Annotated[int, typer.Argument(metavar="ID", help="The number of the configuration.")],
     port: Port = _PORT,
@@ -389,7 +392,7 @@ def unprotect(
     _done(port, f"there is no protection {number} any more", do="unprotect", id=number)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl pair PETR3 PETR4")
 def pair(
     symbol: Symbol,
     other: Annotated[str, typer.Argument(metavar="OTHER", help="The other instrument.")],
@@ -404,37 +407,37 @@ Catalogue = Annotated[
 ]
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl add listing.toml")
 def add(file: Catalogue, port: Port = _PORT) -> None:
     """List instruments during the day."""
     _done(port, "listed", do="add", **_catalogue(file))
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl change definitions.toml")
 def change(file: Catalogue, port: Port = _PORT) -> None:
     """Replace the definitions of listed instruments."""
     _done(port, "changed", do="change", **_catalogue(file))
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl remove PETR4")
 def remove(symbol: Symbol, port: Port = _PORT) -> None:
     """Take an instrument off the list; its orders are cancelled."""
     _done(port, f"{symbol} is not listed any more", do="remove", symbol=symbol)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl reset 51")
 def reset(channel: Annotated[int, typer.Argument(metavar="CHANNEL")], port: Port = _PORT) -> None:
     """Send all books of a channel anew, behind a ChannelReset."""
     _done(port, f"channel {channel} is sent anew", do="reset", channel=channel)
 
 
-@ctl.command("end-day")
+@ctl.command("end-day", epilog="Example: pregao exchange ctl end-day")
 def end_day(port: Port = _PORT) -> None:
     """End the trading day: orders of the day expire."""
     _done(port, "the day is over", do="end-day")
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl day 2026-05-22")
 def day(
     when: Annotated[str, typer.Argument(metavar="DATE", help="The trading day, as 2026-05-21.")],
     week: Annotated[
@@ -446,7 +449,7 @@ def day(
     _done(port, f"it is {when}", do="day", date=when, week=week)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl disconnect 100000001")
 def disconnect(
     session: Annotated[int, typer.Argument(metavar="SESSION", help="Its number.")],
     port: Port = _PORT,
@@ -455,7 +458,7 @@ def disconnect(
     _done(port, f"session {session} is disconnected", do="disconnect", session=session)
 
 
-@ctl.command()
+@ctl.command(epilog="Example: pregao exchange ctl failover")
 def failover(port: Port = _PORT) -> None:
     """Let the gateway fail: the backup takes its sessions over."""
     _done(port, "the backup takes sessions", do="failover")

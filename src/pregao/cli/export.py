@@ -61,6 +61,7 @@ def export(
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Every full book that is kept, not the last one.")
     ] = False,
+    tz: options.Zone = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
     """Write ticks, or full books, of a lake to a file; its name says in which format."""
@@ -76,7 +77,7 @@ def export(
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
-    when = option_values.moment(at, "--at")
+    when = option_values.moment(at, "--at", tz)
     if when is not None and (what is What.TICKS or checkpoints or not selection.symbols):
         raise UsageError("--at goes with `export book` and --symbol: it looks up single books.")
     ending = ".csv" if output == "-" else ending_of(output)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pregao.cli import options
+
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -29,18 +31,18 @@ def info(
             "told by their content.",
         ),
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
     schema: Annotated[
         Path | None,
         typer.Option(
-            metavar="PATH",
+            metavar="FILE",
             help="Read all messages with this SBE schema file, or FAST template file.",
         ),
     ] = None,
     stream: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="WHERE=WHAT",
+            metavar="ADDRESS:PORT=STREAM",
             help="What a destination carries, such as 233.252.14.1:30001=incremental.",
         ),
     ] = None,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pregao.cli import lake_drop, lake_views, options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.lake.ingest import Checked
 
 app = typer.Typer(
     name="lake",
@@ -18,19 +23,16 @@ app = typer.Typer(
 )
 
 
-@app.command()
+@app.command(epilog="Examples: pregao lake tables --lake lake; pregao lake tables trades --json")
 def tables(
     lake: options.Lake,
     table: Annotated[
         str | None,
         typer.Argument(metavar="TABLE", help="Show the columns of this table or view."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """List the tables: rows, files, size, columns, time span; or the columns of one."""
-    import json
-    from dataclasses import asdict
-
     from pregao.cli.terminal import console, print_table
     from pregao.clock import format_ns
     from pregao.lake.ingest import summarize, table_columns
@@ -75,38 +77,47 @@ def tables(
     )
 
 
-@app.command()
+@app.command(epilog="Example: pregao lake check --lake lake --deep")
 def check(
     lake: options.Lake,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every column of every file, to find damage.")
     ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Make the account again from the tables, and hold it against what the ingests reported."""
-    from pregao.lake.ingest import check_lake, unsound
+    from pregao.lake.ingest import Checked, check_lake, unsound
     from pregao.lake.store import Lake
 
     place = Lake(lake)
     place.require()
     place.roll_forward()
-    faults = unsound(place, deep=deep)
-    if not faults:
-        # Rows can only be counted where the files are what the tables say.
-        found = check_lake(place)
-        faults = found.faults
-        typer.echo(
-            f"{found.units:,} ingests, {found.packets:,} packets, {found.messages:,} messages"
-        )
-    for fault in faults:
-        typer.echo(fault)
-    if faults:
-        raise UsageError(f"{lake} does not add up: {len(faults):,} faults.")
+    unreadable = unsound(place, deep=deep)
+    # Rows can only be counted where the files are what the tables say.
+    found = Checked(faults=unreadable) if unreadable else check_lake(place)
+    if as_json:
+        typer.echo(json.dumps({**asdict(found), "counted": not unreadable, "deep": deep}, indent=1))
+    else:
+        _show_check(found, counted=not unreadable)
+    if found.faults:
+        raise UsageError(f"{lake} does not add up: {len(found.faults):,} faults.")
+    if as_json:
+        return
     typer.echo("Everything adds up.")
     if not deep:
         typer.echo("The files' pages were not all read; --deep does that.")
 
 
-@app.command()
+def _show_check(found: Checked, *, counted: bool) -> None:
+    if counted:
+        typer.echo(
+            f"{found.units:,} ingests, {found.packets:,} packets, {found.messages:,} messages"
+        )
+    for fault in found.faults:
+        typer.echo(fault)
+
+
+@app.command(epilog="Example: pregao lake vacuum --lake lake --older-than 7d --dry-run")
 def vacuum(
     lake: options.Lake,
     older_than: Annotated[
@@ -118,6 +129,7 @@ def vacuum(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only tell what would be removed.")
     ] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Remove the files that failed or replaced attempts have left."""
     from pregao.lake.store import Lake
@@ -127,13 +139,20 @@ def vacuum(
     place.require()
     limit = parse_span(older_than, "--older-than")
     gone = remove_orphans(place, older_than_ns=limit, dry_run=dry_run)
+    if as_json:
+        files = [
+            {"file": entry.location.relative_to(place.location), "bytes": entry.size}
+            for entry in gone
+        ]
+        typer.echo(json.dumps({"removed": not dry_run, "files": files}, indent=1))
+        return
     for entry in gone:
         typer.echo(entry.location.relative_to(place.location))
     did = "would be removed" if dry_run else "removed"
     typer.echo(f"{len(gone):,} files, {sum(entry.size for entry in gone):,} bytes {did}")
 
 
-@app.command()
+@app.command(epilog="Example: pregao lake compact trades ticks --lake lake --file-size 32m")
 def compact(
     lake: options.Lake,
     table: Annotated[
@@ -146,6 +165,7 @@ def compact(
             help="How large files become. Smaller ones let a query for one instrument read less.",
         ),
     ] = "64m",
+    as_json: options.Json = False,
 ) -> None:
     """Put small files together, and the rows of an instrument into few; rows stay what they are."""
     from pregao.cli.terminal import console, print_table
@@ -158,6 +178,9 @@ def compact(
     size = parse_size(file_size, "--file-size")
     assert size is not None  # it has a default
     done = merge(place, table or None, size)
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in done], indent=1, default=str))
+        return
     print_table(
         console(),
         f"{sum(each.files for each in done):,} files became {sum(each.into for each in done):,}",
@@ -182,5 +205,5 @@ def compact(
 app.command(epilog=lake_views.VIEWS_EPILOG)(lake_views.views)
 app.command(epilog=lake_views.DDL_EPILOG)(lake_views.ddl)
 app.command(epilog=lake_views.SYMBOL_EPILOG)(lake_views.symbol)
-app.command()(lake_views.dictionary)
+app.command(epilog=lake_views.DICTIONARY_EPILOG)(lake_views.dictionary)
 app.command(epilog=lake_drop.EPILOG)(lake_drop.drop)

@@ -23,6 +23,7 @@ DDL_EPILOG = "\n\n".join(
         "Do not register the folders as plain Parquet: they hold replaced files too.",
     )
 )
+DICTIONARY_EPILOG = "Example: pregao lake dictionary -o dictionary.md"
 SYMBOL_EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -76,7 +77,7 @@ def symbol(
     day: Annotated[
         str | None, typer.Option("--date", metavar="DAY", help="On this day; all by default.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Tell which number a symbol had, or which symbol a number, and on which days."""
     import json

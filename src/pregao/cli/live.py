@@ -12,6 +12,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
+from pregao.names import did_you_mean, folded
 
 if TYPE_CHECKING:
     from pregao.cli.live_demo import Demo
@@ -41,7 +42,8 @@ def live(
         bool, typer.Option("--demo", help="Simulate a market, send it on loopback, follow it.")
     ] = False,
     channel: Annotated[
-        list[str] | None, typer.Option(help="Follow only these channels (comma list).")
+        list[str] | None,
+        typer.Option(metavar="NUMBER", help="Follow only these channels (comma list)."),
     ] = None,
     headless: Annotated[
         bool, typer.Option("--headless", help="Write lines of JSON instead of a view.")
@@ -223,8 +225,10 @@ def write_lines(
         made = handler.ask(report) if due else None
         status = None if made is None else status_line(made)
         if made is not None and made.ready and unnamed:
-            for name in sorted(unnamed - handler.ask(_names)):
-                _say(f"there is no instrument {name} on the channels that are followed")
+            known = handler.ask(_names)
+            for name in sorted(each for each in unnamed if folded(each) not in known):
+                hint = did_you_mean(name, sorted(known))
+                _say(f"there is no instrument {name} on the channels that are followed.{hint}")
             unnamed.clear()
         items = subscription.take()
         lines = [line_of(item) for item in items]
@@ -247,7 +251,7 @@ def _names(handler: FeedHandler) -> set[str]:
         name
         for followed in handler.channels.values()
         for instrument in followed.channel.instruments.values()
-        for name in (instrument.symbol, str(instrument.security_id))
+        for name in (folded(instrument.symbol), str(instrument.security_id))
     }
 
 

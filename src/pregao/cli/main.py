@@ -17,6 +17,7 @@ from pregao.cli import book as book_command
 from pregao.cli import books as books_command
 from pregao.cli import decode as decode_command
 from pregao.cli import demo as demo_command
+from pregao.cli import doctor as doctor_command
 from pregao.cli import ep as ep_commands
 from pregao.cli import exchange as exchange_commands
 from pregao.cli import export as export_command
@@ -36,7 +37,6 @@ app = typer.Typer(
     name="pregao",
     help="B3's electronic market: captures, messages, books, tables.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -86,6 +86,7 @@ app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
 app.add_typer(lake_commands.app)
 app.add_typer(ep_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)
+app.command(epilog=doctor_command.EPILOG)(doctor_command.doctor)
 
 
 class _Said(logging.Handler):
@@ -111,4 +112,4 @@ def run() -> NoReturn:
     It is 1 where nothing of what was asked for is there.
     """
     _speak()
-    raise SystemExit(ended(lambda: app(standalone_mode=False), lambda: _debug))
+    raise SystemExit(ended(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import sys
 from collections.abc import Iterable, Sequence
-from datetime import date
+from datetime import UTC, date
 from typing import TYPE_CHECKING
 
-from pregao.clock import parse_ns
+from pregao.cli.configuration import configuration
+from pregao.cli.configuration import zone as zone_of
+from pregao.clock import format_ns, parse_ns
 from pregao.errors import SchemaError, UsageError
 from pregao.sbe import Schema, template
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
@@ -38,22 +41,29 @@ def numbers(values: Iterable[str] | None, option: str, limit: int) -> frozenset[
     return frozenset(found) or None
 
 
-def moment(text: str | None, option: str) -> int | None:
-    """A time in nanoseconds since 1970, from ISO 8601 or from that number itself."""
+def moment(text: str | None, option: str, tz: str | None = None) -> int | None:
+    """A time in nanoseconds since 1970, from ISO 8601 or from that number itself.
+
+    Where it names no zone, ``tz`` or the user's configuration does, and it is said back.
+    """
     if text is None:
         return None
+    zone_name = tz or configuration().tz or "UTC"
+    zone = UTC if zone_name == "UTC" else zone_of(zone_name, "--tz")
     try:
-        when = parse_ns(text)
+        when = parse_ns(text, zone)
     except (ValueError, OverflowError):
         raise UsageError(
-            f"{option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it names a zone) "
-            f"or nanoseconds since 1970, not {_short(text)}."
+            f"{option} takes a time such as 2026-05-21T13:00:00.5 (UTC unless it or --tz names a "
+            f"zone) or nanoseconds since 1970, not {_short(text)}."
         ) from None
     if not 0 <= when <= LATEST_NS:
         raise UsageError(
             f"{option} takes a time from 1970 to 2262 (nanoseconds have 63 bits), "
             f"not {_short(text)}."
         )
+    if when != parse_ns(text):
+        sys.stderr.write(f"pregao: {option} {text} in {zone_name} is {format_ns(when)}\n")
     return when
 
 

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-Lake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake.")]
-NewLake = Annotated[str, typer.Option("--lake", metavar="DIR", help="The lake; made if need be.")]
+from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
+
+
+def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:
+    """The lake that was named, or the one that is set; a shell that completes needs none."""
+    source = context.get_parameter_source(option.name or "")
+    if context.resilient_parsing or source is None or source.name != "DEFAULT":
+        return lake
+    return default_lake()
+
+
+def _lake(help_: str) -> Any:
+    """An option for a lake that may be named once for all commands."""
+    return typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar=LAKE_VARIABLE,
+        default_factory=str,
+        callback=_or_default_lake,
+        show_default="lake of pregao.toml",
+        help=help_,
+    )
+
+
+Lake = Annotated[str, _lake("The lake.")]
+NewLake = Annotated[str, _lake("The lake; made if need be.")]
+Zone = Annotated[
+    str | None,
+    typer.Option(
+        "--tz",
+        metavar="ZONE",
+        envvar=ZONE_VARIABLE,
+        show_default="tz of pregao.toml, or UTC",
+        help="The zone of times that name none, such as America/Sao_Paulo.",
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(
@@ -16,6 +50,7 @@ Master = Annotated[
     ),
 ]
 Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting for Spark.")]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
 Days = Annotated[
     list[str] | None,
@@ -27,7 +62,8 @@ Symbols = Annotated[
     typer.Option(metavar="SYMBOL", help="Only these instruments, by symbol or number."),
 ]
 TakenChannels = Annotated[
-    list[str] | None, typer.Option(help="Take in only these channels (comma list).")
+    list[str] | None,
+    typer.Option(metavar="NUMBER", help="Take in only these channels (comma list)."),
 ]
 Streams = Annotated[
     list[str] | None,

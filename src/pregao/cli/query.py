@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from pregao.cli import options
+from pregao.cli.configuration import LAKE_VARIABLE, default_lake
 from pregao.errors import UsageError
 
 EPILOG = "\n\n".join(
@@ -36,7 +37,16 @@ def query(
     sql: Annotated[
         str | None, typer.Argument(metavar="SQL", help="A query; or use --example.")
     ] = None,
-    lake: Annotated[str | None, typer.Option("--lake", metavar="DIR", help="The lake.")] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option(
+            "--lake",
+            metavar="DIR",
+            envvar=LAKE_VARIABLE,
+            show_default="lake of pregao.toml",
+            help="The lake.",
+        ),
+    ] = None,
     example: Annotated[
         str | None, typer.Option(metavar="NAME", help="Ask one of the queries that come along.")
     ] = None,
@@ -53,8 +63,17 @@ def query(
         ),
     ] = None,
     limit: Annotated[
-        int, typer.Option(min=0, max=1_000_000_000, help="Show at most so many rows.")
+        int,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="NUMBER",
+            min=0,
+            max=1_000_000_000,
+            help="Show at most so many rows.",
+        ),
     ] = 50,
+    as_json: options.Json = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
     engine: Annotated[
         EngineName | None,
@@ -91,13 +110,15 @@ def query(
     from pregao.lake.store import Lake
 
     if examples:
-        _list_examples()
+        _list_examples(as_json)
         return
+    if as_json and output is not None:
+        raise UsageError("--json is for standard output: the name of a file says its format.")
     # Mistakes show before an engine is started.
     settings = parse_conf(conf)
     sql = _asked(sql, example)
     if lake is None:
-        raise UsageError("Name the lake with --lake DIR.")
+        lake = default_lake()
     require_query(sql, unsafe=unsafe)
     if output is not None:
         write = query_output.writer(output)
@@ -111,7 +132,7 @@ def query(
     opened = open_engine(place, chosen, master=master, settings=settings, unsafe=unsafe)
     answer = opened.ask(sql)
     if output is None:
-        query_output.show(answer, limit)
+        (query_output.show_json if as_json else query_output.show)(answer, limit)
         return
     rows = answer.rows()
     with NewFiles(force=force) as files:
@@ -135,9 +156,15 @@ def _asked(sql: str | None, name: str | None) -> str:
     return sql
 
 
-def _list_examples() -> None:
+def _list_examples(as_json: bool) -> None:
     from pregao.cli.terminal import console, print_table
     from pregao.lake.sql import examples
 
     rows = [(each.name, each.answers) for each in examples()]
+    if as_json:
+        import json
+
+        names = ("name", "answers")
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=1))
+        return
     print_table(console(), f"{len(rows)} queries", ["name", "answers"], rows)

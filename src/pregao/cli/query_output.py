@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
@@ -31,6 +32,15 @@ def show(answer: Answer, limit: int) -> None:
     print_table(out, title, rows.schema.names, cells, numbers=" ".join(numbers))
     if more:
         say(out, f"{more:,} more; show them with --limit, or write all to a file with -o.")
+
+
+def show_json(answer: Answer, limit: int) -> None:
+    """Write the first rows as a list of JSON; how many more there are goes to standard error."""
+    rows, total = answer.first(limit)
+    lines = ",\n".join(map(json_text, _dictionaries(rows)))
+    sys.stdout.write(f"[\n{lines}\n]\n" if lines else "[]\n")
+    if more := total - rows.num_rows:
+        sys.stderr.write(f"pregao: {more:,} more; --limit or -o gives them\n")
 
 
 def writer(path: Path) -> Writer:

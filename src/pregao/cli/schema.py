@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from pregao.cli import options
+
 EPILOG = "\n\n".join(
     (
         "Examples:",
@@ -38,9 +40,9 @@ def schema(
         ),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--schema", metavar="PATH", help="Show this SBE schema file.")
+        Path | None, typer.Option("--schema", metavar="FILE", help="Show this SBE schema file.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")] = False,
+    as_json: options.Json = False,
 ) -> None:
     """Show the messages of a schema, or the fields of one message, or a type."""
     import json

@@ -47,7 +47,10 @@ _FIRST_DAY, _LAST_DAY = date(1970, 1, 2), date(2106, 2, 5)
 
 
 def simulate(
-    out: Annotated[Path, typer.Option(help="Folder for the captures and their truth.")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "--output", "-o", help="Folder for the captures and their truth."),
+    ],
     profile: Annotated[
         str,
         typer.Option(help="equities, derivatives, stress, or the path of a profile in TOML."),
@@ -61,7 +64,10 @@ def simulate(
         str, typer.Option(help="Time that the whole day takes, such as 30m, 1h30m or 45s.")
     ] = "30m",
     schema_version: Annotated[
-        int, typer.Option(help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}.")
+        int,
+        typer.Option(
+            metavar="VERSION", help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}."
+        ),
     ] = 16,
     rate: Annotated[
         float | None, typer.Option(help="Mean orders a second; by default the profile's.")
@@ -97,7 +103,10 @@ def simulate(
         ),
     ] = None,
     day: Annotated[
-        str, typer.Option("--date", help="The trading day that is simulated, as 2026-05-21.")
+        str,
+        typer.Option(
+            "--date", metavar="DAY", help="The trading day that is simulated, as 2026-05-21."
+        ),
     ] = TRADE_DATE.isoformat(),
     instruments_file: Annotated[
         Path | None, typer.Option(help="Catalogue of instruments, TOML or JSON.")
@@ -119,9 +128,12 @@ def simulate(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Overwrite what an earlier run left in the folder.")
+        bool,
+        typer.Option("--force", "-f", help="Overwrite what an earlier run left in the folder."),
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no summary.")
+    ] = False,
 ) -> None:
     """Simulate a trading day and write it as captures, with the books and trades it should give.
 

@@ -22,6 +22,7 @@ from pregao.feed.channel_events import (
 )
 from pregao.live.books import FreshBook, Item, LiveEvent, Missed, copy_of
 from pregao.live.handler import FeedHandler
+from pregao.names import folded
 
 MOST_WAITING = 10_000
 DEPTH = 5
@@ -46,7 +47,7 @@ class Subscription:
         """``kinds`` chooses events; ``notify`` is called when there is something to take."""
         if most_waiting < 1 or depth < 0:
             raise UsageError("A subscription keeps at least one event, and no negative depth.")
-        self.symbols = None if symbols is None else frozenset(symbols)
+        self.symbols = None if symbols is None else frozenset(map(folded, symbols))
         self.missed = 0
         """Events that were dropped, in all."""
         self._kinds = kinds
@@ -62,7 +63,10 @@ class Subscription:
 
     def wants(self, symbol: str | None, security_id: int) -> bool:
         """Is the consumer to hear of an instrument? It may be named by its number too."""
-        return self.symbols is None or symbol in self.symbols or str(security_id) in self.symbols
+        wanted = self.symbols
+        if wanted is None or symbol in wanted or str(security_id) in wanted:
+            return True
+        return symbol is not None and folded(symbol) in wanted
 
     # In the handler's thread
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pregao.net.sending import Sender as Sender
     from pregao.net.sockets import BUFFER_BYTES as BUFFER_BYTES
     from pregao.net.sockets import dropped as dropped
+    from pregao.net.sockets import granted_buffer as granted_buffer
     from pregao.net.sockets import receive_socket as receive_socket
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Sender",
     "dropped",
     "find_interface",
+    "granted_buffer",
     "interfaces",
     "open_receiver",
     "parse_address",
@@ -51,7 +53,7 @@ _HOMES = {
     "http": ["HttpServer", "Response"],
     "receiving": ["CompiledReceiver", "PlainReceiver", "open_receiver"],
     "sending": ["Sender"],
-    "sockets": ["BUFFER_BYTES", "dropped", "receive_socket"],
+    "sockets": ["BUFFER_BYTES", "dropped", "granted_buffer", "receive_socket"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -126,16 +126,20 @@ def _storage(address: bytes) -> bytes:
     return struct.pack("=HH4s", socket.AF_INET, 0, address).ljust(_SOCKADDR_STORAGE, b"\0")
 
 
-def _enlarge(listening: socket.socket, wanted: int) -> None:
-    """Ask for a large buffer. The kernel cuts it silently at its limit, so that is looked at."""
+def granted_buffer(listening: socket.socket, wanted: int) -> int:
+    """Ask for a large receive buffer; gives how large it is: the kernel cuts it silently."""
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
     if _LINUX:
         # Whoever may administer the network is not bound to the limit.
         with contextlib.suppress(OSError):
             listening.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted)
     granted = listening.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
-    granted = granted // 2 if _LINUX else granted  # Linux tells twice what can be used
-    warning = buffer_warning(wanted, granted)
+    return granted // 2 if _LINUX else granted  # Linux tells twice what can be used
+
+
+def _enlarge(listening: socket.socket, wanted: int) -> None:
+    """Ask for a large buffer, and say once where it is smaller."""
+    warning = buffer_warning(wanted, granted_buffer(listening, wanted))
     if warning and warning not in _warned:
         _warned.add(warning)
         _log.warning(warning)

@@ -5,7 +5,6 @@ A request is a table of JSON with ``do`` and what that needs; it is kept in the 
 
 from __future__ import annotations
 
-import difflib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -44,6 +43,7 @@ from pregao.exchange.engine.terms import (
     TradingSession,
     TradingStatus,
 )
+from pregao.names import folded, similar
 
 Request = Mapping[str, Any]
 PHASES: Final = {
@@ -69,9 +69,9 @@ def engine_commands(request: Request, engine: Engine) -> list[Command]:
 def find_instrument(engine: Engine, name: str) -> Instrument:
     """The instrument of a symbol or number."""
     for each in engine.instruments:
-        if name in (each.symbol, str(each.security_id)):
+        if folded(name) in (folded(each.symbol), str(each.security_id)):
             return each
-    near = difflib.get_close_matches(name.upper(), [each.symbol for each in engine.instruments], 3)
+    near = similar(name, [each.symbol for each in engine.instruments])
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     raise UsageError(f"there is no instrument {name!r}{hint}")
 

@@ -27,6 +27,8 @@ from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
 from pregao.lake.ingest import TaskProgress
 from pregao.lake.store import Lake, Location, Replaced, Unit, until_committed
+from pregao.lake.views import meant
+from pregao.names import folded
 
 FORMAT = 2
 """Rises when the same inputs give other tables: what was built before is then built again."""
@@ -153,13 +155,14 @@ def _nothing(catalogue: Catalogue, options: BookOptions) -> str:
     known = ", ".join(day.isoformat() for day in days)
     channels = sorted({channel for day in days for channel in catalogue.channels(day)})
     what = f" of {', '.join(options.symbols)}" if options.symbols else ""
-    return f"has no such books{what}: it has the days {known} and the channels {channels}."
+    hints = "".join(meant(catalogue.lake, name) for name in options.symbols)
+    return f"has no such books{what}: it has the days {known} and the channels {channels}.{hints}"
 
 
 def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> tuple[int, ...]:
     """The numbers of instruments that are named by symbol or number."""
     numbers = {symbol: security_number(symbol) for symbol in symbols}
-    wanted = {symbol for symbol, number in numbers.items() if number is None}
+    wanted = {folded(symbol) for symbol, number in numbers.items() if number is None}
     found = {number for number in numbers.values() if number is not None}
     if wanted:
         reader = Reader(lake, inputs)
@@ -169,7 +172,7 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
                 rows.column("symbol").to_pylist(),
                 strict=True,
             )
-            found |= {security for security, symbol in pairs if symbol in wanted}
+            found |= {security for security, symbol in pairs if symbol and folded(symbol) in wanted}
     return tuple(sorted(found))
 
 

@@ -23,6 +23,8 @@ from pregao.lake.books.names import security_number
 from pregao.lake.books.table_files import row_file
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake
+from pregao.lake.views import meant
+from pregao.names import folded
 
 SIDES = ("BID", "ASK")
 _PRICE = pa.decimal128(18, 4)
@@ -87,8 +89,11 @@ class Selection:
             numbers = [
                 number for name in self.symbols if (number := security_number(name)) is not None
             ]
+            names = pa.array([folded(name) for name in self.symbols], pa.string())
             own = pc.or_(
-                pc.fill_null(pc.is_in(rows["symbol"], pa.array(self.symbols, pa.string())), False),
+                pc.fill_null(
+                    pc.is_in(pc.utf8_upper(rows["symbol"].cast(pa.string())), names), False
+                ),
                 pc.is_in(rows["security_id"], pa.array(numbers, pa.int64())),
             )
             wanted = own if wanted is None else pc.and_(wanted, own)
@@ -127,11 +132,13 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
                 rows = selection.of(rows)
                 if rows.num_rows:
                     if selection.symbols:
-                        seen.update(map(str, rows["symbol"].unique().to_pylist()))
+                        symbols = rows["symbol"].unique().drop_null().to_pylist()
+                        seen.update(folded(symbol) for symbol in symbols)
                         seen.update(map(str, rows["security_id"].unique().to_pylist()))
                     yield rows
-    if unknown := [name for name in selection.symbols if name not in seen]:
-        raise UsageError(f"{lake.location}: {table} has nothing of {', '.join(unknown)}.")
+    if unknown := [name for name in selection.symbols if folded(name) not in seen]:
+        hints = "".join(meant(lake, name) for name in unknown)
+        raise UsageError(f"{lake.location}: {table} has nothing of {', '.join(unknown)}.{hints}")
 
 
 def export_ticks(

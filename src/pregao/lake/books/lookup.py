@@ -46,6 +46,7 @@ from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.books.tasks import DayInputs
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
+from pregao.names import folded
 from pregao.umdf.gap_columns import DOUBTED, Counters
 from pregao.umdf.gaps import UNPROVEN, Step
 from pregao.umdf.sequencing import Place, serial_of
@@ -147,7 +148,7 @@ def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Ins
         ids = integers(rows.column("security_id")).tolist()
         symbols = rows.column("symbol").to_pylist()
         for security, symbol in zip(ids, symbols, strict=True):
-            if name in (symbol, str(security)):
+            if security == own or (symbol is not None and folded(symbol) == folded(name)):
                 found[security] = Instrument(day, channel, security, symbol)
     if not found and own is not None and reader.knows(own):
         found[own] = Instrument(day, channel, own, None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pregao.lake.ingest.captures import find_captures as find_captures
     from pregao.lake.ingest.captures import is_capture_name as is_capture_name
+    from pregao.lake.ingest.check import Checked as Checked
     from pregao.lake.ingest.check import check_lake as check_lake
     from pregao.lake.ingest.check import unsound as unsound
     from pregao.lake.ingest.compaction import compact as compact
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
 # fmt: off
 _HOMES = {
     "captures": ["find_captures", "is_capture_name"],
-    "check": ["check_lake", "unsound"],
+    "check": ["Checked", "check_lake", "unsound"],
     "compaction": ["compact"],
     "coverage": ["joined_runs"],
     "files": ["write_rows"],

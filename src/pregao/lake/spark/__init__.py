@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pregao.lake.spark.runner import on_spark as on_spark
     from pregao.lake.spark.runner import spare_the_collector as spare_the_collector
     from pregao.lake.spark.runner import take_memory as take_memory
+    from pregao.lake.spark.session import machine_memory as machine_memory
     from pregao.lake.spark.session import missing_interpreter as missing_interpreter
     from pregao.lake.spark.session import parse_conf as parse_conf
     from pregao.lake.spark.session import spark_defaults as spark_defaults
@@ -40,7 +41,9 @@ _HOMES = {
         "counter", "map_on_spark", "merge_on_spark", "on_spark", "spare_the_collector",
         "take_memory",
     ],
-    "session": ["missing_interpreter", "parse_conf", "spark_defaults", "spark_session"],
+    "session": [
+        "machine_memory", "missing_interpreter", "parse_conf", "spark_defaults", "spark_session",
+    ],
     "spark_errors": ["sentence"],
     "starting": ["StartingSpark"],
     "views": ["LakeSession", "connect", "table_frame"],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
@@ -15,9 +13,9 @@ import pyarrow.compute as pc
 from pregao.errors import UsageError
 from pregao.lake.store import DATE, Lake, Location
 from pregao.lake.views.definitions import INSTRUMENTS
+from pregao.names import did_you_mean, folded
 
 _COLUMNS = (DATE, "channel", "security_id", "symbol", "security_group")
-_NEAR = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,7 @@ def find_symbol(
         # Numbers beyond what a column holds are of no instrument.
         found = rows.filter(pc.equal(rows["security_id"], min(int(wanted), (1 << 63) - 1)))
     else:
-        found = rows.filter(pc.equal(pc.utf8_upper(rows["symbol"]), wanted.upper()))
+        found = rows.filter(pc.equal(pc.utf8_upper(rows["symbol"]), folded(wanted)))
     if not found.num_rows:
         raise UsageError(_nobody(place, rows, wanted, day))
     return _listings(found)
@@ -99,17 +97,5 @@ def meant(lake: Lake, name: str, day: date | None = None) -> str:
 
 def _meant(rows: Any, name: str) -> str:
     symbols = sorted(set(pc.unique(rows["symbol"].drop_null()).to_pylist()))
-    near = similar(name, [*symbols, *pc.unique(rows["security_id"]).cast(pa.string()).to_pylist()])
-    return f" Did you mean {_listed(near)}?" if near else ""
-
-
-def similar(name: str, known: Sequence[str]) -> list[str]:
-    """The names that are nearest to one that nobody has: those that begin like it come first."""
-    upper = name.upper()
-    begin = [one for one in known if one.upper().startswith(upper)][:_NEAR]
-    near = difflib.get_close_matches(upper, known, _NEAR, 0.6)
-    return list(dict.fromkeys([*begin, *near]))[:_NEAR]
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    numbers = pc.unique(rows["security_id"]).cast(pa.string()).to_pylist()
+    return did_you_mean(name, [*symbols, *numbers])

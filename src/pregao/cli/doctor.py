@@ -1,0 +1,89 @@
+"""`pregao doctor`: is this machine fit for Pregão, and what to do where it is not."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pregao.cli import options
+
+if TYPE_CHECKING:
+    from pregao.cli.doctor_findings import Check, Finding
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao doctor",
+        "pregao doctor --json",
+        "The exit code is 1 if there is a problem: a part of Pregão cannot work here. A warning "
+        "(slower, or not all of it) leaves it at 0, unless --strict is given.",
+    )
+)
+
+
+def doctor(
+    as_json: options.Json = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 1 where there is a warning, too.")
+    ] = False,
+) -> None:
+    """Look whether all that Pregão needs is here, and say what to do where it is not.
+
+    Nothing is changed: files that are made to see whether they can be are removed at once.
+    """
+    from pregao.cli.doctor_findings import Health, findings_of
+
+    found = list(findings_of(_checks()))
+    if as_json:
+        typer.echo(json.dumps([asdict(each) for each in found], indent=1))
+    else:
+        _show(found)
+    bad = {Health.PROBLEM, Health.WARNING} if strict else {Health.PROBLEM}
+    raise typer.Exit(1 if any(each.health in bad for each in found) else 0)
+
+
+def _checks() -> list[tuple[str, Check]]:
+    from pregao.cli import doctor_machine, doctor_packages
+
+    return [
+        ("python", doctor_packages.check_python),
+        ("packages", doctor_packages.check_packages),
+        ("configuration", doctor_machine.check_configuration),
+        ("java", doctor_machine.check_java),
+        ("memory", doctor_machine.check_memory),
+        ("disks", doctor_machine.check_disks),
+        ("kernels", doctor_machine.check_kernels),
+        ("multicast", doctor_machine.check_multicast),
+        ("receive buffers", doctor_machine.check_buffers),
+        ("ports", doctor_machine.check_ports),
+    ]
+
+
+def _show(found: list[Finding]) -> None:
+    from pregao.cli.doctor_findings import Health
+    from pregao.cli.terminal import console, print_table, say
+
+    out = console()
+    print_table(
+        out,
+        "",
+        ["subject", "health", "found"],
+        [(each.subject, each.health.value, each.found) for each in found],
+    )
+    for each in found:
+        if each.remedy is not None:
+            say(out, f"{each.subject}: {each.remedy}")
+    counts = Counter(each.health for each in found)
+    if counts[Health.OK] == len(found):
+        say(out, "All is well.")
+        return
+    parts = [
+        f"{counts[health]} {health.value}{'s' if counts[health] != 1 else ''}"
+        for health in (Health.PROBLEM, Health.WARNING)
+        if counts[health]
+    ]
+    say(out, f"{' and '.join(parts)}; the rest is well.")
