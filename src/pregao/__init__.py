@@ -1,6 +1,7 @@
 """Pregão: B3's electronic market in Python, from the wire to the lake.
 
-What programs use is imported when it is first asked for: `Live` follows the feed.
+What programs use is here and in `pregao.entrypoint`; docs/api.md shows it at work. Everything else
+is internal and may change. Names are imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -11,14 +12,27 @@ from typing import TYPE_CHECKING, Any
 from pregao._version import __version__
 
 if TYPE_CHECKING:
-    from pregao.live import Live
+    from pregao import entrypoint as entrypoint
+    from pregao.api import Lake as Lake
+    from pregao.api import State as State
+    from pregao.live import Live as Live
 
-__all__ = ["Live", "__version__"]
+__all__ = ["Lake", "Live", "State", "__version__", "entrypoint"]
 
-_HOMES = {"Live": "pregao.live"}
+_HOMES = {
+    "Lake": "pregao.api",
+    "Live": "pregao.live",
+    "State": "pregao.api",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "entrypoint":
+        return import_module("pregao.entrypoint")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 from pregao.errors import UsageError
 
@@ -65,19 +65,22 @@ def format_ns(when_ns: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{nanos:09d}Z"
 
 
-def parse_ns(text: str) -> int:
-    """Read an ISO 8601 time (no zone means UTC) or an integer of nanoseconds since 1970."""
+def parse_ns(text: str, zone: tzinfo = UTC) -> int:
+    """Read an ISO 8601 time or an integer of nanoseconds since 1970.
+
+    A time that names no zone is one of ``zone``.
+    """
     text = text.strip()
     if text.lstrip("-").isdigit() and len(text.lstrip("-")) > 8:
         return int(text)
     head, dot, tail = text.partition(".")
     digits = tail[: len(tail) - len(tail.lstrip("0123456789"))]
-    zone = tail[len(digits) :]
+    rest = tail[len(digits) :]
     if dot and not 1 <= len(digits) <= 9:
         raise ValueError(f"not a time: {text!r}")
-    moment = datetime.fromisoformat(head + zone)
+    moment = datetime.fromisoformat(head + rest)
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
+        moment = moment.replace(tzinfo=zone)
     # Whole seconds only: datetime's own arithmetic is exact there.
     whole = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (whole.days * 86_400 + whole.seconds) * SECOND + int(digits.ljust(9, "0") or "0")
