@@ -13,16 +13,40 @@ from pregao._version import __version__
 
 if TYPE_CHECKING:
     from pregao import entrypoint as entrypoint
+    from pregao.api import Book as Book
+    from pregao.api import Capture as Capture
     from pregao.api import Lake as Lake
+    from pregao.api import Message as Message
     from pregao.api import State as State
+    from pregao.api import follow as follow
+    from pregao.api import read as read
+    from pregao.api import simulate as simulate
     from pregao.live import Live as Live
 
-__all__ = ["Lake", "Live", "State", "__version__", "entrypoint"]
+__all__ = [
+    "Book",
+    "Capture",
+    "Lake",
+    "Live",
+    "Message",
+    "State",
+    "__version__",
+    "entrypoint",
+    "follow",
+    "read",
+    "simulate",
+]
 
 _HOMES = {
+    "Book": "pregao.api",
+    "Capture": "pregao.api",
     "Lake": "pregao.api",
     "Live": "pregao.live",
+    "Message": "pregao.api",
     "State": "pregao.api",
+    "follow": "pregao.api",
+    "read": "pregao.api",
+    "simulate": "pregao.api",
 }
 
 

@@ -1,0 +1,57 @@
+"""The public API: what `import pregao` offers, and what it costs."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pregao
+
+HOUSE = Path(pregao.__file__).parent
+
+
+def test_importing_it_loads_next_to_nothing():
+    heavy = "{'numba', 'numpy', 'pyarrow', 'pyspark', 'duckdb', 'deltalake', 'pandas', 'polars'}"
+    code = f"import sys, pregao; dir(pregao); print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_lake_is_used_without_spark_and_books_of_messages_without_the_lake():
+    code = (
+        "import sys, pregao; pregao.Lake, pregao.Book, pregao.read; print('pyspark' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_everything_it_names_is_there_and_listed():
+    assert dir(pregao) == sorted(pregao.__all__)
+    for name in pregao.__all__:
+        assert getattr(pregao, name) is not None
+    assert pregao.entrypoint.Client is not None
+
+
+def test_nobody_inside_imports_it():
+    public = "|".join(set(pregao.__all__) - {"entrypoint"})
+    import_of_it = re.compile(rf"^\s*(import pregao$|from pregao import .*\b({public})\b)", re.M)
+    found = [path for path in HOUSE.rglob("*.py") if import_of_it.search(path.read_text())]
+    assert found == []
+
+
+def test_a_simulated_day_is_the_commands(tmp_path):
+    arguments = {
+        "seed": 7,
+        "instruments": 2,
+        "messages": 60,
+        "duration": "1m",
+        "profile": "equities",
+    }
+    told = pregao.simulate(tmp_path / "one", **arguments)
+    assert told == json.loads((tmp_path / "one" / "truth" / "summary.json").read_text())
+    pregao.simulate(str(tmp_path / "two"), **arguments)
+    names = [path.name for path in (tmp_path / "one").glob("*.pcap")]
+    assert names
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
