@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import pregao
 
 HOUSE = Path(pregao.__file__).parent
@@ -18,12 +20,13 @@ def test_importing_it_loads_next_to_nothing():
     assert done.stdout.strip() == "[]"
 
 
-def test_a_lake_is_used_without_spark_and_books_of_messages_without_the_lake():
-    code = (
-        "import sys, pregao; pregao.Lake, pregao.Book, pregao.read; print('pyspark' in sys.modules)"
-    )
+@pytest.mark.parametrize(
+    ("name", "needless"), [("Lake", {"pyspark", "numba"}), ("read", {"pyspark", "duckdb"})]
+)
+def test_a_name_loads_what_it_needs(name, needless):
+    code = f"import sys, pregao; pregao.{name}; print(sorted({needless} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
+    assert done.stdout.strip() == "[]"
 
 
 def test_everything_it_names_is_there_and_listed():

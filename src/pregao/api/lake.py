@@ -13,7 +13,6 @@ from pregao.api.ladders import Level, Order, ladder_text, levels, orders, price
 from pregao.api.values import UTC, Time, day_from, listed, moment_ns
 from pregao.book.faults import State
 from pregao.book.updates import Side
-from pregao.book.views import levels_of
 from pregao.errors import UsageError
 from pregao.lake import store
 
@@ -239,6 +238,8 @@ def _quoted(name: str) -> str:
 
 
 def _lake_book(moment: Moment) -> LakeBook:
+    from pregao.book.views import levels_of
+
     of, book = moment.instrument, moment.book
     bids, asks = (book.orders(side) for side in Side)
     return LakeBook(
