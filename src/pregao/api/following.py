@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from string import ascii_uppercase
 
 import numpy as np
 
 from pregao.api.capture import read
 from pregao.api.values import listed
-from pregao.capture import read_blocks
+from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
-from pregao.feed import Channel, ChannelSettings
+from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
 from pregao.feed.channel_events import Event
 from pregao.live.books import LiveEvent
 from pregao.live.merging import merged
@@ -68,26 +69,53 @@ def _followed(
 ) -> Iterator[LiveEvent]:
     lines = Lines()
     routes = _routes(names, lines, from_the_start)
-    channels = list({id(channel): channel for channel, *_ in routes.values()}.values())
+    channels = list({id(channel): channel for channel in routes.values()}.values())
     told = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
     last = 0
-    for when, line, payload in _datagrams(names, lines):
+    for stretch in merged(names, lines):
         if not last:
             for channel in channels:
-                channel.start(when)
-        last = when
-        moved = [channel for channel in channels if _is_due(channel, when)]
-        for channel in moved:
-            channel.tick(when)
-        route = routes.get((line, payload[0])) if payload else None
-        if route is not None:
-            channel, stream, feed = route
-            channel.receive(stream, feed, payload, when, when)
-            moved.append(channel)
-        yield from _events(moved, told)
+                channel.start(int(stretch.time_ns[0]))
+        last = int(stretch.time_ns[-1])
+        padded = np.concatenate([stretch.buffer, np.zeros(PADDING, np.uint8)])
+        datagrams = Datagrams(padded, stretch.offset, stretch.length, stretch.time_ns, stretch.line)
+        for owner, begin, end in _runs(datagrams, routes):
+            when = int(stretch.time_ns[begin])
+            due = [channel for channel in channels if _is_due(channel, when)]
+            for channel in due:
+                channel.tick(when)
+            yield from _events(due, told)
+            at = begin
+            while owner is not None and at < end:
+                # One packet that tells something at a time: its books come along as they are then.
+                at = owner.receive_many(datagrams, at, end, singly=True)
+                yield from _events([owner], told)
     for channel in channels:  # what is still missing then does not come any more
         channel.tick(last + channel.settings.reorder_ns)
     yield from _events(channels, told)
+
+
+def _runs(
+    datagrams: Datagrams, routes: Mapping[tuple[int, int], PumpedChannel]
+) -> Iterator[tuple[PumpedChannel | None, int, int]]:
+    """Datagrams that follow each other on one channel, and shortly; None is of no channel."""
+    number = datagrams.buffer[datagrams.offset].astype(np.int64)
+    number[datagrams.length == 0] = -1
+    source = (datagrams.line.astype(np.int64) << 9) + number
+    kinds, kind = np.unique(source, return_inverse=True)
+    channels = [routes.get((each >> 9, each & 0x1FF)) for each in kinds.tolist()]
+    own = np.array([-1 if each is None else each.settings.number for each in channels])[kind]
+    changes = np.flatnonzero(np.diff(own)) + 1
+    for begin, end in pairwise([0, *changes.tolist(), len(own)]):
+        at = begin
+        while at < end:
+            owner = channels[kind[at]]
+            # Time passes between runs: no longer one than a missing packet is waited for.
+            wait = 0 if owner is None else owner.settings.reorder_ns
+            until = int(datagrams.time_ns[at]) + wait
+            behind = int(np.searchsorted(datagrams.time_ns[at:end], until, "right"))
+            yield owner, at, at + behind
+            at += behind
 
 
 def _is_due(channel: Channel, when_ns: int) -> bool:
@@ -106,26 +134,10 @@ def _events(channels: Iterable[Channel], told: Subscription) -> Iterator[LiveEve
         yield item
 
 
-def _datagrams(names: Sequence[str], lines: Lines) -> Iterator[tuple[int, int, bytes]]:
-    """Every datagram in the order of time: when it was captured, its line, its bytes."""
-    for stretch in merged(names, lines):
-        data = stretch.buffer.tobytes()
-        ends = (stretch.offset + stretch.length).tolist()
-        rows = zip(
-            stretch.time_ns.tolist(),
-            stretch.line.tolist(),
-            stretch.offset.tolist(),
-            ends,
-            strict=True,
-        )
-        for when, line, start, end in rows:
-            yield when, line, data[start:end]
-
-
 def _routes(
     names: Sequence[str], lines: Lines, from_the_start: bool
-) -> dict[tuple[int, int], tuple[Channel, Stream, str]]:
-    """What carries what, by line and channel number: read once before anything is followed."""
+) -> dict[tuple[int, int], PumpedChannel]:
+    """The channels, by line and number on it: captures are read once before they are followed."""
     seen: dict[tuple[int, int], None] = {}
     for name in names:
         with read_blocks(name) as reader:
@@ -146,7 +158,7 @@ def _routes(
             feeds[line, number] = stream, _FEEDS[counts[number, stream] % len(_FEEDS)]
             counts[number, stream] += 1
     channels = {
-        number: Channel(
+        number: PumpedChannel(
             ChannelSettings(number, tuple(_FEEDS[:lanes]), from_the_start=from_the_start)
         )
         for (number, stream), lanes in counts.items()
@@ -157,8 +169,6 @@ def _routes(
             f"There is no incremental stream of Binary UMDF in {', '.join(names)}: "
             "`pregao info` tells what there is."
         )
-    return {
-        (line, number): (channels[number], stream, feed)
-        for (line, number), (stream, feed) in feeds.items()
-        if number in channels
-    }
+    for number, channel in channels.items():
+        channel.set_lines({line: what for (line, own), what in feeds.items() if own == number})
+    return {(line, number): channels[number] for line, number in feeds if number in channels}
