@@ -7,9 +7,12 @@ from itertools import chain
 import pytest
 
 import pregao
+from pregao.capture import read_blocks
 from pregao.errors import UsageError
+from pregao.feed import Channel, ChannelSettings
 from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeBusted, TradeDone
 from pregao.live.books import LiveEvent
+from pregao.umdf.streams import Stream
 from tests.cli.market import Market, order, small_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
 
@@ -142,6 +145,30 @@ def test_trades_are_told_once_though_both_feeds_bring_them(day):
     told = [json.loads(line) for line in (day / "truth" / "trades.jsonl").read_text().splitlines()]
     trades = followed(day, kinds=(TradeDone, TradeBusted))
     assert len(trades) == len(told)
+
+
+def test_events_are_those_of_a_channel_that_is_followed_packet_by_packet(day):
+    files = sorted(day.glob("051_*.pcap"))
+    lines = {"A": Stream.INCREMENTAL, "B": Stream.INCREMENTAL, "Snapshot": Stream.SNAPSHOT}
+    by_name = {path.stem.rpartition("_")[2]: path for path in files}
+    packets = []
+    for name, path in by_name.items():
+        with read_blocks(path) as blocks:
+            for block in blocks:
+                for row in range(len(block)):
+                    stream = lines.get(name, Stream.DEFINITION)
+                    feed = "B" if name == "B" else "A"
+                    packets.append((int(block.time_ns[row]), stream, feed, block.payload(row)))
+    packets.sort(key=lambda packet: packet[0])
+    channel = Channel(ChannelSettings(51))
+    channel.start(packets[0][0])
+    expected = []
+    for when, stream, feed, payload in packets:
+        channel.receive(stream, feed, payload, when, when)
+        expected += channel.take_events()
+    found = [item.event for item in followed(*files)]
+    assert found == expected
+    assert len(found) > 500
 
 
 def test_events_come_in_the_order_of_time(day):

@@ -1,7 +1,9 @@
 """`pregao.read`: what captures hold, message by message and as tables, of every protocol."""
 
+import copy
 import gzip
 import json
+import pickle
 import sys
 from decimal import Decimal
 from itertools import islice
@@ -62,6 +64,13 @@ def test_a_field_has_the_name_of_the_specification_and_that_of_its_column(captur
     assert "md_entry_px" in dir(found)
     with pytest.raises(AttributeError, match="Trade_53 has no 'colour'"):
         _ = found.colour
+
+
+def test_a_message_can_be_copied_and_sent(capture):
+    for message in pregao.read(capture).messages():
+        for copied in (pickle.loads(pickle.dumps(message)), copy.deepcopy(message)):
+            assert copied == message
+            assert copied.as_dict() == message.as_dict()
 
 
 def test_a_table_has_a_row_for_each_message(capture):

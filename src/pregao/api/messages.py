@@ -58,7 +58,8 @@ class Message:
 
     def __getattr__(self, name: str) -> Any:
         """A field by the name of its column."""
-        if not name.startswith("_"):
+        # What is not set yet, while a copy is made, is no field.
+        if not name.startswith("_") and name not in Message.__slots__:
             own = self._names().get(name)
             if own is not None:
                 return self.values.get(own)
