@@ -101,6 +101,7 @@ def test_the_book_at_the_end_is_the_exchanges(lake, day, symbol, security_id):
         for price, size, order_id, *_ in [*last["bids"], *last["asks"]]
     ]
     assert str(book).startswith(f"{symbol} ")
+    assert lake.book(symbol.lower()) == lake.book(security_id) == book
 
 
 def test_a_time_is_of_the_zone_that_is_named(lake, symbol):
@@ -142,6 +143,7 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
         (lambda lake: lake.table("trades", engine="excel"), "no engine 'excel'"),
         (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
         (lambda lake: lake.sql("DROP TABLE trades"), "takes one query"),
+        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', not 'excel'"),
         (lambda lake: lake.book("NOBODY9"), "knows no instrument NOBODY9"),
         (lambda lake: lake.book("PETR4", "noon"), "'noon' is no time"),
         (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "no time zone 'Mars'"),

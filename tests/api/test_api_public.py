@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import pregao
+from pregao.errors import UsageError
 
 HOUSE = Path(pregao.__file__).parent
 
@@ -58,3 +59,18 @@ def test_a_simulated_day_is_the_commands(tmp_path):
     assert names
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"compress": "rar"}, "compress is one of .* not 'rar'"),
+        ({"legacy": "all"}, "legacy is one of .* not 'all'"),
+        ({"duration": "long"}, "'long' is not a span"),
+        ({"loss": 2}, "loss: '2' is not a rate"),
+        ({"day": "today"}, "'today' is no day"),
+    ],
+)
+def test_a_day_that_cannot_be_is_refused(tmp_path, wish, words):
+    with pytest.raises(UsageError, match=words):
+        pregao.simulate(tmp_path / "day", **wish)

@@ -112,6 +112,7 @@ def test_a_missing_package_is_named(capture, monkeypatch, name, call):
     [
         ({"template": ["Trade_53", 50]}, lambda row: row.message.id in (53, 50)),
         ({"symbol": "demo4"}, lambda row: row.values.get("securityID") == 1002),
+        ({"security_id": "1001"}, lambda row: row.values.get("securityID") == 1001),
         ({"security_id": 1001}, lambda row: row.values.get("securityID") == 1001),
         ({"channel": 72}, lambda row: True),
         ({"channel": [1]}, lambda row: False),
@@ -148,7 +149,7 @@ def test_several_files_patterns_and_compression(tmp_path):
     packed.write_bytes(gzip.compress(names[0].read_bytes()))
     both = [message.rpt_seq for message in pregao.read(*names, template="Order_MBO_50").messages()]
     assert both == [1, 2]
-    for named in (tmp_path / "part*", tmp_path):
+    for named in (tmp_path / "part*", tmp_path, [*names, packed]):
         orders = pregao.read(named, template="Order_MBO_50").messages()
         assert [message.rpt_seq for message in orders] == [1, 2, 1]
 
@@ -221,6 +222,8 @@ def test_what_is_sound_before_damage_is_read(capture, market):
             "No definition of DEMO9",
         ),
         (lambda path: pregao.read(path, since="noon"), UsageError, "'noon' is no time"),
+        (lambda path: pregao.read([]), UsageError, "Name a capture"),
+        (lambda path: pregao.read(path, security_id="PETR4"), UsageError, "a whole number"),
         (lambda path: pregao.read(path).table("Nothing_1"), UsageError, "no template 'Nothing_1'"),
     ],
 )

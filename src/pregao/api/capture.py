@@ -20,7 +20,7 @@ from pregao.api.messages import Message, Protocol
 from pregao.api.session_messages import Sessions
 from pregao.api.symbols import instruments, learn_symbols
 from pregao.api.templates import known_schemas, named_templates
-from pregao.api.values import UTC, Time, listed, moment_ns
+from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.capture import Flow
 from pregao.entrypoint.captured import NO_MESSAGE
 from pregao.errors import UsageError
@@ -62,7 +62,7 @@ class _Filter:
 
 
 def read(
-    *captures: str | os.PathLike[str],
+    *captures: Path | Iterable[Path],
     template: str | Iterable[str] | None = None,
     symbol: str | Iterable[str] | None = None,
     security_id: int | Iterable[int] | None = None,
@@ -77,9 +77,10 @@ def read(
     Binary UMDF, EntryPoint and the legacy feed are told by their content. The filters are those of
     `Capture.only`. ``schema`` names an SBE schema file to read all messages with.
     """
-    if not captures:
+    if not any(captures):
         raise UsageError("Name a capture to read, such as pregao.read('day.pcap').")
-    names = [found for name in captures for found in _expanded(os.fspath(name))]
+    named = [name for each in captures for name in paths(each)]
+    names = [found for name in named for found in _expanded(name)]
     registry = Registry.from_environment([] if schema is None else [os.fspath(schema)])
     return Capture(Captures(names).names, registry, _Filter()).only(
         template=template,
@@ -136,8 +137,8 @@ class Capture:
         wanted = _Filter(
             tuple(map(str, listed(template))) or before.templates,
             listed(symbol) or before.symbols,
-            listed(security_id) or before.security_ids,
-            listed(channel) or before.channels,
+            numbers(security_id, "security_id") or before.security_ids,
+            numbers(channel, "channel") or before.channels,
             before.since_ns if since is None else moment_ns(since, tz),
             before.until_ns if until is None else moment_ns(until, tz),
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,7 +10,7 @@ from string import ascii_uppercase
 import numpy as np
 
 from pregao.api.capture import read
-from pregao.api.values import listed
+from pregao.api.values import Path, listed, paths
 from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
 from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
@@ -30,9 +29,9 @@ _FOLLOWED = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 
 
 def follow(
-    *captures: str | os.PathLike[str],
-    snapshot: str | os.PathLike[str] | Iterable[str] | None = None,
-    definition: str | os.PathLike[str] | Iterable[str] | None = None,
+    *captures: Path | Iterable[Path],
+    snapshot: Path | Iterable[Path] | None = None,
+    definition: Path | Iterable[Path] | None = None,
     symbol: str | Iterable[str] | None = None,
     kinds: tuple[type[Event], ...] | None = None,
     depth: int = DEPTH,
@@ -47,17 +46,9 @@ def follow(
     ``from_the_start`` says that the first packets are the first of the day, so that books need no
     snapshot. Memory is bounded, whatever the size of the captures.
     """
-    names: Sequence[str] = read(*captures, *_paths(snapshot), *_paths(definition)).names
+    names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
     return _followed(names, wanted, kinds, depth, from_the_start)
-
-
-def _paths(
-    named: str | os.PathLike[str] | Iterable[str] | None,
-) -> list[str | os.PathLike[str]]:
-    if named is None:
-        return []
-    return [named] if isinstance(named, str | os.PathLike) else list(named)
 
 
 def _followed(

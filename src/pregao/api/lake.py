@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
 
 from pregao.api.ladders import Level, Order, ladder_text, levels, orders, price
-from pregao.api.values import UTC, Time, day_from, listed, moment_ns
+from pregao.api.values import UTC, Path, Time, choice, day_from, listed, moment_ns, paths
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
@@ -120,7 +120,7 @@ class Lake:
         """
         from pregao.lake.sql import EngineName, choose_engine, open_engine
 
-        named = None if engine is None else EngineName(engine)
+        named = None if engine is None else choice(EngineName, engine, "engine")
         chosen = choose_engine(self._lake, named, spark_wanted=False)
         return open_engine(self._lake, chosen).ask(query).rows()
 
@@ -142,11 +142,11 @@ class Lake:
 
         when = None if at is None else moment_ns(at, tz)
         wanted = None if day is None else day_from(day)
-        return _lake_book(book_at(self._lake, str(instrument), when, wanted, channel))
+        return _lake_book(book_at(self._lake, str(instrument).upper(), when, wanted, channel))
 
     def ingest(
         self,
-        captures: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+        captures: Path | Iterable[Path],
         *,
         options: Options | None = None,
         books: bool = True,
@@ -160,7 +160,6 @@ class Lake:
         """
         from pregao.lake.ingest import Merger, Runner, ingest, merge_here, run_here
 
-        named = [captures] if isinstance(captures, str | os.PathLike) else list(captures)
         run: Runner = run_here
         merge: Merger = merge_here
         if spark is not None:
@@ -168,7 +167,7 @@ class Lake:
 
             run, merge = on_spark(spark), merge_on_spark(spark)
         place = self._lake.location
-        report = ingest([os.fspath(name) for name in named], place, options, run=run, merge=merge)
+        report = ingest(list(paths(captures)), place, options, run=run, merge=merge)
         told: dict[str, Any] = report.json()
         if books:
             told["books"] = self._build(spark)

@@ -7,7 +7,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pregao.api.values import day_from
+from pregao.api.values import choice, day_from
 from pregao.exchange.simulation import (
     TRADE_DATE,
     Compression,
@@ -64,9 +64,9 @@ def simulate(
             parse_rates("duplicate", _text(duplicate)),
         ),
         late_join=None if late_join is None else parse_moment("late_join", late_join),
-        compression=Compression(compress),
+        compression=choice(Compression, compress, "compress"),
         force=force,
-        legacy=None if legacy is None else LegacyDepth(legacy),
+        legacy=None if legacy is None else choice(LegacyDepth, legacy, "legacy"),
     )
     return Simulation(settings).run().data
 

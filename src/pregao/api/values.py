@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime
+from enum import Enum
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -14,7 +16,9 @@ UTC = "UTC"
 Time = int | str | datetime
 """Nanoseconds since 1970 UTC, ISO 8601, or a datetime (also one of pandas or numpy)."""
 
+Path = str | os.PathLike[str]
 T = TypeVar("T", int, str)
+E = TypeVar("E", bound=Enum)
 
 
 def moment_ns(at: Time | Any, tz: str = UTC) -> int:
@@ -58,3 +62,28 @@ def listed(values: T | Iterable[T] | None) -> tuple[T, ...]:
     if values is None:
         return ()
     return (values,) if isinstance(values, int | str) else tuple(values)
+
+
+def numbers(values: int | Iterable[int] | None, what: str) -> tuple[int, ...]:
+    """One number or several, also as texts; ``what`` says of what they are."""
+    try:
+        return tuple(int(value) for value in listed(values))
+    except (TypeError, ValueError):
+        raise UsageError(f"{what} takes a whole number or several, not {values!r}.") from None
+
+
+def paths(named: Path | Iterable[Path] | None) -> Iterator[str]:
+    """One path or several, as texts."""
+    if isinstance(named, str | os.PathLike):
+        yield os.fspath(named)
+    elif named is not None:
+        yield from map(str, named)
+
+
+def choice(kind: type[E], value: str, what: str) -> E:
+    """A member of an enumeration by its value; ``what`` says of what."""
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(each.value) for each in kind)
+        raise UsageError(f"{what} is one of {known}, not {value!r}.") from None
