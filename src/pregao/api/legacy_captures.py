@@ -62,6 +62,8 @@ def _is_legacy(name: str, reader: MessageReader) -> bool:
 
 
 def _looks_legacy(name: str, reader: MessageReader) -> bool:
+    if "://" not in name and Path(name).exists() and not Path(name).is_file():
+        return False  # a pipe can be read once
     if is_dump(name):
         with Path(name).open("rb") as file:
             return is_raw_dump(file.read(RAW_HEAD), reader)
