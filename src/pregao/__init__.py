@@ -1,6 +1,7 @@
 """Pregão: B3's electronic market in Python, from the wire to the lake.
 
-What programs use is imported when it is first asked for: `Live` follows the feed.
+What programs use is here and in `pregao.entrypoint`; docs/api.md shows it at work. Everything else
+is internal and may change. Names are imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -11,14 +12,51 @@ from typing import TYPE_CHECKING, Any
 from pregao._version import __version__
 
 if TYPE_CHECKING:
-    from pregao.live import Live
+    from pregao import entrypoint as entrypoint
+    from pregao.api import Book as Book
+    from pregao.api import Capture as Capture
+    from pregao.api import Lake as Lake
+    from pregao.api import Message as Message
+    from pregao.api import State as State
+    from pregao.api import follow as follow
+    from pregao.api import read as read
+    from pregao.api import simulate as simulate
+    from pregao.live import Live as Live
 
-__all__ = ["Live", "__version__"]
+__all__ = [
+    "Book",
+    "Capture",
+    "Lake",
+    "Live",
+    "Message",
+    "State",
+    "__version__",
+    "entrypoint",
+    "follow",
+    "read",
+    "simulate",
+]
 
-_HOMES = {"Live": "pregao.live"}
+_HOMES = {
+    "Book": "pregao.api",
+    "Capture": "pregao.api",
+    "Lake": "pregao.api",
+    "Live": "pregao.live",
+    "Message": "pregao.api",
+    "State": "pregao.api",
+    "follow": "pregao.api",
+    "read": "pregao.api",
+    "simulate": "pregao.api",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name == "entrypoint":
+        return import_module("pregao.entrypoint")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,7 @@
 """Time as integer nanoseconds."""
 
+from datetime import timedelta, timezone
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,6 +37,19 @@ def test_a_time_is_read_as_it_is_written(when):
 )
 def test_ways_to_write_a_time(text, when):
     assert parse_ns(text) == when
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("1970-01-01", 3 * 3600 * SECOND),
+        ("1970-01-01T00:00:00.000000001", 3 * 3600 * SECOND + 1),
+        ("1970-01-01T00:00:00Z", 0),
+        ("1700000000123456789", 1_700_000_000_123_456_789),
+    ],
+)
+def test_a_time_without_a_zone_is_of_the_one_that_is_given(text, when):
+    assert parse_ns(text, timezone(timedelta(hours=-3))) == when
 
 
 @pytest.mark.parametrize("text", ["", "now", "1970-13-01", "1970-01-01T00:00:00.", "12:00"])

@@ -57,6 +57,7 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
         "pregao.capture",
         "pregao.net",
         "pregao.entrypoint",
+        "pregao.api",
     ],
 )
 def test_a_package_has_what_it_says_it_has(package):
@@ -69,7 +70,8 @@ def test_a_package_has_what_it_says_it_has(package):
 
 
 @pytest.mark.parametrize(
-    "module", ["pregao", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.cli.main"]
+    "module",
+    ["pregao", "pregao.api", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.cli.main"],
 )
 def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
     code = (

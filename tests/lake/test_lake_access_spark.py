@@ -6,6 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+import pregao
 from pregao.errors import UsageError
 from pregao.lake.spark.views import connect, s3a_settings
 from pregao.lake.store import Lake, TableSpec, Unit
@@ -46,6 +47,18 @@ def test_every_table_is_a_view_with_types_and_comments(spark, small_lake):
         "trades",
         "ingests",
     }
+
+
+def test_programs_get_a_data_frame_of_a_table_or_its_view(spark, small_lake):
+    lake = pregao.Lake(small_lake.location.path)
+    wanted = {"where": "date = DATE '2026-05-22'", "columns": ["sequence_number"]}
+    frame = lake.table("orders", engine="spark", spark=spark, raw=True, **wanted)
+    rows = lake.table("orders", raw=True, **wanted)
+    assert frame.columns == ["sequence_number"]
+    assert sorted(row[0] for row in frame.collect()) == sorted(rows["sequence_number"].to_pylist())
+    view = lake.table("orders", engine="spark", spark=spark)
+    assert view.columns == lake.table("orders").schema.names
+    assert lake.sql("SELECT count(*) AS n FROM orders", engine="duckdb")["n"][0].as_py() == 4
 
 
 def test_only_the_files_of_a_date_are_opened(spark, small_lake):

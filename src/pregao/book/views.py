@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from pregao.book.queue_order import price_rank
@@ -29,6 +29,13 @@ class Order(NamedTuple):
     firm: int | None = None
     insert_time_ns: int | None = None
     implied: bool = False
+
+
+def levels_of(orders: Iterable[Order]) -> Iterator[Level]:
+    """The levels of orders that come in the order in which they would trade."""
+    for price, same in groupby(orders, key=lambda order: order.price):
+        sizes = [order.size for order in same]
+        yield Level(price, sum(sizes), len(sizes))
 
 
 class QueuePosition(NamedTuple):

@@ -42,8 +42,7 @@ def audit(
 ) -> None:
     """Summarise the audit of a lake's books."""
     from pregao.cli import option_values
-    from pregao.lake.books.export import Selection, selected
-    from pregao.lake.books.tables import AUDIT
+    from pregao.lake.books import Selection, audit_summary
     from pregao.lake.store import Lake
 
     channels = option_values.numbers(channel, "--channel", 255)
@@ -52,32 +51,18 @@ def audit(
         tuple(sorted(channels or ())),
         tuple(option_values.parts(symbol)),
     )
-    place = Lake(lake)
-    place.require()
-    columns = [field.name for field in AUDIT.schema if field.name != "date"]
-    results: Counter[str] = Counter()
-    instruments: set[tuple[int, int]] = set()
-    different: list[dict[str, Any]] = []
-    for rows in selected(place, AUDIT.name, columns, selection):
-        results.update(rows["result"].to_pylist())
-        pairs = zip(rows["channel"].to_pylist(), rows["security_id"].to_pylist(), strict=True)
-        instruments.update(pairs)
-        if len(different) < limit:
-            import pyarrow.compute as pc
-
-            found = rows.filter(pc.equal(rows["result"], "different"))
-            different += found.slice(0, limit - len(different)).to_pylist()
+    found = audit_summary(Lake(lake), selection, limit)
     if as_json:
         data = {
-            "snapshots": results.total(),
-            "instruments": len(instruments),
-            "results": dict(sorted(results.items())),
-            "differences": different,
+            "snapshots": found.snapshots,
+            "instruments": found.instruments,
+            "results": dict(sorted(found.results.items())),
+            "differences": found.differences,
         }
         typer.echo(json.dumps(data, indent=1))
     else:
-        _show(results, len(instruments), different)
-    raise typer.Exit(1 if results["different"] else 0)
+        _show(found.results, found.instruments, found.differences)
+    raise typer.Exit(0 if found.passed else 1)
 
 
 _MEANINGS = {

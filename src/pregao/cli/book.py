@@ -85,19 +85,11 @@ def book(
 
 def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
     """The levels of both sides, best first."""
-    from itertools import groupby
-
+    from pregao.book import views
     from pregao.book.updates import Side
-    from pregao.book.views import Level
 
-    found = []
-    for side in Side:
-        own = []
-        for price, orders in groupby(moment.book.orders(side), key=lambda order: order.price):
-            sizes = [order.size for order in orders]
-            own.append(Level(price, sum(sizes), len(sizes)))
-        found.append(own)
-    return found[0], found[1]
+    bids, asks = (list(views.levels_of(moment.book.orders(side))) for side in Side)
+    return bids, asks
 
 
 def price_text(mantissa: int | None) -> str | None:

@@ -121,7 +121,7 @@ def decode(
     from pregao.schemas import Registry
 
     if files and hex_ is None:
-        from pregao.cli.legacy_captures import are_legacy
+        from pregao.api.legacy_captures import are_legacy
 
         if are_legacy(files, schema):
             from pregao.cli.decode_legacy import LegacyRequest, decode_legacy

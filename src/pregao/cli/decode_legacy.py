@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pregao.api.legacy_captures import LegacyAccount, Read, read_messages, reader_of
 from pregao.cli.decode_output import StandardOutput, output_kind
-from pregao.cli.legacy_captures import LegacyAccount, Read, read_messages, reader_of
 from pregao.cli.new_files import NewFiles
 from pregao.clock import format_ns
 from pregao.errors import UsageError

@@ -15,9 +15,9 @@ import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from pregao.api.input_captures import Captures
+from pregao.api.legacy_captures import LegacyAccount, Read, is_dump
 from pregao.capture import read_blocks
-from pregao.cli.input_captures import Captures
-from pregao.cli.legacy_captures import LegacyAccount, Read, is_dump
 from pregao.cli.new_files import NewFiles
 from pregao.errors import CaptureError, UsageError
 from pregao.fast import REASONS, ColumnDecoder, Template, Templates

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pregao.cli.decode_keys import KeyForm, key_form
+from pregao.api.message_keys import KeyForm, key_form
 from pregao.cli.decode_text import csv_header, csv_lines, json_lines, text_lines
 from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError

@@ -9,19 +9,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from pregao.api.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
+from pregao.api.message_selection import MessageSelection, limited, security_id
+from pregao.api.session_messages import Sessions
+from pregao.api.symbols import instruments, learn_symbols
+from pregao.api.templates import known_schemas
 from pregao.capture import Flow, PacketBlock
-from pregao.cli.decode_entrypoint import Sessions
 from pregao.cli.decode_output import Output, Versions
-from pregao.cli.decode_selection import MessageSelection, limited, security_id
-from pregao.cli.input_captures import STANDARD_INPUT, Captures, ReadAccount, numbered
-from pregao.cli.option_values import known_schemas
 from pregao.cli.progress import ReadingProgress
-from pregao.errors import UsageError
-from pregao.names import did_you_mean, folded
-from pregao.sbe import Message
+from pregao.names import folded
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Unknown, Walked, walk
 from pregao.umdf.key_columns import key_columns
@@ -31,7 +28,6 @@ from pregao.umdf.survey import (
     Lines,
     Rejects,
     decode_kinds,
-    message_of,
     walk_faults,
 )
 
@@ -99,7 +95,7 @@ def learn(
         walked = walk(block.buffer, block.offset, block.length)
         lines.add(numbers.of(block.flow), walked)
         if wanted:
-            _learn_symbols(decoder, walked, wanted, found, known)
+            learn_symbols(decoder, walked, wanted, found, known)
         if selection.by_packet:
             chosen = selection.packets(block)
             walked = walk(chosen.buffer, chosen.offset, chosen.length)
@@ -107,63 +103,13 @@ def learn(
     if not selection.by_packet:
         kinds = {(seen.schema_id, seen.template_id, seen.version) for seen in lines.seen()}
     if wanted:
-        selection.security_ids = _instruments(wanted, found, known, selection.security_ids)
+        selection.security_ids = instruments(wanted, found, selection.security_ids, known=known)
     versions = _versions(kinds, selection, decoder)
     return Learned(lines, versions | _versions(of_sessions, selection, sessions.decoder))
 
 
 def _kind_key(kind: MessageKind) -> tuple[int, int, int]:
     return kind.schema_id, kind.template_id, kind.version
-
-
-def _learn_symbols(
-    decoder: BulkDecoder,
-    walked: Walked,
-    wanted: set[str],
-    found: dict[str, set[int]],
-    known: set[str],
-) -> None:
-    """Take the instruments of wanted symbols, and all names, from definitions among messages."""
-    for kind in walked.kinds():
-        message = message_of(decoder.registry, kind.schema_id, kind.template_id, kind.version)
-        if message is None or not _defines(message):
-            continue
-        for outcome in decoder.decode_kind(walked, kind):
-            if not isinstance(outcome, Batch):
-                continue
-            symbols = pc.utf8_upper(outcome.columns.column("symbol"))
-            known.update(pc.unique(symbols).drop_null().to_pylist())
-            rows = pc.is_in(symbols, pa.array(sorted(wanted), pa.string()))
-            for symbol, number in zip(
-                symbols.filter(rows).to_pylist(),
-                outcome.columns.column("security_id").filter(rows).to_pylist(),
-                strict=True,
-            ):
-                found.setdefault(symbol, set()).add(number)
-
-
-def _defines(message: Message) -> bool:
-    names = {each.name for each in message.fields}
-    return "symbol" in names and security_id(message) is not None
-
-
-def _instruments(
-    wanted: set[str],
-    found: dict[str, set[int]],
-    known: set[str],
-    numbers: frozenset[int] | None,
-) -> frozenset[int]:
-    missing = sorted(wanted - set(found))
-    if missing:
-        hints = "".join(did_you_mean(name, sorted(known)) for name in missing)
-        raise UsageError(
-            f"No definition of {', '.join(missing)} is in the input, so that its messages cannot "
-            "be told. Add the capture of the definition stream, or use --security-id."
-            f"{hints}"
-        )
-    return frozenset(number for each in found.values() for number in each) | (
-        numbers or frozenset()
-    )
 
 
 def _versions(

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from pregao.api.input_captures import STANDARD_INPUT, Captures
+from pregao.api.message_selection import MessageSelection
+from pregao.api.session_messages import looks_like_sessions, pasted_messages
 from pregao.capture import PADDING, Flow, PacketBlock
-from pregao.cli.decode_entrypoint import looks_like_sessions, pasted_messages
 from pregao.cli.decode_hex import packet_bytes
 from pregao.cli.decode_output import (
     Output,
@@ -21,8 +23,6 @@ from pregao.cli.decode_output import (
     several_templates,
 )
 from pregao.cli.decode_pipeline import DecodeAccount, Learned, Pipeline, expected_versions, learn
-from pregao.cli.decode_selection import MessageSelection
-from pregao.cli.input_captures import STANDARD_INPUT, Captures
 from pregao.cli.new_files import NewFiles
 from pregao.cli.progress import ReadingProgress
 from pregao.errors import UsageError

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pregao.api.message_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.cli import _kernels
-from pregao.cli.decode_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.tables import Column, TemplateTable, columns_of

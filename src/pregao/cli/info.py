@@ -50,14 +50,16 @@ def info(
     """Tell what captures hold: streams, versions, gaps, rates, rejects, sessions of EntryPoint."""
     import json
 
+    from pregao.api.capture_report import surveyed
+    from pregao.api.legacy_captures import are_legacy
     from pregao.cli import option_values
-    from pregao.cli.info_report import surveyed
     from pregao.cli.info_tables import show
-    from pregao.cli.legacy_captures import are_legacy
+    from pregao.cli.progress import ReadingProgress
     from pregao.schemas import Registry
 
     if are_legacy(files, schema):
-        from pregao.cli.info_legacy import legacy_report, show_legacy
+        from pregao.api.legacy_report import legacy_report
+        from pregao.cli.info_legacy import show_legacy
 
         told = legacy_report(files, schema)
         if as_json:
@@ -66,7 +68,8 @@ def info(
             show_legacy(told)
         return
     registry = Registry.from_environment([] if schema is None else [schema])
-    found = surveyed(files, registry, option_values.streams(stream))
+    with ReadingProgress("reading") as progress:
+        found = surveyed(files, registry, option_values.streams(stream), progress)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
     else:

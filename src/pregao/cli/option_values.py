@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, date
 from typing import TYPE_CHECKING
 
+from pregao.api.templates import named_templates
 from pregao.cli.configuration import configuration
 from pregao.cli.configuration import zone as zone_of
 from pregao.clock import format_ns, parse_ns
-from pregao.errors import SchemaError, UsageError
-from pregao.sbe import Schema, template
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
+from pregao.errors import UsageError
+from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
 
 LATEST_NS = (1 << 63) - 1
@@ -119,44 +118,5 @@ def feeds(values: Iterable[str] | None) -> list[tuple[str, str]]:
 def template_ids(
     values: Iterable[str] | None, registry: Registry
 ) -> frozenset[tuple[int, int]] | None:
-    """The templates that were named, by name (with or without the number) or number.
-
-    Each is its schema's id and its own.
-    """
-    wanted = parts(values)
-    if not wanted:
-        return None
-    schemas = known_schemas(registry)
-    found: set[tuple[int, int]] = set()
-    for name in wanted:
-        ids = _ids_of(name, schemas)
-        if not ids:
-            names = {m.name.lower(): m.name for schema in schemas for m in schema.messages}
-            near = difflib.get_close_matches(name.lower(), names, 1, 0.4)
-            hint = f" Did you mean {names[near[0]]}?" if near else ""
-            raise UsageError(
-                f"There is no template {name!r}.{hint} `pregao schema` lists the templates."
-            )
-        found |= ids
-    return frozenset(found)
-
-
-def known_schemas(registry: Registry) -> list[Schema]:
-    """Every schema with which messages may be read: market data first, the newest first."""
-    named = registry.named()
-    found = list(named)
-    for schema_id in (UMDF_SCHEMA_ID, ENTRYPOINT_SCHEMA_ID):
-        if all(schema.id != schema_id for schema in named):
-            versions = reversed(registry.versions(schema_id))
-            found += [registry.get(schema_id, version) for version in versions]
-    return found
-
-
-def _ids_of(name: str, schemas: Sequence[Schema]) -> set[tuple[int, int]]:
-    found = set()
-    for schema in schemas:
-        try:
-            found.add((schema.id, template(schema, name).id))
-        except SchemaError:
-            continue
-    return found
+    """The templates that were named, by name (with or without the number) or number."""
+    return named_templates(wanted, registry) if (wanted := parts(values)) else None

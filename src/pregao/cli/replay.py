@@ -49,7 +49,7 @@ def replay(
     quiet: options.Quiet = False,
 ) -> None:
     """Send the UDP packets of captures again, merged by time, each line to its own target."""
-    from pregao.cli.input_captures import Captures
+    from pregao.api.input_captures import Captures
     from pregao.live import Replayer, parse_speed
     from pregao.net import find_interface
 

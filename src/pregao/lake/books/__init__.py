@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pregao.lake.books.audited import AuditSummary as AuditSummary
+    from pregao.lake.books.audited import audit_summary as audit_summary
     from pregao.lake.books.brought import brought as brought
     from pregao.lake.books.brought import find_holes as find_holes
     from pregao.lake.books.build import BookOptions as BookOptions
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pregao.lake.books.tasks import run_book_task as run_book_task
 
 _HOMES = {
+    "audited": ["AuditSummary", "audit_summary"],
     "brought": ["brought", "find_holes"],
     "build": ["BookOptions", "DayReport", "build_books", "run_books_here"],
     "catalogue": ["Catalogue"],

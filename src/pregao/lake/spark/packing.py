@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import pregao
+from pregao import errors
 from pregao.errors import UsageError
 
 PROVIDED = frozenset({"pyspark", "py4j"})
@@ -123,7 +123,7 @@ def _files(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str,
     """The files of a distribution below ``site-packages``, by their names there."""
     if distribution.metadata["Name"] == "pregao":
         # The package may be installed as a reference to its sources.
-        package = Path(pregao.__file__).parent
+        package = Path(errors.__file__).parent
         for path in package.rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 yield f"pregao/{path.relative_to(package).as_posix()}", path

@@ -136,6 +136,11 @@ class DuckdbAnswer:
         self._connection = connection
         self._relation = relation
 
+    @property
+    def relation(self) -> Any:
+        """The query as DuckDB's own relation; nothing is read before it is asked for rows."""
+        return self._relation
+
     def first(self, limit: int) -> tuple[Any, int]:
         """The first rows, at most so many, and how many rows there are in all."""
         kept: list[Any] = []

@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from pregao.api.input_captures import STANDARD_INPUT, Captures
 from pregao.capture import Flow, is_pcap, open_source, read_blocks
-from pregao.cli.input_captures import STANDARD_INPUT, Captures
 from pregao.errors import CaptureError, DecodeError, PregaoError, UsageError
 from pregao.fast import load_templates
 from pregao.legacy import (

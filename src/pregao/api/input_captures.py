@@ -1,4 +1,4 @@
-"""The captures named on the command line, read in blocks as often as needed."""
+"""The captures that a user names, read in blocks as often as needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, BinaryIO, NamedTuple, cast
+from typing import IO, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from pregao.capture import (
     open_source,
     read_blocks,
 )
-from pregao.cli.progress import ReadingProgress
 from pregao.entrypoint.frame_columns import FrameColumns, StreamAccount
 from pregao.errors import CaptureError, UsageError
 from pregao.umdf.survey import LineNumbers, Lines
@@ -37,6 +36,26 @@ _PCAPNG = b"\n\r\r\n"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _CAPTURE_NAME = re.compile(r"\.(pcap|pcapng|cap)\d*(\.(gz|zst|zstd))?$", re.IGNORECASE)
 _PIECE = 1 << 20
+
+
+class Progress(Protocol):
+    """Is told how far the reading of captures is."""
+
+    def begin(self, name: str, size: int | None) -> None:
+        """A capture of so many bytes, if that is known, is begun."""
+
+    def reached(self, position: int) -> None:
+        """The reading is so far into the capture."""
+
+
+class Silent:
+    """Progress that nobody looks at."""
+
+    def begin(self, name: str, size: int | None) -> None:
+        """Do nothing."""
+
+    def reached(self, position: int) -> None:
+        """Do nothing."""
 
 
 @dataclass(slots=True)
@@ -129,7 +148,7 @@ class Captures:
                 self._spools = {}
 
     def read(
-        self, account: ReadAccount, progress: ReadingProgress, block_bytes: int = BLOCK_BYTES
+        self, account: ReadAccount, progress: Progress, block_bytes: int = BLOCK_BYTES
     ) -> Generator[ReadBlock, None, None]:
         """The blocks of all captures, one capture after the other.
 

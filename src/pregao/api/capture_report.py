@@ -1,13 +1,12 @@
-"""The work of ``pregao info``: captures surveyed, and the account as plain values."""
+"""What captures hold: they are surveyed, and the account is given as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pregao.cli.info_entrypoint import SessionSurvey
-from pregao.cli.input_captures import Captures, ReadAccount, numbered
-from pregao.cli.progress import ReadingProgress
+from pregao.api.input_captures import Captures, Progress, ReadAccount, numbered
+from pregao.api.session_report import SessionSurvey
 from pregao.clock import format_ns
 from pregao.schemas import Registry
 from pregao.umdf.streams import Stream
@@ -36,18 +35,20 @@ _LINKS = {
 
 
 def surveyed(
-    names: Sequence[str], registry: Registry, streams: Mapping[Destination, Stream]
+    names: Sequence[str],
+    registry: Registry,
+    streams: Mapping[Destination, Stream],
+    progress: Progress,
 ) -> dict[str, Any]:
     """Read captures once, and give the account of all of their packets as JSON holds it."""
     captures = Captures(names)
     captures.check()
     survey, account = Survey(registry, streams), ReadAccount()
     sessions = SessionSurvey(registry)
-    with ReadingProgress("reading") as progress:
-        for read, numbers in numbered(captures.read(account, progress), survey.lines):
-            if len(read.block):
-                survey.add(read.name, read.block, numbers)
-            sessions.add(read)
+    for read, numbers in numbered(captures.read(account, progress), survey.lines):
+        if len(read.block):
+            survey.add(read.name, read.block, numbers)
+        sessions.add(read)
     return report(survey, account) | {"entrypoint": sessions.report(account)}
 
 

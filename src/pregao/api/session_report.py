@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from pregao.api.input_captures import ReadAccount, ReadBlock
 from pregao.capture import Flow
-from pregao.cli.input_captures import ReadAccount, ReadBlock
 from pregao.clock import format_ns
 from pregao.entrypoint.captured import business_headers, flow_text
 from pregao.entrypoint.frame_columns import StreamAccount

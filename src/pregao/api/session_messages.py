@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pregao.api.message_keys import session_keys
 from pregao.capture import PADDING, Flow, PacketBlock
-from pregao.cli.decode_keys import session_keys
 from pregao.entrypoint import Frame, FrameReader, blanked
 from pregao.entrypoint.captured import NO_MESSAGE, business_headers, flow_text
 from pregao.entrypoint.senders import SENDERS, Senders, other_direction

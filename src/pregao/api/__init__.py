@@ -1,0 +1,57 @@
+"""Pregão for programs: captures, books, channels, lakes and markets in a few lines of Python.
+
+`pregao` offers these names to users; it is documented in docs/api.md. What is here only joins the
+packages below it. Names are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pregao.api.book import Book as Book
+    from pregao.api.capture import Capture as Capture
+    from pregao.api.capture import read as read
+    from pregao.api.following import follow as follow
+    from pregao.api.ladders import Level as Level
+    from pregao.api.ladders import Order as Order
+    from pregao.api.lake import Lake as Lake
+    from pregao.api.lake import LakeBook as LakeBook
+    from pregao.api.messages import Message as Message
+    from pregao.api.messages import Protocol as Protocol
+    from pregao.api.simulating import simulate as simulate
+    from pregao.book import State as State
+
+_HOMES = {
+    "pregao.api.book": ["Book"],
+    "pregao.api.capture": ["Capture", "read"],
+    "pregao.api.following": ["follow"],
+    "pregao.api.ladders": ["Level", "Order"],
+    "pregao.api.lake": ["Lake", "LakeBook"],
+    "pregao.api.messages": ["Message", "Protocol"],
+    "pregao.api.simulating": ["simulate"],
+    "pregao.book": ["State"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Book",
+    "Capture",
+    "Lake",
+    "LakeBook",
+    "Level",
+    "Message",
+    "Order",
+    "Protocol",
+    "State",
+    "follow",
+    "read",
+    "simulate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(_HOME[name]), name)

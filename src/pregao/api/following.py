@@ -1,0 +1,165 @@
+"""Channels followed through captures as they are live: the same machine tells the same events."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from string import ascii_uppercase
+
+import numpy as np
+
+from pregao.api.capture import read
+from pregao.api.values import Path, listed, paths
+from pregao.capture import PADDING, read_blocks
+from pregao.errors import UsageError
+from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
+from pregao.feed.channel_events import Event
+from pregao.live.books import LiveEvent
+from pregao.live.merging import merged
+from pregao.live.subscriptions import DEPTH, Subscription
+from pregao.schemas import Registry
+from pregao.umdf.bulk import walk
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey import LineNumbers, Lines
+
+_FEEDS = ascii_uppercase
+_ALL = 1 << 40
+_FOLLOWED = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+
+
+def follow(
+    *captures: Path | Iterable[Path],
+    snapshot: Path | Iterable[Path] | None = None,
+    definition: Path | Iterable[Path] | None = None,
+    symbol: str | Iterable[str] | None = None,
+    kinds: tuple[type[Event], ...] | None = None,
+    depth: int = DEPTH,
+    from_the_start: bool = False,
+) -> Iterator[LiveEvent]:
+    """What happens on the channels in captures, in the order of time: the events of `Live`.
+
+    Captures are files, folders or patterns, of feed A, feed B, or all lines together; what each
+    destination carries is found out, and incremental lines of one channel are its feeds. Snapshots
+    and definitions may be among them or named on their own. Gaps heal from snapshots as they do
+    live. ``symbol`` and ``kinds`` choose events, ``depth`` the levels of the books that come along.
+    ``from_the_start`` says that the first packets are the first of the day, so that books need no
+    snapshot. Memory is bounded, whatever the size of the captures.
+    """
+    names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
+    wanted = listed(symbol)
+    return _followed(names, wanted, kinds, depth, from_the_start)
+
+
+def _followed(
+    names: Sequence[str],
+    symbols: tuple[str, ...],
+    kinds: tuple[type[Event], ...] | None,
+    depth: int,
+    from_the_start: bool,
+) -> Iterator[LiveEvent]:
+    lines = Lines()
+    routes = _routes(names, lines, from_the_start)
+    channels = list({id(channel): channel for channel in routes.values()}.values())
+    told = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    last = 0
+    for stretch in merged(names, lines):
+        if not last:
+            for channel in channels:
+                channel.start(int(stretch.time_ns[0]))
+        last = int(stretch.time_ns[-1])
+        padded = np.concatenate([stretch.buffer, np.zeros(PADDING, np.uint8)])
+        datagrams = Datagrams(padded, stretch.offset, stretch.length, stretch.time_ns, stretch.line)
+        for owner, begin, end in _runs(datagrams, routes):
+            when = int(stretch.time_ns[begin])
+            due = [channel for channel in channels if _is_due(channel, when)]
+            for channel in due:
+                channel.tick(when)
+            yield from _events(due, told)
+            at = begin
+            while owner is not None and at < end:
+                # One packet that tells something at a time: its books come along as they are then.
+                at = owner.receive_many(datagrams, at, end, singly=True)
+                yield from _events([owner], told)
+    for channel in channels:  # what is still missing then does not come any more
+        channel.tick(last + channel.settings.reorder_ns)
+    yield from _events(channels, told)
+
+
+def _runs(
+    datagrams: Datagrams, routes: Mapping[tuple[int, int], PumpedChannel]
+) -> Iterator[tuple[PumpedChannel | None, int, int]]:
+    """Datagrams that follow each other on one channel, and shortly; None is of no channel."""
+    number = datagrams.buffer[datagrams.offset].astype(np.int64)
+    number[datagrams.length == 0] = -1
+    source = (datagrams.line.astype(np.int64) << 9) + number
+    kinds, kind = np.unique(source, return_inverse=True)
+    channels = [routes.get((each >> 9, each & 0x1FF)) for each in kinds.tolist()]
+    own = np.array([-1 if each is None else each.settings.number for each in channels])[kind]
+    changes = np.flatnonzero(np.diff(own)) + 1
+    for begin, end in pairwise([0, *changes.tolist(), len(own)]):
+        at = begin
+        while at < end:
+            owner = channels[kind[at]]
+            # Time passes between runs: no longer one than a missing packet is waited for.
+            wait = 0 if owner is None else owner.settings.reorder_ns
+            until = int(datagrams.time_ns[at]) + wait
+            behind = int(np.searchsorted(datagrams.time_ns[at:end], until, "right"))
+            yield owner, at, at + behind
+            at += behind
+
+
+def _is_due(channel: Channel, when_ns: int) -> bool:
+    deadline = channel.deadline()
+    return deadline is not None and deadline <= when_ns
+
+
+def _events(channels: Iterable[Channel], told: Subscription) -> Iterator[LiveEvent]:
+    """What the channels tell now, with the books as they are now."""
+    for channel in channels:
+        channel.take_actions()  # every stream comes anyway
+        if events := channel.take_events():
+            told.told(channel, events)
+    for item in told.take():
+        assert isinstance(item, LiveEvent)  # it misses nothing, so that no book is told anew
+        yield item
+
+
+def _routes(
+    names: Sequence[str], lines: Lines, from_the_start: bool
+) -> dict[tuple[int, int], PumpedChannel]:
+    """The channels, by line and number on it: captures are read once before they are followed."""
+    seen: dict[tuple[int, int], None] = {}
+    for name in names:
+        with read_blocks(name) as reader:
+            numbers = LineNumbers(lines, reader.flows)
+            for block in reader:
+                walked = walk(block.buffer, block.offset, block.length)
+                own = numbers.of(block.flow)
+                lines.add(own, walked)
+                sound = walked.message_count > 0
+                pairs = np.unique((own[sound].astype(np.int64) << 8) | walked.channel[sound])
+                seen.update(dict.fromkeys((pair >> 8, pair & 0xFF) for pair in pairs.tolist()))
+    streams = lines.streams(Registry.bundled())
+    feeds: dict[tuple[int, int], tuple[Stream, str]] = {}
+    counts: Counter[tuple[int, Stream]] = Counter()
+    for line, number in seen:
+        stream = streams[line]
+        if stream in _FOLLOWED:
+            feeds[line, number] = stream, _FEEDS[counts[number, stream] % len(_FEEDS)]
+            counts[number, stream] += 1
+    channels = {
+        number: PumpedChannel(
+            ChannelSettings(number, tuple(_FEEDS[:lanes]), from_the_start=from_the_start)
+        )
+        for (number, stream), lanes in counts.items()
+        if stream is Stream.INCREMENTAL
+    }
+    if not channels:
+        raise UsageError(
+            f"There is no incremental stream of Binary UMDF in {', '.join(names)}: "
+            "`pregao info` tells what there is."
+        )
+    for number, channel in channels.items():
+        channel.set_lines({line: what for (line, own), what in feeds.items() if own == number})
+    return {(line, number): channels[number] for line, number in feeds if number in channels}

@@ -1,0 +1,95 @@
+"""A message of a capture: its fields, where it was sent and when, whatever the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from pregao.sbe import snake_case
+from pregao.sbe.model import Message as Template
+from pregao.sbe.values import readings
+
+
+class Protocol(StrEnum):
+    """What a message is of."""
+
+    UMDF = "umdf"
+    ENTRYPOINT = "entrypoint"
+    LEGACY = "legacy"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A decoded message.
+
+    Its fields are in ``values`` by the names of the specification (``message["mDEntryPx"]``), and
+    attributes by the names of table columns (``message.md_entry_px``). Prices are exact decimals,
+    enumerations their names, times nanoseconds since 1970, what is absent None.
+    """
+
+    protocol: Protocol
+    template: str
+    """The name of the template, such as ``Trade_53``."""
+    template_id: int
+    schema_version: int | None
+    """The version it was sent in; None for the legacy feed."""
+    values: Mapping[str, Any]
+    capture_time_ns: int | None
+    sending_time_ns: int | None
+    sequence_number: int | None
+    """Of its packet (market data) or its own (EntryPoint, legacy); None where it has none."""
+    channel: int | None = None
+    """Here and below: of market data."""
+    stream: str | None = None
+    sequence_version: int | None = None
+    index_in_packet: int | None = None
+    sender: str | None = None
+    """Of EntryPoint: client, exchange, or None if nothing has told."""
+    flow: str | None = None
+    """Of EntryPoint and the legacy feed: who sends to whom, or the destination."""
+    layout: Template | None = field(default=None, repr=False, compare=False)
+    """The template as the schema states it."""
+
+    def __getitem__(self, name: str) -> Any:
+        """A field by the name that the specification gives it."""
+        return self.values[name]
+
+    def __getattr__(self, name: str) -> Any:
+        """A field by the name of its column."""
+        # What is not set yet, while a copy is made, is no field.
+        if not name.startswith("_") and name not in Message.__slots__:
+            own = self._names().get(name)
+            if own is not None:
+                return self.values.get(own)
+        raise AttributeError(f"A message of {self.template} has no {name!r}.")
+
+    def __dir__(self) -> list[str]:
+        return [*object.__dir__(self), *self._names()]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by the names of their columns."""
+        return {column: self.values.get(name) for column, name in self._names().items()}
+
+    def _names(self) -> dict[str, str]:
+        if self.layout is None:
+            return {snake_case(name): name for name in self.values}
+        known = _COLUMNS.get(id(self.layout))
+        if known is None:
+            known = _COLUMNS[id(self.layout)] = self.layout, _columns(self.layout)
+        return known[1]
+
+
+_COLUMNS: dict[int, tuple[Template, dict[str, str]]] = {}
+"""By the template's identity, which it keeps: comparing templates takes long."""
+
+
+def _columns(template: Template) -> dict[str, str]:
+    """The fields of a template by the names of their columns."""
+    found = {reading.column: reading.name for reading in readings(template)}
+    for group in template.groups:
+        found[snake_case(group.name)] = group.name
+    for data in template.data:
+        found[snake_case(data.name)] = data.name
+    return found

@@ -1,0 +1,75 @@
+"""A simulated trading day, written as captures by one call."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from pregao.api.values import choice, day_from
+from pregao.exchange.simulation import (
+    TRADE_DATE,
+    Compression,
+    LegacyDepth,
+    Settings,
+    Simulation,
+    fault_rates,
+    parse_duration,
+    parse_moment,
+    parse_rates,
+)
+
+Rates = float | str | None
+"""A share of packets (0.01), or one for each line (``A=0.01,B=0.02``)."""
+
+
+def simulate(
+    out: str | os.PathLike[str],
+    *,
+    profile: str = "equities",
+    seed: int = 1,
+    duration: str = "30m",
+    instruments: int | None = None,
+    messages: int | None = None,
+    rate: float | None = None,
+    loss: Rates = None,
+    reorder: Rates = None,
+    duplicate: Rates = None,
+    late_join: str | None = None,
+    day: date | str = TRADE_DATE,
+    schema_version: int = 16,
+    compress: str = "none",
+    legacy: str | None = None,
+    force: bool = False,
+) -> dict[str, Any]:
+    """Simulate a trading day into a folder: captures of every stream, and ``truth/`` beside them.
+
+    The arguments are those of ``pregao simulate``, and the same ones give the same bytes. What is
+    given back is what ``truth/summary.json`` holds.
+    """
+    settings = Settings(
+        profile=profile,
+        out=Path(out),
+        seed=seed,
+        instruments=instruments,
+        duration_ns=parse_duration(duration),
+        schema_version=schema_version,
+        trade_date=day_from(day),
+        rate=rate,
+        messages=messages,
+        faults=fault_rates(
+            parse_rates("loss", _text(loss)),
+            parse_rates("reorder", _text(reorder)),
+            parse_rates("duplicate", _text(duplicate)),
+        ),
+        late_join=None if late_join is None else parse_moment("late_join", late_join),
+        compression=choice(Compression, compress, "compress"),
+        force=force,
+        legacy=None if legacy is None else choice(LegacyDepth, legacy, "legacy"),
+    )
+    return Simulation(settings).run().data
+
+
+def _text(rates: Rates) -> str | None:
+    return None if rates is None else str(rates)

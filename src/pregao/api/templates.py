@@ -1,0 +1,51 @@
+"""Templates by the names and numbers that users give them."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+from pregao.errors import SchemaError, UsageError
+from pregao.sbe import Schema, template
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
+
+
+def named_templates(names: Iterable[str], registry: Registry) -> frozenset[tuple[int, int]]:
+    """The templates of some names (with or without the number) or numbers.
+
+    Each is its schema's id and its own.
+    """
+    schemas = known_schemas(registry)
+    found: set[tuple[int, int]] = set()
+    for name in names:
+        ids = _ids_of(name, schemas)
+        if not ids:
+            known = {m.name.lower(): m.name for schema in schemas for m in schema.messages}
+            near = difflib.get_close_matches(name.lower(), known, 1, 0.4)
+            hint = f" Did you mean {known[near[0]]}?" if near else ""
+            raise UsageError(
+                f"There is no template {name!r}.{hint} `pregao schema` lists the templates."
+            )
+        found |= ids
+    return frozenset(found)
+
+
+def known_schemas(registry: Registry) -> list[Schema]:
+    """Every schema with which messages may be read: market data first, the newest first."""
+    named = registry.named()
+    found = list(named)
+    for schema_id in (UMDF_SCHEMA_ID, ENTRYPOINT_SCHEMA_ID):
+        if all(schema.id != schema_id for schema in named):
+            versions = reversed(registry.versions(schema_id))
+            found += [registry.get(schema_id, version) for version in versions]
+    return found
+
+
+def _ids_of(name: str, schemas: Sequence[Schema]) -> set[tuple[int, int]]:
+    found = set()
+    for schema in schemas:
+        try:
+            found.add((schema.id, template(schema, name).id))
+        except SchemaError:
+            continue
+    return found

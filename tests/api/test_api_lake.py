@@ -1,0 +1,156 @@
+"""`pregao.Lake`: tables in every engine, books at any moment, SQL, ingest, audit."""
+
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+import pregao
+from pregao.errors import UsageError
+
+SYMBOL_OF_THE_MOST_TRADES = """
+    SELECT symbol, count(*) AS trades FROM v_trades GROUP BY symbol ORDER BY trades DESC, symbol
+"""
+
+
+@pytest.fixture(scope="module")
+def symbol(lake):
+    return lake.sql(SYMBOL_OF_THE_MOST_TRADES)["symbol"][0].as_py()
+
+
+@pytest.fixture(scope="module")
+def security_id(lake, symbol):
+    rows = lake.table("instruments", columns=["security_id"], where=f"symbol = '{symbol}'")
+    return rows["security_id"][0].as_py()
+
+
+def test_an_ingest_makes_messages_books_and_analytics(lake_report):
+    lake, report = lake_report
+    assert report["messages"]["decoded"] > 500
+    assert {made["table"] for made in report["analytics"]} >= {"trades", "bars"}
+    assert report["books"]
+    assert {"packets", "trades", "book_checkpoints", "umdf_trade_53"} <= set(lake.tables)
+
+
+def test_what_is_there_is_not_taken_in_again(lake, day):
+    before = lake.sql("SELECT count(*) AS n FROM umdf_order_mbo_50")["n"][0]
+    again = lake.ingest([day], books=False, analytics=False)
+    assert again["messages"]["decoded"] == 0
+    assert "books" not in again
+    assert lake.sql("SELECT count(*) AS n FROM umdf_order_mbo_50")["n"][0] == before
+
+
+def told(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rows_of(table):
+    columns = [table[name].to_pylist() for name in ("symbol", "trade_id", "price")]
+    return sorted(zip(*columns, strict=True))
+
+
+def test_engines_give_the_same_rows(lake, day):
+    columns = ["symbol", "trade_id", "price"]
+    rows = lake.table("trades", columns=columns)
+    done = {(one["symbol"], one["trade_id"]) for one in told(day / "truth" / "trades.jsonl")}
+    assert {row[:2] for row in rows_of(rows)} == done
+    expected = rows_of(rows)
+    lazy = lake.table("trades", engine="polars", columns=columns)
+    assert rows_of(lazy.collect().to_arrow()) == expected
+    assert rows_of(lake.table("trades", engine="duckdb").to_arrow_table()) == expected
+    frame = lake.table("trades", engine="pandas", columns=columns)
+    assert sorted(frame.itertuples(index=False, name=None)) == expected
+
+
+@pytest.mark.parametrize("engine", ["arrow", "polars"])
+def test_conditions_choose_rows(lake, symbol, engine):
+    rows = lake.table("trades", engine=engine, where=f"symbol = '{symbol}'", columns=["symbol"])
+    rows = rows.collect().to_arrow() if engine == "polars" else rows
+    expected = lake.sql(SYMBOL_OF_THE_MOST_TRADES)["trades"][0].as_py()
+    assert rows["symbol"].to_pylist() == [symbol] * expected
+
+
+def test_a_table_has_names_unless_it_is_wanted_as_it_is_stored(lake):
+    assert {"time", "phase"} <= set(lake.table("trades").schema.names)
+    assert lake.table("v_trades").schema == lake.table("trades").schema
+    for name in ("trades", "v_trades"):
+        assert not {"time", "phase"} & set(lake.table(name, raw=True).schema.names)
+
+
+def test_a_relation_outlives_the_lake_that_gave_it(lake):
+    place = lake._lake.location.path
+    relation = pregao.Lake(place).table("trades", engine="duckdb").filter("size > 0").limit(1)
+    assert len(relation.fetchall()) == 1
+
+
+def test_the_book_at_the_end_is_the_exchanges(lake, day, symbol, security_id):
+    (last,) = (
+        one
+        for one in told(day / "truth" / "books.jsonl")
+        if one["security_id"] == security_id and one["final"]
+    )
+    book = lake.book(symbol)
+    assert book.state is pregao.State.VALID
+    assert book.trusted
+    for side, levels in (("bids", book.bids), ("asks", book.asks)):
+        assert sum(level.size for level in levels) == sum(size for _, size, *_ in last[side])
+        assert sum(level.orders for level in levels) == len(last[side])
+    assert [(order.price, order.size, order.order_id) for order in book.orders] == [
+        (None if price is None else Decimal(price), size, order_id)
+        for price, size, order_id, *_ in [*last["bids"], *last["asks"]]
+    ]
+    assert str(book).startswith(f"{symbol} ")
+    assert lake.book(symbol.lower()) == lake.book(security_id) == book
+
+
+def test_a_time_is_of_the_zone_that_is_named(lake, symbol):
+    when = lake.table("trades", columns=["time_ns"], where=f"symbol = '{symbol}'")
+    at = when["time_ns"][0].as_py() // 1_000_000_000
+    here = datetime.fromtimestamp(at, UTC)
+    there = datetime.fromtimestamp(at - 3 * 3600, UTC).replace(tzinfo=None)
+    expected = lake.book(symbol, at * 1_000_000_000)
+    for same in (
+        lake.book(symbol, here),
+        lake.book(symbol, str(here)),
+        lake.book(symbol, there, tz="America/Sao_Paulo"),
+        lake.book(symbol, f"{there}", tz="America/Sao_Paulo"),
+        lake.book(symbol, f"{there}-03:00", tz="Asia/Tokyo"),
+    ):
+        assert same == expected
+
+
+def test_a_book_behind_the_data_says_where_the_data_ends(lake, symbol):
+    book = lake.book(symbol, "2026-05-21T23:00:00")
+    assert book.data_ends_ns is not None
+    assert book.data_ends_ns < book.at_ns
+    assert lake.book(symbol, day="2026-05-21").orders == book.orders
+
+
+def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
+    audit = lake.audit()
+    assert audit.passed
+    assert audit.snapshots == audit.results["equal"] + audit.results["start"] > 0
+    one = lake.audit(symbols=symbol, days=[date(2026, 5, 21)])
+    assert one.instruments == 1
+    assert 0 < one.snapshots < audit.snapshots
+
+
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda lake: lake.table("trade"), "has no table trade; it has"),
+        (lambda lake: lake.table("trades", engine="excel"), "no engine 'excel'"),
+        (lambda lake: lake.table("trades", where="nothing = 1"), '"nothing" not found'),
+        (lambda lake: lake.sql("DROP TABLE trades"), "takes one query"),
+        (lambda lake: lake.sql("SELECT 1", engine="excel"), "'duckdb', 'spark', not 'excel'"),
+        (lambda lake: lake.book("NOBODY9"), "knows no instrument NOBODY9"),
+        (lambda lake: lake.book("PETR4", "noon"), "'noon' is no time"),
+        (lambda lake: lake.book("PETR4", "2026-05-21", tz="Mars"), "no time zone 'Mars'"),
+        (lambda lake: lake.book("PETR4", day="today"), "'today' is no day"),
+        (lambda lake: pregao.Lake("nowhere").tables, "nowhere is not a lake"),
+    ],
+)
+def test_a_mistake_is_a_sentence(lake, ask, words):
+    with pytest.raises(UsageError, match=words):
+        ask(lake)

@@ -1,0 +1,232 @@
+"""`pregao.read`: what captures hold, message by message and as tables, of every protocol."""
+
+import copy
+import gzip
+import json
+import pickle
+import sys
+from decimal import Decimal
+from itertools import islice
+
+import pyarrow as pa
+import pytest
+
+import pregao
+from pregao.api import Protocol
+from pregao.errors import CaptureError, NothingFoundError, UsageError
+from pregao.sbe.names import snake_case
+from tests.cli.market import START, Market, order, small_market, trade, wild_market
+from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
+from tests.legacy.writing import entry, incremental, news
+
+
+@pytest.fixture
+def market():
+    return small_market()
+
+
+@pytest.fixture
+def capture(market, tmp_path):
+    return market.write(tmp_path / "day.pcap")
+
+
+def key(message):
+    return (
+        message.channel, message.stream, message.sequence_version, message.sequence_number,
+        message.index_in_packet, message.capture_time_ns, message.sending_time_ns,
+    )  # fmt: skip
+
+
+def test_messages_are_what_the_codec_reads_in_the_order_of_the_capture(capture, market):
+    found = list(pregao.read(capture).messages())
+    expected = market.rows()
+    assert [key(message) for message in found] == [row.key for row in expected]
+    assert [message.values for message in found] == [row.values for row in expected]
+    assert [message.template for message in found] == [row.message.name for row in expected]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_messages_of_every_template_and_version(tmp_path, seed):
+    market = wild_market(seed)
+    capture = pregao.read(market.write(tmp_path / "wild.pcap"))
+    found = {key(message)[4:6]: message for message in capture.messages()}
+    rows = market.rows(streams=dict.fromkeys((where for where, _ in market.packets), None))
+    assert rows
+    for row in rows:
+        assert found[row.key[4:6]].values == row.values
+    assert capture.rejects.total() > 0
+
+
+def test_a_field_has_the_name_of_the_specification_and_that_of_its_column(capture):
+    (found,) = pregao.read(capture, template="Trade_53").messages()
+    assert found["mDEntryPx"] == found.md_entry_px == Decimal("21.0000")
+    assert found.as_dict()["trade_id"] == 10
+    assert "md_entry_px" in dir(found)
+    with pytest.raises(AttributeError, match="Trade_53 has no 'colour'"):
+        _ = found.colour
+
+
+def test_a_message_can_be_copied_and_sent(capture):
+    for message in pregao.read(capture).messages():
+        for copied in (pickle.loads(pickle.dumps(message)), copy.deepcopy(message)):
+            assert copied == message
+            assert copied.as_dict() == message.as_dict()
+
+
+def test_a_table_has_a_row_for_each_message(capture):
+    table = pregao.read(capture).table("Order_MBO_50")
+    messages = list(pregao.read(capture, template="order_mbo_50").messages())
+    assert table.num_rows == len(messages) == 3
+    for name in ("sequence_number", "capture_time_ns", "stream"):
+        assert table[name].to_pylist() == [getattr(message, name) for message in messages]
+    for name in ("mDEntryPx", "mDEntryType", "rptSeq"):
+        expected = [message[name] for message in messages]
+        assert table[snake_case(name)].to_pylist() == expected
+    assert set(table["schema_version"].to_pylist()) == {16}
+
+
+def test_a_table_without_rows_has_its_columns(capture):
+    table = pregao.read(capture).table("TradeBust_57")
+    assert table.num_rows == 0
+    assert "trade_id" in table.schema.names
+
+
+def test_frames_have_the_rows_of_the_table(capture):
+    capture = pregao.read(capture)
+    table = capture.table("Order_MBO_50")
+    assert capture.to_polars("Order_MBO_50").to_dicts() == table.to_pylist()
+    frame = capture.to_pandas("Order_MBO_50")
+    assert frame["secondary_order_id"].tolist() == table["secondary_order_id"].to_pylist()
+    assert pa.Table.from_batches(capture.batches("Order_MBO_50")) == table
+
+
+@pytest.mark.parametrize(("name", "call"), [("polars", "to_polars"), ("pandas", "to_pandas")])
+def test_a_missing_package_is_named(capture, monkeypatch, name, call):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UsageError, match=f"pip install {name}"):
+        getattr(pregao.read(capture), call)("Trade_53")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen"),
+    [
+        ({"template": ["Trade_53", 50]}, lambda row: row.message.id in (53, 50)),
+        ({"symbol": "demo4"}, lambda row: row.values.get("securityID") == 1002),
+        ({"security_id": "1001"}, lambda row: row.values.get("securityID") == 1001),
+        ({"security_id": 1001}, lambda row: row.values.get("securityID") == 1001),
+        ({"channel": 72}, lambda row: True),
+        ({"channel": [1]}, lambda row: False),
+        ({"since": START + 5000}, lambda row: row.key[5] >= START + 5000),
+        ({"until": START + 5000}, lambda row: row.key[5] < START + 5000),
+        (
+            {"symbol": ["DEMO3", "DEMO4"], "template": "Order"},
+            lambda row: row.message.id == 50,
+        ),
+    ],
+)
+def test_filters_choose_messages(capture, market, wanted, chosen):
+    wanted = {**wanted}
+    if wanted.get("template") == "Order":
+        wanted["template"] = "Order_MBO_50"
+    if isinstance(wanted.get("template"), list):
+        wanted["template"] = list(map(str, wanted["template"]))
+    expected = [row.key for row in market.rows() if chosen(row)]
+    assert [key(message) for message in pregao.read(capture, **wanted).messages()] == expected
+    assert [key(each) for each in pregao.read(capture).only(**wanted).messages()] == expected
+
+
+def test_filters_hold_for_tables(capture):
+    table = pregao.read(capture, symbol="DEMO3").table("Order_MBO_50")
+    assert set(table["security_id"].to_pylist()) == {1001}
+
+
+def test_several_files_patterns_and_compression(tmp_path):
+    names = []
+    for number in (1, 2):
+        market = Market().send(order(rptSeq=number), trade())
+        names.append(market.write(tmp_path / f"part{number}.pcap"))
+    packed = tmp_path / "part3.pcap.gz"
+    packed.write_bytes(gzip.compress(names[0].read_bytes()))
+    both = [message.rpt_seq for message in pregao.read(*names, template="Order_MBO_50").messages()]
+    assert both == [1, 2]
+    for named in (tmp_path / "part*", tmp_path, [*names, packed]):
+        orders = pregao.read(named, template="Order_MBO_50").messages()
+        assert [message.rpt_seq for message in orders] == [1, 2, 1]
+
+
+def test_info_is_what_the_command_tells(capture):
+    found = pregao.read(capture).info()
+    assert found["channels"] == [72]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_orders_of_entrypoint(tmp_path):
+    path = write_capture(tmp_path / "orders.pcap", segments_of(conversation(3)))
+    capture = pregao.read(path)
+    orders = list(capture.only(template="SimpleNewOrder").messages())
+    assert [message.cl_ord_id for message in orders] == [1, 2, 3]
+    assert {(message.protocol, message.sender) for message in orders} == {
+        (Protocol.ENTRYPOINT, "client")
+    }
+    assert [message.sequence_number for message in orders] == [1, 2, 3]
+    table = capture.table("SimpleNewOrder")
+    assert table["cl_ord_id"].to_pylist() == [1, 2, 3]
+    assert table["flow"].to_pylist() == [message.flow for message in orders]
+    assert len(capture.info()["entrypoint"]["connections"]) == 2
+
+
+def legacy(path):
+    market = Market()
+    for number in range(1, 4):
+        bid = entry("0", 0, 1111, number, place=1, size=100, price=Decimal("10.50"))
+        market.raw(incremental(number, bid))
+    return market.raw(news(4)).write(path)
+
+
+def test_messages_of_the_legacy_feed(tmp_path):
+    capture = pregao.read(legacy(tmp_path / "archive.pcap"))
+    found = list(capture.messages())
+    assert [message.sequence_number for message in found] == [1, 2, 3, 4]
+    assert {message.protocol for message in found} == {Protocol.LEGACY}
+    assert found[0]["MDEntries"][0]["MDEntryPx"] == Decimal("10.50")
+    assert capture.info()["messages"] == 4
+    name = found[0].template
+    chosen = capture.only(template=name, since=found[1].capture_time_ns).messages()
+    assert [message.sequence_number for message in chosen] == [2, 3]
+    with pytest.raises(UsageError, match="pregao decode FILE -o FOLDER"):
+        capture.table(name)
+    with pytest.raises(UsageError, match="entries of many instruments"):
+        capture.only(symbol="PETR4").messages()
+
+
+def test_what_is_sound_before_damage_is_read(capture, market):
+    data = bytearray(capture.read_bytes())
+    capture.write_bytes(data + b"\xff" * 64)
+    found = pregao.read(capture).messages()
+    expected = [row.key for row in market.rows()]
+    assert [key(message) for message in islice(found, len(expected))] == expected
+    with pytest.raises(CaptureError, match=r"day\.pcap"):
+        next(found)
+
+
+@pytest.mark.parametrize(
+    ("ask", "error", "words"),
+    [
+        (lambda _: pregao.read(), UsageError, "Name a capture"),
+        (lambda _: pregao.read("no.pcap").info(), CaptureError, "no such file"),
+        (lambda path: pregao.read(path.parent / "*.x"), NothingFoundError, "no capture there"),
+        (lambda path: pregao.read(path, template="Trad"), UsageError, "Did you mean Trade_53"),
+        (
+            lambda path: list(pregao.read(path, symbol="DEMO9").messages()),
+            UsageError,
+            "No definition of DEMO9",
+        ),
+        (lambda path: pregao.read(path, since="noon"), UsageError, "'noon' is no time"),
+        (lambda path: pregao.read([]), UsageError, "Name a capture"),
+        (lambda path: pregao.read(path, security_id="PETR4"), UsageError, "a whole number"),
+        (lambda path: pregao.read(path).table("Nothing_1"), UsageError, "no template 'Nothing_1'"),
+    ],
+)
+def test_a_mistake_is_a_sentence_that_says_what_to_do(capture, ask, error, words):
+    with pytest.raises(error, match=words):
+        ask(capture)
