@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
 
-from pregao.capture import PcapWriter, UdpFramer
+import numpy as np
+
+from pregao.capture import PcapWriter, UdpRecords
 from pregao.errors import UsageError
 from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint
 from pregao.exchange.simulation import truth as truth_files
@@ -35,6 +38,8 @@ _LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
 """How long a packet is on its way at least."""
 _JITTER_NS = 1_500
 _JITTERS = 4096
+_AT_ONCE = 1024
+"""So many packets wait until their records are made together."""
 _ADJACENT_NS = 700
 """Two packets of a file are at least so far apart: the line takes its time."""
 
@@ -94,12 +99,19 @@ class CaptureFile:
         self.endpoint = endpoint
         self.packets = 0
         self.bytes = 0
-        self._frame = UdpFramer(_SOURCES[feed], _SOURCE_PORT, endpoint.address, endpoint.port).frame
+        self._addresses = (
+            _address(_SOURCES[feed], _SOURCE_PORT),
+            _address(endpoint.address, endpoint.port),
+        )
+        self._records = UdpRecords()
         self._writer = PcapWriter(path)
-        self._record = self._writer.write
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
         least = _LATENCY_NS[feed]
-        self._delays = [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+        self._delays = np.array(
+            [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+        )
         self._last_ns = 0
 
     @property
@@ -126,22 +138,52 @@ class CaptureFile:
 
     def write(self, time_ns: int, payload: bytes) -> None:
         """Write a packet down that was sent at a time and has arrived."""
-        packets = self.packets
-        when = time_ns + self._delays[packets % _JITTERS]
-        least = self._last_ns + _ADJACENT_NS
-        if when < least:
-            when = least
-        self._last_ns = when
-        self.packets = packets + 1
-        self.bytes += len(payload)
-        self._record(when, self._frame(payload))
+        self._times.append(time_ns)
+        self._payloads.append(payload)
+        if len(self._times) == _AT_ONCE:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        """Give the packets that wait the times at which they arrive, and write them."""
+        count = len(self._times)
+        if not count:
+            return
+        places = np.arange(count)
+        arrived = np.array(self._times) + self._delays[(self.packets + places) % _JITTERS]
+        arrived[0] = max(arrived[0], self._last_ns + _ADJACENT_NS)
+        # Each at least so far behind the one before: the largest, counted from a common start.
+        steps = places * _ADJACENT_NS
+        arrived = np.maximum.accumulate(arrived - steps) + steps
+        lengths = np.array([len(payload) for payload in self._payloads], np.int32)
+        offsets = np.zeros(count, np.int64)
+        np.cumsum(lengths[:-1], out=offsets[1:])
+        records = self._records.build(
+            np.frombuffer(b"".join(self._payloads), np.uint8),
+            offsets,
+            lengths,
+            arrived,
+            *(np.full(count, address) for address in self._addresses),
+        )
+        self._writer.write_records(records.tobytes())
+        self._last_ns = int(arrived[-1])
+        self.packets += count
+        self.bytes += int(lengths.sum())
+        self._times.clear()
+        self._payloads.clear()
 
     def close(self) -> None:
         """Write what is still on its way, and close the file."""
+        self._write_waiting()
         if self._faulty is not None:
             for payload in self._faulty.finish():
                 self.write(self._last_ns, payload)
+            self._write_waiting()
         self._writer.close()
+
+
+def _address(host: str, port: int) -> int:
+    """An address and a port as one number, as `UdpRecords` takes them."""
+    return int(IPv4Address(host)) << 16 | port
 
 
 def _endpoints(channel: Channel) -> dict[str, Endpoint]:
