@@ -34,7 +34,7 @@ from pregao.exchange.simulation.truth import TruthWriter
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.draws import Draws
 from pregao.exchange.traders.operations import Operations
-from pregao.exchange.traders.pace import Pace, day_curve
+from pregao.exchange.traders.pace import Pace, curve_seconds, day_curve
 from pregao.exchange.traders.profiles import load_profile
 
 DEFAULT_INSTRUMENTS = 40
@@ -119,15 +119,15 @@ class Simulation:
         # In a run of seconds a burst of ordinary length would be all there is.
         longest_ms = settings.duration_ns / MILLISECOND / _BURSTS_PER_RUN
         bursts = replace(profile.bursts, length_ms=min(profile.bursts.length_ms, longest_ms))
-        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, 1.0)
-        self.pace.set_mean(self._mean())
         traded = [
             market.listings[instrument.security_id]
             for instrument in self.instruments
             if instrument.security_type != SecurityType.INDEX
         ]
-        expected = self.pace.mean * self.pace.remaining(day.start_ns)
-        self.crowd = Crowd(market, traded, profile, settings.seed, expected)
+        mean = self._mean(seconds := curve_seconds(curve, day.start_ns))
+        self.crowd = Crowd(market, traded, profile, settings.seed, mean * seconds)
+        spontaneous = self.crowd.agenda.spontaneous
+        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, mean, spontaneous)
         self.operations = Operations(
             market, self.crowd, self.pace, profile, settings.seed, *day.tradable_ns
         )
@@ -142,14 +142,13 @@ class Simulation:
         day = self.day
         return moment_ns(option, moment, day.midnight_ns, day.start_ns, day.end_ns)
 
-    def _mean(self) -> float:
-        """Orders a second that give the wanted rate or the wanted number of messages."""
+    def _mean(self, seconds: float) -> float:
+        """Orders a second that give the wanted rate, or in so many seconds the wanted messages."""
         settings = self.settings
         if settings.rate is not None:
             return settings.rate
         if settings.messages is None:
             return self.profile.rate
-        seconds = self.pace.remaining(self.day.start_ns)
         mean = settings.messages * _MARGIN / self.profile.messages_per_order / seconds
         if mean > MOST_RATE:
             raise UsageError(
@@ -262,14 +261,22 @@ class Simulation:
             self.crowd.next,
             self._routes,
         )
+        agenda = self.crowd.agenda
         orders = 0
+        own, changes = next_ns(now), pace.changes
         while True:
-            when = next_ns(now)
+            # Times that were drawn hold until they have come, or the rate is changed.
+            if own is not None and (own <= now or changes != pace.changes):
+                own, changes = next_ns(now), pace.changes
+            when, planned = own, agenda.due_ns
+            if planned is not None and (when is None or planned < when):
+                when = planned if planned > now else now
             due = market.next_due_ns
             if due is not None and due < limit_ns and (when is None or due <= when):
                 # An auction that a band called ends by itself.
                 now = self.clock.advance_to(due)
                 self._apply(AdvanceTime())
+                own = next_ns(now)
                 continue
             if when is None or when >= limit_ns:
                 self.clock.advance_to(limit_ns)
