@@ -98,6 +98,16 @@ class PacketWriter:
 
     def flush(self, now_ns: int) -> list[bytes]:
         """Everything added so far, as packets sent now."""
+        messages = self._open
+        if messages and not self._closed:
+            # By far the most frequent case: all of it in one packet.
+            number = self.next_number
+            self.next_number = number + 1
+            self.messages += len(messages)
+            self._open = []
+            self._room = MAX_PACKET - PACKET_HEADER_SIZE
+            header = PacketHeader(self.channel, self.sequence_version, number, now_ns)
+            return [encode_packet(header, messages)]
         self.close()
         closed, self._closed = self._closed, []
         return [

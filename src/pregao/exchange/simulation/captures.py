@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pregao.capture import PcapWriter, UdpRecords
 from pregao.errors import UsageError
@@ -81,6 +83,24 @@ def is_capture_name(name: str) -> bool:
     return len(number) == 3 and number.isdigit() and stem in known
 
 
+class Packets(NamedTuple):
+    """Some packets: when they were sent, and their payloads one behind the other."""
+
+    times: NDArray[np.int64]
+    buffer: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
+        """Packets by their times and payloads."""
+        lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
+        offsets = np.zeros(len(payloads), np.int64)
+        np.cumsum(lengths[:-1], out=offsets[1:])
+        buffer = np.frombuffer(b"".join(payloads), np.uint8)
+        return cls(np.array(times, np.int64), buffer, offsets, lengths)
+
+
 class CaptureFile:
     """What somebody who listens to one flow of packets writes down."""
 
@@ -144,32 +164,32 @@ class CaptureFile:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
-        """Give the packets that wait the times at which they arrive, and write them."""
-        count = len(self._times)
-        if not count:
-            return
+        """Write the packets that wait."""
+        if self._times:
+            self.write_packets(Packets.of(self._times, self._payloads))
+            self._times.clear()
+            self._payloads.clear()
+
+    def write_packets(self, packets: Packets) -> None:
+        """Give packets the times at which they arrive, and write them."""
+        count = len(packets.times)
         places = np.arange(count)
-        arrived = np.array(self._times) + self._delays[(self.packets + places) % _JITTERS]
+        arrived = packets.times + self._delays[(self.packets + places) % _JITTERS]
         arrived[0] = max(arrived[0], self._last_ns + _ADJACENT_NS)
         # Each at least so far behind the one before: the largest, counted from a common start.
         steps = places * _ADJACENT_NS
         arrived = np.maximum.accumulate(arrived - steps) + steps
-        lengths = np.array([len(payload) for payload in self._payloads], np.int32)
-        offsets = np.zeros(count, np.int64)
-        np.cumsum(lengths[:-1], out=offsets[1:])
         records = self._records.build(
-            np.frombuffer(b"".join(self._payloads), np.uint8),
-            offsets,
-            lengths,
+            packets.buffer,
+            packets.offsets,
+            packets.lengths,
             arrived,
             *(np.full(count, address) for address in self._addresses),
         )
         self._writer.write_records(records.tobytes())
         self._last_ns = int(arrived[-1])
         self.packets += count
-        self.bytes += int(lengths.sum())
-        self._times.clear()
-        self._payloads.clear()
+        self.bytes += len(packets.buffer)
 
     def close(self) -> None:
         """Write what is still on its way, and close the file."""
@@ -195,9 +215,10 @@ def _endpoints(channel: Channel) -> dict[str, Endpoint]:
     }
 
 
+_INCREMENTAL, _SNAPSHOT = Stream.INCREMENTAL, Stream.SNAPSHOT
 _FEEDS = {
-    Stream.INCREMENTAL: ("A", "B"),
-    Stream.SNAPSHOT: ("snapshot",),
+    _INCREMENTAL: ("A", "B"),
+    _SNAPSHOT: ("snapshot",),
     Stream.DEFINITION: ("definition",),
 }
 
@@ -240,33 +261,48 @@ class ChannelCaptures:
                     )
                     opened.callback(self.files[key].close)
             opened.pop_all()
-        # Without faults a packet is just written: most runs have none.
-        self._send_a, self._send_b = (
-            self.files[feed].send if faults[feed].any else self.files[feed].write for feed in "AB"
-        )
+        # Without faults both feeds carry the same packets: they are put together once.
+        self._alike = not (faults["A"].any or faults["B"].any)
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
         """Let packets go out on their streams."""
-        for datagram in datagrams:
-            time_ns, payload = datagram.time_ns, datagram.payload
+        for _channel, stream, time_ns, payload, legacy in datagrams:
             if time_ns < self._from_ns:
                 continue
-            if datagram.legacy:
-                for feed in _FEEDS[datagram.stream]:
+            if legacy:
+                for feed in _FEEDS[stream]:
                     self.files[f"legacy {feed}"].send(time_ns, payload)
-            elif datagram.stream is Stream.INCREMENTAL:
-                self._send_a(time_ns, payload)
-                self._send_b(time_ns, payload)
+            elif stream is _INCREMENTAL:
+                if self._alike:
+                    self._times.append(time_ns)
+                    self._payloads.append(payload)
+                    if len(self._times) == _AT_ONCE:
+                        self._write_waiting()
+                    continue
+                for feed in _FEEDS[stream]:
+                    self.files[feed].send(time_ns, payload)
                 if self._can_lose_both:
                     self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
-            elif datagram.stream is Stream.SNAPSHOT:
+            elif stream is _SNAPSHOT:
                 self.files["snapshot"].send(time_ns, payload)
             else:
                 self.files["definition"].send(time_ns, payload)
 
+    def _write_waiting(self) -> None:
+        """Write the packets of both feeds that wait."""
+        if self._times:
+            packets = Packets.of(self._times, self._payloads)
+            for feed in _FEEDS[_INCREMENTAL]:
+                self.files[feed].write_packets(packets)
+            self._times.clear()
+            self._payloads.clear()
+
     def close(self) -> None:
         """Close all files."""
+        self._write_waiting()
         with ExitStack() as closing:
             for file in self.files.values():
                 closing.callback(file.close)

@@ -72,6 +72,8 @@ class Crowd:
         ]
         self.firms = sorted(set(self._floor.sessions.firms))
         self._weights = list(accumulate(weights))
+        self._total = self._weights[-1]
+        self._count = len(listings)
         makers = profile.makers
         self.agenda = Agenda(
             Draws(seed, "agenda"), profile.excitation, makers, _quotes(profile) * makers.share
@@ -143,10 +145,8 @@ class Crowd:
 
     def _pick(self) -> Desk:
         """An instrument, by its activity."""
-        weights = self._weights
-        return self.desks[
-            min(bisect_right(weights, self._random() * weights[-1]), len(weights) - 1)
-        ]
+        place = bisect_right(self._weights, self._random() * self._total)
+        return self.desks[place if place < self._count else -1]
 
 
 class _Mix:
