@@ -25,9 +25,12 @@ from pregao.feed.follower import Follower
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
 from pregao.feed.pump_tables import PumpTables
+from pregao.feed.raw_packets import RawPacket
+from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
-from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.packets import PacketDecoder, decode_header
 from pregao.umdf.phases import Phases
+from pregao.umdf.recovery import NEVER_DISCARDED
 from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
@@ -97,6 +100,11 @@ class PumpedChannel(Channel):
                     done = pump.detail
                 elif self._read_schema(datagrams, at):
                     continue
+                elif self._pass_over(datagrams, at):
+                    at += 1
+                    if singly:
+                        return at
+                    continue
                 elif at == before:
                     self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
                     self._pausing = self._pause
@@ -122,6 +130,36 @@ class PumpedChannel(Channel):
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
         _, _, schema_id, version = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
         return self._pump.set_schema(schema_id, version)
+
+    def _pass_over(self, datagrams: Datagrams, at: int) -> bool:
+        """Take in a packet whose only message concerns no book: nothing is handed back for it."""
+        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
+            return False
+        start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
+        _, template_id, _, _ = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
+        if template_id not in NEVER_DISCARDED:
+            return False
+        teller = self._teller
+        if template_id != templates.NEWS and not teller.state.definitions.complete:
+            return False  # which streams are needed depends on it
+        payload = datagrams.payload(at)
+        raw = RawPacket.of(decode_header(payload), payload, 0)
+        if raw.broken or len(raw.frames) != 1:
+            return False
+        frame = raw.frames[0]
+        decoded = self._decoder.outcome(payload, frame).decoded
+        if decoded is None:
+            return False
+        self._tell()
+        pump = self._pump
+        if not pump.pass_over(datagrams, at):
+            return False
+        version, following, *times = pump.place()
+        place = Place(version, following - 1)
+        teller.at(place, *times)
+        teller.now_ns = pump.now_ns
+        teller.message(place, pump.event, template_id, decoded.values)
+        return True
 
     # From the plain machine to the kernel, and back
 
