@@ -360,3 +360,19 @@ def test_who_joins_late_has_the_same_books_in_the_end(tmp_path):
             assert replay.book(line["security_id"], "OFFER") == line["asks"]
             assert replay.rpt_seq[line["security_id"]] == line["rpt_seq"]
     assert compared > 50
+
+
+def test_what_has_happened_is_sent_a_little_later(tmp_path):
+    """T5 comes before T10, by microseconds, and packets keep their order."""
+    run(tmp_path, instruments=8, duration_ns=4 * SECOND)
+    sent, seen = [], 0
+    for packet in arbitrated(tmp_path, 51):
+        sent.append(packet.header.sending_time_ns)
+        for decoded in packet.messages:
+            # A trade that is entered by hand may have happened long ago.
+            if decoded.message.name.startswith(("Order_MBO", "DeleteOrder")):
+                happened = decoded["transactTime"]
+                assert happened <= sent[-1] < happened + SECOND
+                seen += happened < sent[-1]
+    assert seen > 100
+    assert sent == sorted(sent)

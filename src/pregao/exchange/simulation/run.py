@@ -52,6 +52,9 @@ _TRADE_MEMORY = 10_000
 _MARGIN = 1.01
 """A run that is to have so many messages aims a little above, so that it gets there."""
 _WARM_UP_ORDERS = 500
+_LEAST_DELAY_NS, _DELAY_NS = 6_000, 6_000
+"""What has happened (T5) is sent (T10) at least so much later, and so much more in the mean."""
+_DELAYS = 4096
 
 Progress = Callable[[float, int], None]
 """Told now and then: how much of the run is over (0 to 1), and the messages so far."""
@@ -133,6 +136,11 @@ class Simulation:
         )
         self.orders = 0
         """Requests that members sent: orders, changes, cancels, crosses."""
+        draws = self._delay_draws = Draws(settings.seed, "publishing")
+        self._delays = [
+            _LEAST_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
+        ]
+        self._sent_ns = day.start_ns
         self._timeline: list[tuple[int, int, Callable[[], None]]] = []
         self._check_in = 0
         self._done = False
@@ -236,7 +244,7 @@ class Simulation:
             while not self._done and self.clock.now_ns < day.end_ns:
                 self._trade_until(self._limit())
                 self._keep_house()
-            self._send(self.publisher.advance(self.clock.now_ns))
+            self._send(self.publisher.advance(max(self._sent_ns, self.clock.now_ns)))
             self._write_books(final=True)
         summary = describe(self, truth, self._captures)
         truth.finish(faults_of(settings, self._captures), summary.data)
@@ -261,6 +269,7 @@ class Simulation:
             self.crowd.next,
             self._routes,
         )
+        delays, drawn = self._delays, self._delay_draws.random
         agenda = self.crowd.agenda
         orders = 0
         own, changes = next_ns(now), pace.changes
@@ -289,12 +298,16 @@ class Simulation:
             units = apply(command, now).market
             if not units:
                 continue
+            sent = now + delays[int(drawn() * _DELAYS)]
+            if sent < self._sent_ns:
+                sent = self._sent_ns
+            self._sent_ns = sent
             security_id = command.security_id
             if security_id is None:
-                self._send(self.publisher.publish(units, now))
+                self._send(self.publisher.publish(units, sent))
             else:
                 channel, captures = routes[security_id]
-                captures.send(channel.publish(units, now))
+                captures.send(channel.publish(units, sent))
             if len(units[0].items) > 1 or len(units) > 1:
                 truth.publish(units)
             self._check_in -= 1
@@ -332,7 +345,8 @@ class Simulation:
             for item in unit.items:
                 if isinstance(item, SecurityDefinition):
                     self._truth.know(item.instrument)
-        self._send(self.publisher.publish(units, now))
+        self._sent_ns = max(self._sent_ns, now)
+        self._send(self.publisher.publish(units, self._sent_ns))
         self._truth.publish(units)
 
     def _send(self, datagrams: Iterable[Datagram]) -> None:

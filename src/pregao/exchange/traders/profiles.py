@@ -43,6 +43,7 @@ OPERATIONS = (
     "define",
     "adjust",
     "implied",
+    "bands",
 )
 """What market operations do during the day."""
 
