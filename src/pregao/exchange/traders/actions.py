@@ -75,15 +75,12 @@ class Floor:
         self.far_share = profile.prices.far_share
         self.move = profile.prices.move
         self.take = _Choice(profile.take)
-        self._shown = profile.members.shown
+        self.anonymous = 1 - profile.members.shown
+        """Share of the orders that do not tell their firm."""
 
     def pick(self, table: list[int]) -> int:
         """One of the numbers drawn beforehand."""
         return table[int(self.random() * len(table))]
-
-    def shows_firm(self) -> bool:
-        """Does an order tell its firm?"""
-        return self._shown == 1 or self.random() < self._shown
 
     def someone(self) -> int:
         """A session, by its index."""
@@ -165,11 +162,14 @@ def new(
     random = floor.random
     index = int(random() * sessions.count)
     number = sessions.new_id(index)
+    firm = sessions.firms[index]
+    if floor.anonymous and random() < floor.anonymous:
+        firm = 0
     if rests:
         desk.live.append(number)
     return NewOrder(
         index + 1,
-        sessions.firms[index] if floor.shows_firm() else 0,
+        firm,
         number,
         desk.security_id,
         side,
