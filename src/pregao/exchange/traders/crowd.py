@@ -91,19 +91,18 @@ class Crowd:
         """What somebody asks for at this time, if anything; ``burst`` is the number of a burst."""
         random = self._random
         agenda = self.agenda
+        if burst != self._burst:
+            self._burst = burst
+            if burst:
+                self._hot = self._news or self._pick()
+                self._news = None
         due = agenda.due_ns
         if due is not None and due <= now_ns:
             desk, order = agenda.pop()
             if order:
                 return self._end_quote(desk, order, now_ns)
-        elif burst:
-            if burst != self._burst:
-                self._burst = burst
-                self._hot = self._news or self._pick()
-                self._news = None
-            desk = self._hot if random() < _HOT_SHARE else self._pick()
         else:
-            desk = self._pick()
+            desk = self._choose()
         floor = self._floor
         if random() < floor.move:
             desk.drift(random())
@@ -127,7 +126,7 @@ class Crowd:
         else:
             request = action(floor, desk, now_ns)
         # Also one who then decides to do nothing was seen by others, or saw what they saw.
-        agenda.react(now_ns, desk, self._pick)
+        agenda.react(now_ns, desk, self._choose)
         return request
 
     def _end_quote(self, desk: Desk, order: int, now_ns: int) -> Request | None:
@@ -136,12 +135,18 @@ class Crowd:
         if number:
             self.agenda.end_quote(now_ns, desk, number)
         if request is not None:
-            self.agenda.react(now_ns, desk, self._pick)
+            self.agenda.react(now_ns, desk, self._choose)
         return request
 
     def heat(self, desk: Desk) -> None:
         """Let the next burst go to an instrument: there is news about it."""
         self._news = desk
+
+    def _choose(self) -> Desk:
+        """An instrument to act on: in a burst mostly one and the same."""
+        if self._burst and self._random() < _HOT_SHARE:
+            return self._hot
+        return self._pick()
 
     def _pick(self) -> Desk:
         """An instrument, by its activity."""
