@@ -99,6 +99,7 @@ class Simulation:
         self.engine = Engine(
             self.instruments,
             settings.trade_date,
+            reports=False,
             auction_duration_ns=day.auction_duration_ns,
             trade_memory=_TRADE_MEMORY,
         )
