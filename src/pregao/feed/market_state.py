@@ -158,13 +158,15 @@ class MarketState:
         """A trade is told: does it correct one, and what follows for the last price?"""
         number = _trade_number(values)
         last = self._last_trade.get(security_id)
-        if last is not None and number <= last:
+        if last is not None and number < last:
             return True, ()
+        # The last trade itself may be amended: what is told then makes the last price (§13.3).
+        corrects = number == last
         self._last_trade[security_id] = number
         # A block that is too short to tell its condition tells none, as in tables.
         if not sets_last_price(values["tradeCondition"] or 0, values.get("trdSubType")):
-            return False, ()
-        return False, self._set(security_id, _LAST_TRADE, template_id, values, place)
+            return corrects, ()
+        return corrects, self._set(security_id, _LAST_TRADE, template_id, values, place)
 
     def security_status(
         self, security_id: int, values: Mapping[str, Any], place: Place
