@@ -113,8 +113,14 @@ class StatisticReader:
         self._state[3] = NULL if volume is None else volume
 
     def load(self, statistics: Statistics) -> None:
-        """Go on with these; what was known of the last instrument still holds."""
-        self.statistics = statistics
+        """Go on with these; what was known of the last instrument still holds.
+
+        What was not asked for yet comes ahead of them: the last event of a window is told in the
+        next one.
+        """
+        own, asked = self.statistics, int(self._state[4])
+        left = Statistics(*(getattr(own, column.name)[asked:] for column in fields(own)))
+        self.statistics = Statistics.joined([left, statistics]) if len(left) else statistics
         self._state[4] = 0
 
     def at(
