@@ -1,7 +1,7 @@
 """The matching engine: commands and a time in, the market's outcome out.
 
-It is a pure state machine: no clock, no randomness, no floats, no I/O. The same commands at the
-same times give the same outcomes.
+It is a pure state machine: no clock, no floats, no I/O, and draws that follow from a seed.
+The same commands at the same times give the same outcomes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pregao.exchange.engine import (
     auction_ends,
     commands,
     crosses,
+    days,
     entry,
     forwards,
     mass_action,
@@ -31,6 +32,7 @@ from pregao.exchange.engine import (
     user_spreads,
     withdrawal,
 )
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
@@ -44,7 +46,7 @@ _Handler = Callable[[Market, Any, int], None]
 def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
     """End the trading day, also for forwards that nobody accepted."""
     forwards.expire_declarations(market, now_ns)
-    phases.end_day(market, command, now_ns)
+    days.end_day(market, command, now_ns)
 
 
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
@@ -52,7 +54,7 @@ def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
     if command.trade_date > market.trade_date:
         forwards.expire_declarations(market, now_ns)
     user_spreads.note_activity(market)
-    phases.start_day(market, command, now_ns)
+    days.start_day(market, command, now_ns)
     protected_mode.reset_all(market)
     user_spreads.remove_idle(market, now_ns)
 
@@ -121,7 +123,8 @@ class Engine:
     (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
     for the answer of its pair, at most a second. With ``implied_orders`` eligible
     spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
-    legs of spreads that users define.
+    legs of spreads that users define. ``auction_rules`` say how auctions end whose instrument and
+    phase have no rules of their own; random ends follow from ``seed``.
     """
 
     def __init__(
@@ -137,6 +140,8 @@ class Engine:
         synchronism_ns: int = 10 * MILLISECOND,
         implied_orders: bool = False,
         no_legs: Iterable[int] = (),
+        auction_rules: AuctionRules | None = None,
+        seed: int = 0,
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
@@ -149,6 +154,8 @@ class Engine:
             rlp_share,
             synchronism_ns,
             frozenset(no_legs),
+            auction_rules,
+            seed,
         )
         self._now_ns = 0
         self._untold: Outcome | None = None

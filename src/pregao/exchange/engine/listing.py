@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import Statistic, TradeItem
 from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
 from pregao.exchange.engine.orders import BookSide
@@ -65,7 +66,7 @@ class Theoretical(NamedTuple):
 class Group:
     """A group of instruments that share a phase."""
 
-    __slots__ = ("members", "name", "open_time_ns", "phase", "session", "since_ns")
+    __slots__ = ("auction", "members", "name", "open_time_ns", "phase", "session", "since_ns")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,6 +74,8 @@ class Group:
         self.session = TradingSession.REGULAR
         self.open_time_ns: int | None = None
         self.since_ns = 0
+        self.auction: AuctionRules | None = None
+        """The rules of the auctions of its phase."""
         self.members: list[Listing] = []
 
 
@@ -123,12 +126,15 @@ class Listing:
 
     __slots__ = (
         "active_auction",
+        "auction",
         "auction_high",
         "auction_low",
         "bands",
         "bands_float",
         "bids",
+        "closes_ns",
         "derivative",
+        "extended",
         "fixed_income",
         "group",
         "instrument",
@@ -158,6 +164,7 @@ class Listing:
         "trades",
         "volume_limit",
         "waiting",
+        "watch_ns",
         "window_ns",
     )
 
@@ -174,6 +181,14 @@ class Listing:
         self.open_time_ns: int | None = None
         self.since_ns: int | None = None
         self.active_auction = False
+        self.auction: AuctionRules | None = None
+        """The rules of the auction that runs."""
+        self.extended = 0
+        """How often its end has moved."""
+        self.watch_ns: int | None = None
+        """From when on a change of the theoretical price or quantity moves its end."""
+        self.closes_ns: int | None = None
+        """When it ends at random; the market is not told."""
         self.pair: Listing | None = None
         """The instrument whose auctions begin and end with this one's."""
         self.pending = False

@@ -12,7 +12,14 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
+from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.events import (
+    MarketEvent,
+    MarketItem,
+    News,
+    OrderAdded,
+    OrderDeleted,
+)
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.listing import Group, Listing, TradeRecord
 from pregao.exchange.engine.orders import Order
@@ -63,12 +70,15 @@ class Market:
     """Instruments, groups, resting orders and counters."""
 
     __slots__ = (
+        "announced",
         "auction_duration_ns",
+        "auction_rules",
         "by_client",
         "called",
         "declarations",
         "deltas",
         "exec_id",
+        "extending",
         "follows",
         "groups",
         "implied_id",
@@ -85,6 +95,7 @@ class Market:
         "reports",
         "rlp_share",
         "secondary_id",
+        "seed",
         "spread_fills",
         "spreads",
         "synchronism_ns",
@@ -108,6 +119,8 @@ class Market:
         rlp_share: int | None = None,
         synchronism_ns: int = 0,
         no_legs: frozenset[int] = frozenset(),
+        auction_rules: AuctionRules | None = None,
+        seed: int = 0,
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -124,6 +137,13 @@ class Market:
         self.synchronism_ns = synchronism_ns
         self.no_legs = no_legs
         """Instruments that no user-defined spread can have as a leg."""
+        self.auction_rules = auction_rules
+        self.seed = seed
+        """What draws follow from."""
+        self.extending: list[Listing] = []
+        """Instruments whose auction has changed so late that its end moves."""
+        self.announced: list[News] = []
+        """News that follow the event."""
         self.user_spreads: dict[int, date] = {}
         """Spreads of users, with the last day on which they were used."""
         self.quote_id = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import (
     FOK,
     HIDDEN,
@@ -154,6 +155,9 @@ def _check(
         reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
+    if reject is None and listing.status != OPEN:
+        leaves = order.leaves + terms.quantity - order.quantity
+        reject = check_bound(listing, order, terms.price, leaves)
     if reject is not None:
         return reject
     auction = (MOA, MOC)

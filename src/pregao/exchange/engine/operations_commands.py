@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import date
 
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.terms import (
@@ -82,7 +83,8 @@ class SetGroupPhase:
     """Move a group to a phase; its instruments follow unless they have a state of their own.
 
     ``open_time_ns`` is the estimated end of the auction that begins. ``new_session`` marks a
-    change of trading session: the statistics of the group's instruments start afresh.
+    change of trading session: the statistics of the group's instruments start afresh. ``auction``
+    says how the auctions of the phase end.
     """
 
     group: str
@@ -90,6 +92,7 @@ class SetGroupPhase:
     session: TradingSession | None = None
     new_session: bool = False
     open_time_ns: int | None = None
+    auction: AuctionRules | None = None
 
 
 @record

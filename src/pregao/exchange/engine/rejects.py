@@ -24,6 +24,9 @@ MARKET_CLOSED = Reject(1003, "The instrument is closed and takes no requests")
 MARKET_PAUSED = Reject(1003, "The instrument is halted and takes no orders")
 MARKET_FORBIDDEN = Reject(7029, "The instrument is not available for trading")
 TYPE_NOT_IN_AUCTION = Reject(7027, "The order type or validity is not taken during an auction")
+BOUND_IN_AUCTION = Reject(
+    7027, "An order in the theoretical price is not cancelled or made worse in this auction"
+)
 ONLY_IN_AUCTION = Reject(7027, "The validity is taken only during an auction")
 AUCTION_SYNCHRONISM = Reject(7153, "Instrument has an auction synchronism in progress")
 PRICE_REQUIRED = Reject(1012, "The order type needs a price")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.clock import MILLISECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import Engine
+from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
 from pregao.exchange.engine.commands import (
     AddInstrument,
@@ -85,7 +86,7 @@ def _phase(request: Request, engine: Engine) -> list[Command]:
     group = str(request.get("group", ALL_GROUPS))
     if group != ALL_GROUPS and group not in known:
         raise UsageError(f"there is no group {group!r}; there are {', '.join(known)}")
-    session = request.get("session")
+    session, rules = request.get("session"), request.get("auction")
     return [
         SetGroupPhase(
             each,
@@ -93,6 +94,7 @@ def _phase(request: Request, engine: Engine) -> list[Command]:
             None if session is None else TradingSession[str(session)],
             bool(request.get("new_session", False)),
             request.get("open_time_ns"),
+            None if rules is None else AuctionRules(**rules),
         )
         for each in (known if group == ALL_GROUPS else [group])
     ]
@@ -288,4 +290,5 @@ def phase_request(command: SetGroupPhase) -> dict[str, Any]:
         "session": None if command.session is None else command.session.name,
         "new_session": command.new_session,
         "open_time_ns": command.open_time_ns,
+        "auction": None if command.auction is None else asdict(command.auction),
     }

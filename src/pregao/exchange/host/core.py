@@ -9,6 +9,7 @@ the same books, sessions and sequence numbers.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
@@ -97,6 +98,7 @@ class Host:
             settings.first_date,
             auction_duration_ns=settings.auction_duration_ns,
             implied_orders=settings.implied_orders,
+            auction_rules=settings.auction_rules,
         )
         store = _Sessions(self)
         self.gateways = {
@@ -244,6 +246,7 @@ class Host:
         told = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
+            "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
         self._write(Kind.START, now, _NO_SESSION, json.dumps(told).encode())
         self._started(told)
@@ -259,6 +262,7 @@ class Host:
         if not self.starts:
             # The day on which it all began, not that of the process that reads of it.
             self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
+            self.engine.market.seed = told.get("seed", 0)
         self.starts += 1
 
     # What happens.

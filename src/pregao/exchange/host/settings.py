@@ -35,12 +35,14 @@ from pregao.clock import MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
+    AuctionRules,
     Instrument,
     Schedule,
     bundled_catalogue,
     default_schedule,
     load_catalogue,
     load_schedule,
+    parse_auction_rules,
 )
 from pregao.exchange.publisher import Channel, LoopPace
 from pregao.net import Address, parse_address
@@ -78,6 +80,10 @@ class ExchangeSettings:
     """When groups change their phase; None: everything is open all day."""
     rules: GatewayRules = field(default_factory=GatewayRules)
     auction_duration_ns: int = 5 * MINUTE
+    auction_rules: AuctionRules | None = None
+    """How auctions end whose instrument and phase do not say it."""
+    seed: int | None = None
+    """What random ends follow from; None: drawn when the journal begins."""
     implied_orders: bool = False
     """Eligible spreads get implied orders from the books of their legs."""
     primary: Address = _PRIMARY
@@ -140,7 +146,7 @@ class ExchangeSettings:
 _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
-               "metrics", "session", "implied_orders")  # fmt: skip
+               "metrics", "session", "implied_orders", "seed")  # fmt: skip
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
 _FEED: Final = ("mode", "address", "interface", "schema_version")
 _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
@@ -190,6 +196,13 @@ def parse_settings(
         given["implied_orders"] = data["implied_orders"]
         if not isinstance(given["implied_orders"], bool):
             reading.fail("implied_orders", "is true or false")
+    if "auction" in data:
+        try:
+            given["auction_rules"] = parse_auction_rules(data["auction"])
+        except ValueError as fault:
+            reading.fail("auction", f"cannot be read: {fault}")
+    if "seed" in data:
+        given["seed"] = reading.whole("", data, "seed", 0)
     given |= _feed(reading, feed, name)
     settings = ExchangeSettings(**given)
     phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
