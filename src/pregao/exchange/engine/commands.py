@@ -18,6 +18,7 @@ from pregao.exchange.engine.member_commands import (
     NewOrder,
     ProposedLeg,
     RefuseForward,
+    RestateOrders,
 )
 from pregao.exchange.engine.operations_commands import (
     MARKET_OPERATIONS,
@@ -58,6 +59,7 @@ Command = (
     | ModifyOrder
     | CancelOrder
     | MassCancel
+    | RestateOrders
     | NewCross
     | DefineSpread
     | DeclareForward
@@ -131,6 +133,7 @@ __all__ = [
     "ResetBook",
     "ResetChannel",
     "ResetStream",
+    "RestateOrders",
     "SetClosingPrice",
     "SetDelta",
     "SetGroupPhase",

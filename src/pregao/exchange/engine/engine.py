@@ -26,6 +26,7 @@ from pregao.exchange.engine import (
     phases,
     protected_mode,
     registration,
+    restatement,
     spreads,
     surveillance,
     trade_entry,
@@ -55,6 +56,7 @@ def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
         forwards.expire_declarations(market, now_ns)
     user_spreads.note_activity(market)
     days.start_day(market, command, now_ns)
+    restatement.carry_over(market)
     protected_mode.reset_all(market)
     user_spreads.remove_idle(market, now_ns)
 
@@ -64,6 +66,7 @@ _HANDLERS: dict[type, _Handler] = {
     commands.ModifyOrder: modification.modify_order,
     commands.CancelOrder: withdrawal.cancel_order,
     commands.MassCancel: mass_action.mass_cancel,
+    commands.RestateOrders: restatement.restate_orders,
     commands.NewCross: crosses.new_cross,
     commands.DeclareForward: forwards.declare_forward,
     commands.AcceptForward: forwards.accept_forward,

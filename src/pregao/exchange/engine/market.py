@@ -75,6 +75,7 @@ class Market:
         "auction_rules",
         "by_client",
         "called",
+        "carried",
         "declarations",
         "deltas",
         "exec_id",
@@ -149,6 +150,8 @@ class Market:
         self.quote_id = 0
         self.declarations: dict[int, Declaration] = {}
         """Forwards that wait for their respondent, by quote id."""
+        self.carried: dict[int, list[int]] = {}
+        """Orders of an earlier day whose sessions were not told of them yet, by session."""
         self.called: list[Listing] = []
         """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()

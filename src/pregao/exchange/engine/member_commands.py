@@ -122,6 +122,13 @@ class MassCancel:
 
 
 @record
+class RestateOrders:
+    """Tell a session, once a day, of its orders that are of an earlier day."""
+
+    session: int
+
+
+@record
 class CrossSide:
     """One of the two sides of a cross order."""
 

@@ -36,7 +36,12 @@ from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.self_trade import check_investor
-from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
+from pregao.exchange.engine.terms import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrdType,
+    TimeInForce,
+)
 from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
 
 
@@ -306,6 +311,19 @@ def _report(
     del market.by_client[(order.session, order.security_id, before)]
     order.cl_ord_id = command.cl_ord_id
     market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+    report_change(market, order, before, now_ns, working=working)
+
+
+def report_change(
+    market: Market,
+    order: Order,
+    before: int,
+    now_ns: int,
+    *,
+    working: bool = True,
+    reason: ExecRestatementReason | None = None,
+) -> None:
+    """Tell the owner what the order is now; ``before`` is the ClOrdID that it had."""
     market.exec_id += 1
     market.reports.append(
         OrderModified(
@@ -330,6 +348,7 @@ def _report(
             now_ns,
             working,
             order.stop_px,
+            reason,
         )
     )
 

@@ -96,6 +96,8 @@ class OrderModified:
     transact_time_ns: int
     working: bool = True
     stop_px: int | None = None
+    reason: ExecRestatementReason | None = None
+    """Why it is told again, if nobody changed it."""
 
 
 @record

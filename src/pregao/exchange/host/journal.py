@@ -43,6 +43,8 @@ class Kind(IntEnum):
     """Something of the market came due."""
     HANDSHAKE = 7
     """A session message as it came, credentials blanked: for people, nothing follows from it."""
+    RESTATE = 8
+    """A session is told of its orders that are of an earlier day."""
 
 
 class Record(NamedTuple):

@@ -160,11 +160,16 @@ class Reporting:
         self._post(wire.NEW, report.session, place, values, now_ns)
 
     def _modified(self, report: OrderModified, asked: Asked, now_ns: int) -> None:
+        place = self._place(report.security_id)
+        known = self.orders.get(report.order_id, _NOBODY)
+        if report.reason is not None:  # told again, without a request
+            values = wire.modify_values(report, known, place, None)
+            self._post(wire.MODIFY, report.session, place, values, now_ns)
+            return
         request = asked.request
         assert isinstance(request, OrderRequest)
-        request = changed(self.orders.get(report.order_id, _NOBODY), request)
+        request = changed(known, request)
         self.orders[report.order_id] = request
-        place = self._place(report.security_id)
         values = wire.modify_values(report, request, place, now_ns)
         self._post(wire.MODIFY, report.session, place, values, now_ns)
 

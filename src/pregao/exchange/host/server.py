@@ -228,6 +228,18 @@ class ExchangeServer:
         units = host.take_units()
         if units and self._market_data is not None:
             self._send(self._market_data.publish(units, host.now_ns))
+        if host.holding:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Come back earlier than planned: requests arrive from the risk engine."""
+        due = self.host.next_due_ns
+        if due is None or self._tick is None:
+            return
+        delay = max(0.0, (due - self._clock()) / SECOND)
+        if self._loop.time() + delay < self._tick.when():
+            self._tick.cancel()
+            self._tick = self._loop.call_later(delay, self._on_tick)
 
     def fail(self, error: Exception) -> None:
         """Stop: an exchange that cannot keep what happens, or is wrong, must not go on."""

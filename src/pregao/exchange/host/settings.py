@@ -31,7 +31,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from pregao.clock import MILLISECOND, MINUTE, SECOND, system_clock
+from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
@@ -44,6 +44,7 @@ from pregao.exchange.engine import (
     load_schedule,
     parse_auction_rules,
 )
+from pregao.exchange.host.risk_path import RiskDelay
 from pregao.exchange.publisher import Channel, LoopPace
 from pregao.net import Address, parse_address
 from pregao.umdf.streams import Stream
@@ -82,6 +83,8 @@ class ExchangeSettings:
     auction_duration_ns: int = 5 * MINUTE
     auction_rules: AuctionRules | None = None
     """How auctions end whose instrument and phase do not say it."""
+    risk: RiskDelay = field(default_factory=RiskDelay)
+    """How long orders take through the risk engine, which cancels do not pass."""
     seed: int | None = None
     """What random ends follow from; None: drawn when the journal begins."""
     implied_orders: bool = False
@@ -146,8 +149,9 @@ class ExchangeSettings:
 _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
-               "metrics", "session", "implied_orders", "seed")  # fmt: skip
+               "metrics", "session", "implied_orders", "seed", "risk")  # fmt: skip
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
+_RISK: Final = ("delay_us", "jitter_us")
 _FEED: Final = ("mode", "address", "interface", "schema_version")
 _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
 
@@ -201,6 +205,14 @@ def parse_settings(
             given["auction_rules"] = parse_auction_rules(data["auction"])
         except ValueError as fault:
             reading.fail("auction", f"cannot be read: {fault}")
+    risk = reading.table(data, "risk", _RISK)
+    if risk:
+        given["risk"] = RiskDelay(
+            *(
+                reading.whole("risk", risk, entry, 0, 10**7) * MICROSECOND if entry in risk else 0
+                for entry in _RISK
+            )
+        )
     if "seed" in data:
         given["seed"] = reading.whole("", data, "seed", 0)
     given |= _feed(reading, feed, name)
