@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from pregao.exchange.engine.member_commands import (
     AcceptForward,
+    AllocateTrade,
     CancelForward,
+    CancelMaintenance,
     CancelOrder,
     CrossSide,
     DeclareForward,
     DefineSpread,
+    MaintainPosition,
     MassCancel,
     ModifyOrder,
     NewCross,
@@ -26,6 +29,7 @@ from pregao.exchange.engine.operations_commands import (
     AdjustLastTrade,
     AdvanceTime,
     AmendTrade,
+    AnswerGiveUp,
     BustTrade,
     ChangeInstrument,
     DeleteSide,
@@ -33,6 +37,7 @@ from pregao.exchange.engine.operations_commands import (
     EnterImplied,
     EnterTrade,
     ExpelOrder,
+    LinkAccounts,
     PairAuctions,
     ProtectionReference,
     PublishNews,
@@ -46,6 +51,7 @@ from pregao.exchange.engine.operations_commands import (
     SetDelta,
     SetGroupPhase,
     SetOpenInterest,
+    SetPosition,
     SetPriceBand,
     SetProtection,
     SetQuantityBand,
@@ -66,6 +72,12 @@ Command = (
     | AcceptForward
     | RefuseForward
     | CancelForward
+    | MaintainPosition
+    | CancelMaintenance
+    | AllocateTrade
+    | SetPosition
+    | LinkAccounts
+    | AnswerGiveUp
     | SetProtection
     | RemoveProtection
     | SetDelta
@@ -104,9 +116,12 @@ __all__ = [
     "AddInstrument",
     "AdjustLastTrade",
     "AdvanceTime",
+    "AllocateTrade",
     "AmendTrade",
+    "AnswerGiveUp",
     "BustTrade",
     "CancelForward",
+    "CancelMaintenance",
     "CancelOrder",
     "ChangeInstrument",
     "Command",
@@ -118,6 +133,8 @@ __all__ = [
     "EnterImplied",
     "EnterTrade",
     "ExpelOrder",
+    "LinkAccounts",
+    "MaintainPosition",
     "MassCancel",
     "ModifyOrder",
     "NewCross",
@@ -138,6 +155,7 @@ __all__ = [
     "SetDelta",
     "SetGroupPhase",
     "SetOpenInterest",
+    "SetPosition",
     "SetPriceBand",
     "SetProtection",
     "SetQuantityBand",

@@ -15,11 +15,14 @@ from pregao.errors import UsageError
 from pregao.exchange.engine import (
     aftermath,
     auction_ends,
+    blocking,
     commands,
     crosses,
     days,
     entry,
+    exercise,
     forwards,
+    give_ups,
     mass_action,
     modification,
     notices,
@@ -45,7 +48,8 @@ _Handler = Callable[[Market, Any, int], None]
 
 
 def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
-    """End the trading day, also for forwards that nobody accepted."""
+    """End the trading day, also for forwards that nobody accepted and options that mature."""
+    exercise.exercise_matured(market, now_ns)
     forwards.expire_declarations(market, now_ns)
     days.end_day(market, command, now_ns)
 
@@ -53,9 +57,12 @@ def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
     """Begin a trading day, with protections that watch afresh and without idle spreads."""
     if command.trade_date > market.trade_date:
+        exercise.exercise_matured(market, now_ns)
         forwards.expire_declarations(market, now_ns)
     user_spreads.note_activity(market)
     days.start_day(market, command, now_ns)
+    market.positions.start_day()
+    market.give_ups.clear()
     restatement.carry_over(market)
     protected_mode.reset_all(market)
     user_spreads.remove_idle(market, now_ns)
@@ -73,6 +80,12 @@ _HANDLERS: dict[type, _Handler] = {
     commands.RefuseForward: forwards.refuse_forward,
     commands.CancelForward: forwards.cancel_forward,
     commands.DefineSpread: user_spreads.define_spread,
+    commands.MaintainPosition: exercise.maintain_position,
+    commands.CancelMaintenance: exercise.cancel_maintenance,
+    commands.AllocateTrade: blocking.allocate_trade,
+    commands.SetPosition: exercise.set_position,
+    commands.LinkAccounts: give_ups.link_accounts,
+    commands.AnswerGiveUp: give_ups.answer_give_up,
     commands.SetProtection: protected_mode.set_protection,
     commands.RemoveProtection: protected_mode.remove_protection,
     commands.SetDelta: protected_mode.set_delta,

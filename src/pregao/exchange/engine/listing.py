@@ -138,6 +138,7 @@ class Listing:
         "fixed_income",
         "group",
         "instrument",
+        "keeps_positions",
         "last_trade",
         "lot",
         "max_qty",
@@ -225,6 +226,7 @@ class Listing:
         self.takes_orders = not (
             instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
         )
+        self.keeps_positions = instrument.put_or_call is not None
         self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
 
     def side(self, side: Side) -> BookSide:

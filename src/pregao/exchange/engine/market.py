@@ -23,6 +23,7 @@ from pregao.exchange.engine.events import (
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.listing import Group, Listing, TradeRecord
 from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.positions import Positions
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import (
     OrderAccepted,
@@ -40,6 +41,7 @@ from pregao.exchange.engine.terms import (
 
 if TYPE_CHECKING:
     from pregao.exchange.engine.forwards import Declaration
+    from pregao.exchange.engine.give_ups import GiveUp
     from pregao.exchange.engine.protections import Protection
     from pregao.exchange.engine.spreads import Spread
 
@@ -81,6 +83,9 @@ class Market:
         "exec_id",
         "extending",
         "follows",
+        "give_up_id",
+        "give_up_links",
+        "give_ups",
         "groups",
         "implied_id",
         "implied_of",
@@ -90,6 +95,7 @@ class Market:
         "no_legs",
         "order_id",
         "orders",
+        "positions",
         "protections",
         "quote_id",
         "reached",
@@ -150,6 +156,12 @@ class Market:
         self.quote_id = 0
         self.declarations: dict[int, Declaration] = {}
         """Forwards that wait for their respondent, by quote id."""
+        self.positions = Positions()
+        self.give_up_links: dict[tuple[int, int], tuple[int, int]] = {}
+        """Source accounts with the firms and accounts that carry their trades."""
+        self.give_up_id = 0
+        self.give_ups: dict[int, GiveUp] = {}
+        """Trades that wait for the firm that is to carry them."""
         self.carried: dict[int, list[int]] = {}
         """Orders of an earlier day whose sessions were not told of them yet, by session."""
         self.called: list[Listing] = []

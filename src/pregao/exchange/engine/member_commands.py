@@ -14,6 +14,7 @@ from pregao.exchange.engine.terms import (
     ExecRestatementReason,
     MassActionType,
     OrdType,
+    PosTransType,
     RoutingInstruction,
     SelfTradePreventionInstruction,
     SettlType,
@@ -126,6 +127,55 @@ class RestateOrders:
     """Tell a session, once a day, of its orders that are of an earlier day."""
 
     session: int
+
+
+@record
+class MaintainPosition:
+    """Exercise an option, or say what is to become of it on its last day.
+
+    ``trade_day`` is in days since 1970. ``threshold`` (1e-4) is the least gain for which an
+    option is exercised by itself; ``contrary`` wants an exercise that gains nothing.
+    """
+
+    session: int
+    firm: int
+    request_id: int
+    security_id: int
+    account: int
+    kind: PosTransType
+    quantity: int
+    trade_day: int
+    threshold: int = 0
+    contrary: bool = False
+
+
+@record
+class CancelMaintenance:
+    """Take a request about a position back, named by its report or its own number."""
+
+    session: int
+    firm: int
+    request_id: int
+    security_id: int
+    orig_request_id: int = 0
+    report_id: int = 0
+
+
+@record
+class AllocateTrade:
+    """Allocate a part of a purchase to an account, to block what that has written."""
+
+    session: int
+    firm: int
+    allocation_id: int
+    security_id: int
+    trade_id: int
+    quantity: int
+    """That of the trade."""
+    account: int
+    account_quantity: int
+    trade_day: int | None = None
+    cancels: bool = False
 
 
 @record

@@ -79,6 +79,35 @@ class SetDelta:
 
 
 @record
+class SetPosition:
+    """Let an account have this much of an option at the beginning of the day."""
+
+    firm: int
+    account: int
+    security_id: int
+    long_qty: int
+    short_qty: int
+
+
+@record
+class LinkAccounts:
+    """Let trades of an account be given up to another firm; to firm 0: no more."""
+
+    firm: int
+    account: int
+    to_firm: int
+    to_account: int
+
+
+@record
+class AnswerGiveUp:
+    """A firm accepts to carry a trade that was given up to it, or refuses."""
+
+    give_up_id: int
+    accepted: bool
+
+
+@record
 class SetGroupPhase:
     """Move a group to a phase; its instruments follow unless they have a state of their own.
 

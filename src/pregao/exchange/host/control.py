@@ -19,11 +19,13 @@ from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
 from pregao.exchange.engine.commands import (
     AddInstrument,
+    AnswerGiveUp,
     BustTrade,
     ChangeInstrument,
     Command,
     EndDay,
     ExpelOrder,
+    LinkAccounts,
     PairAuctions,
     ProtectionReference,
     PublishNews,
@@ -32,6 +34,7 @@ from pregao.exchange.engine.commands import (
     RemoveProtection,
     ResetChannel,
     SetGroupPhase,
+    SetPosition,
     SetPriceBand,
     SetProtection,
     SetSecurityStatus,
@@ -194,6 +197,27 @@ def _reference(engine: Engine, name: str) -> ProtectionReference:
     return ProtectionReference(find_instrument(engine, name).security_id)
 
 
+def _position(request: Request, engine: Engine) -> list[Command]:
+    return [
+        SetPosition(
+            _whole(request, "firm"),
+            _whole(request, "account"),
+            _security_id(request, engine),
+            _limit(request, "long") or 0,
+            _limit(request, "short") or 0,
+        )
+    ]
+
+
+def _give_up(request: Request, _engine: Engine) -> list[Command]:
+    numbers = (_whole(request, name) for name in ("firm", "account", "to_firm", "to_account"))
+    return [LinkAccounts(*numbers)]
+
+
+def _take_up(request: Request, _engine: Engine) -> list[Command]:
+    return [AnswerGiveUp(_whole(request, "id"), not request.get("refuse"))]
+
+
 def _unprotect(request: Request, _engine: Engine) -> list[Command]:
     return [RemoveProtection(_whole(request, "id"))]
 
@@ -235,6 +259,9 @@ _MAKE: Final[dict[str, Callable[[Request, Engine], list[Command]]]] = {
     "protect": _protect,
     "unprotect": _unprotect,
     "pair": _pair,
+    "position": _position,
+    "give-up": _give_up,
+    "take-up": _take_up,
     "reset": _reset,
     "end-day": _end_day,
     "day": _day,

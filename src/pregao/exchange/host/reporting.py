@@ -8,6 +8,7 @@ from typing import Any, Final
 from pregao.entrypoint import VERSIONS, GatewaySession
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
+    AllocationReported,
     FillBusted,
     ForwardOffered,
     ForwardReported,
@@ -19,6 +20,7 @@ from pregao.exchange.engine.reports import (
     OrderModified,
     OrderRejected,
     OrderRestated,
+    PositionReported,
     Report,
     SpreadDefined,
 )
@@ -26,6 +28,7 @@ from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
 from pregao.exchange.host.negotiation import Negotiation
+from pregao.exchange.host.positions import PositionReports
 from pregao.exchange.host.report_messages import Place, report_messages
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
@@ -86,11 +89,14 @@ class Reporting:
             MassCancelled: self._mass_cancelled,
         }
         negotiation = Negotiation(market, session, of_firm)
+        positions = PositionReports(market, session, of_firm)
         for kind, told in (
             (SpreadDefined, negotiation.spread_defined),
             (ForwardOffered, negotiation.offered),
             (ForwardReported, negotiation.reported),
             (ForwardTraded, negotiation.traded),
+            (PositionReported, positions.position),
+            (AllocationReported, positions.allocation),
         ):
             self._tell[kind] = _with_values(told)
 
