@@ -8,7 +8,7 @@ from typing import NamedTuple
 from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import Statistic, TradeItem
 from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
-from pregao.exchange.engine.orders import BookSide
+from pregao.exchange.engine.orders import BookSide, Order
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PriceBandType,
@@ -136,6 +136,7 @@ class Listing:
         "derivative",
         "extended",
         "fixed_income",
+        "frozen_by",
         "group",
         "instrument",
         "keeps_positions",
@@ -184,6 +185,8 @@ class Listing:
         self.active_auction = False
         self.auction: AuctionRules | None = None
         """The rules of the auction that runs."""
+        self.frozen_by: Order | None = None
+        """The order whose trade would have left the auction band."""
         self.extended = 0
         """How often its end has moved."""
         self.watch_ns: int | None = None

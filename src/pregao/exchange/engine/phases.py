@@ -26,6 +26,7 @@ from pregao.exchange.engine.auction_times import (
     rules_of,
     watch,
 )
+from pregao.exchange.engine.bands import refresh
 from pregao.exchange.engine.commands import (
     AdvanceTime,
     RejoinGroup,
@@ -44,10 +45,7 @@ from pregao.exchange.engine.events import (
 )
 from pregao.exchange.engine.listing import Group, Listing, Statistics
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.terms import (
-    TimeInForce,
-    TradingStatus,
-)
+from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce, TradingStatus
 from pregao.umdf.phases import TradingEvent
 
 PAUSE = TradingStatus.PAUSE
@@ -312,6 +310,7 @@ def _change(
         return
     if status in _UNCROSSED_ON_ENTRY:
         uncross(market, listing, before, now_ns)
+        _thaw(market, listing, before, now_ns)
         _expire_auction_orders(market, listing, before, now_ns)
     withdraw_theoretical(listing)
     if priced and listing.own_status in AUCTIONS:
@@ -319,6 +318,21 @@ def _change(
         before += deleted_theoretical(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
+
+
+def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
+    """After the auction that an order has called: is what is left of it still taken (§14.1.2)?
+
+    The auction may have moved the bands away from its price; then it is cancelled.
+    """
+    order, listing.frozen_by = listing.frozen_by, None
+    if order is None or order.level is None or not order.leaves or order.price is None:
+        return
+    refresh(listing)
+    if not listing.reject_low <= order.price <= listing.reject_high:
+        items.append(market.take(listing, order, now_ns))
+        market.forget(order)
+        market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
 
 
 def _expire_auction_orders(

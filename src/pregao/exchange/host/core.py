@@ -42,6 +42,7 @@ from pregao.exchange.host.control import engine_commands
 from pregao.exchange.host.desk import Desk
 from pregao.exchange.host.journal import Journal, Kind, Record
 from pregao.exchange.host.requests import OrderRequest, request_readers
+from pregao.exchange.host.rights import take_accounts, tell_accounts
 from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
 from pregao.exchange.host.settings import ExchangeSettings
 
@@ -258,6 +259,7 @@ class Host:
         told = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
+            "sessions": tell_accounts(self.settings.sessions),
             "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
             "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
@@ -276,6 +278,9 @@ class Host:
             # The day on which it all began, not that of the process that reads of it.
             self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
             self.engine.market.seed = told.get("seed", 0)
+        for gateway in self.gateways.values():
+            take_accounts(gateway, told.get("sessions", {}))
+        self._desk.restrict(each.account for each in self.gateways[self.active])
         self._risk.delay = RiskDelay(*told.get("risk", ()))
         self._risk.seed = self.engine.market.seed
         self.starts += 1

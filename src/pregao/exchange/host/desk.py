@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from pregao.entrypoint import Admitted, GatewaySession, Received
+from pregao.entrypoint import Account, Admitted, GatewaySession, Received
 from pregao.exchange.engine import Engine, rejects
 from pregao.exchange.engine.commands import AdvanceTime, Command
 from pregao.exchange.engine.events import MarketEvent
@@ -14,6 +14,12 @@ from pregao.exchange.engine.terms import CxlRejResponseTo
 from pregao.exchange.host import intake, rare_requests
 from pregao.exchange.host.reporting import Asked, Reporting
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
+from pregao.exchange.host.rights import (
+    NOT_AUTHORIZED,
+    message_fault,
+    order_fault,
+    restricted,
+)
 
 _NOBODY: Final = Asked()
 _ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
@@ -38,6 +44,7 @@ class Desk:
         self._owner = owner
         self._reporting = Reporting(engine.market, owner, of_firm)
         self._segments: frozenset[int] = frozenset()
+        self._restricted: frozenset[int] = frozenset()
         self.requests = 0
         self.units: list[MarketEvent] = []
         """What is to be published."""
@@ -48,6 +55,10 @@ class Desk:
         self._reporting.forget_places()
         numbers = (each.market_segment_id for each in self._engine.instruments)
         self._segments = frozenset(number for number in numbers if number is not None)
+
+    def restrict(self, accounts: Iterable[Account]) -> None:
+        """Take note of the sessions that may not do everything."""
+        self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
 
     def apply(self, command: Command, now_ns: int, asked: Asked = _NOBODY) -> None:
         """Let the engine do something, and tell everybody what came of it."""
@@ -72,6 +83,13 @@ class Desk:
             data = event.frame.data
             session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
             return
+        if request.session in self._restricted:
+            session = self._session(request.session)
+            fault = order_fault(session.account, request)
+            if fault is not None:
+                message, data = session.messages.decode(event.frame), event.frame.data
+                session.reject(event.name, message, data, NOT_AUTHORIZED, fault, now_ns)
+                return
         name = event.name
         new = name in _ENTERING
         reject = intake.refusal(self._engine.market, request, new=new)
@@ -89,16 +107,22 @@ class Desk:
 
     def rare_request(self, event: Received, session_id: int, now_ns: int) -> None:
         """Bring a request that comes now and then to the engine."""
+        session = self._session(session_id)
+        self._owner(session_id)  # it has something to say
+        if session_id in self._restricted:
+            fault = message_fault(session.account, event.message.values)
+            if fault is not None:
+                session.reject(event.name, event.message, event.data, NOT_AUTHORIZED, fault, now_ns)
+                return
         rare_requests.answer(
             event,
-            self._session(session_id),
+            session,
             self._engine.market,
             self._segments,
             lambda command, asked: self.apply(command, now_ns, asked),
             lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
             now_ns,
         )
-        self._owner(session_id)  # it has something to say
 
     def _refuse(
         self,

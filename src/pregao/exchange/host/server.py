@@ -312,6 +312,10 @@ class ExchangeServer:
             "orders": len(host.engine.market.orders),
             "connections": len(self._lines),
             "phases": phases,
+            "give_ups": [
+                {"id": number, **each._asdict()}
+                for number, each in host.engine.market.give_ups.items()
+            ],
             "sessions": sessions,
         }
 

@@ -153,7 +153,8 @@ _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway"
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
 _RISK: Final = ("delay_us", "jitter_us")
 _FEED: Final = ("mode", "address", "interface", "schema_version")
-_SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
+_SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms",
+                   "locations", "traders", "accounts")  # fmt: skip
 
 
 def read_settings(path: Path) -> ExchangeSettings:
@@ -268,6 +269,9 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
             key,
             bool(row.get("blocked", False)),
             throttle,
+            reading.several(where, row, "locations", str),
+            reading.several(where, row, "traders", str),
+            reading.several(where, row, "accounts", int),
         )
 
 
@@ -307,6 +311,19 @@ class _Reading:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.fail(inside, f"takes a whole number from {least} to {most}")
         return value
+
+    def several(
+        self, where: str, table: Mapping[str, Any], entry: str, kind: type
+    ) -> frozenset[Any] | None:
+        """What a session may use; None where nothing is said."""
+        if entry not in table:
+            return None
+        found = table[entry]
+        whole = isinstance(found, list) and all(type(each) is kind for each in found)
+        if not whole or not found:
+            example = '["BVMF"]' if kind is str else "[1234]"
+            self.fail(f"{where}.{entry}", f"takes a list such as {example}")
+        return frozenset(found)
 
     def day(self, value: Any) -> date:
         if isinstance(value, date) and not isinstance(value, datetime):
