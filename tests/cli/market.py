@@ -13,7 +13,7 @@ from pregao.sbe.names import snake_case
 from pregao.sbe.values import ValueKind, beyond_columns, readings
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
-from tests.sbe.support import plausible_body
+from tests.sbe.support import fitted, plausible_body
 
 INCREMENTAL = ("233.252.14.1", 30001)
 SNAPSHOT = ("233.252.14.2", 30002)
@@ -145,7 +145,8 @@ class Market:
                 decoded = outcome.decoded
                 if beyond_columns(decoded.message, decoded.values) is not None:
                     continue
-                found.append(Row(key, decoded.message, decoded.version, decoded.values))
+                values = fitted(decoded.message, decoded.values)
+                found.append(Row(key, decoded.message, decoded.version, values))
         return found
 
 

@@ -234,6 +234,7 @@ def normal(value):
 
 def shown(block, values):
     """A decoded message as a row of columns shows it."""
+    values = fitted(block, values)
     row = {}
     for reading in readings(block):
         row[reading.column] = _shown(reading, values[reading.name])
@@ -261,12 +262,28 @@ def _beyond(reading, value):
         yield reading.column
 
 
-def _shown(reading, value):
-    if value is None or (reading.kind is not ValueKind.RECORD and not fits_column(reading, value)):
+def fitted(block, values):
+    """The values of a message, null where columns cannot hold them."""
+    kept = {reading.name: _fitted(reading, values[reading.name]) for reading in readings(block)}
+    for group in block.groups:
+        kept[group.name] = [fitted(group, entry) for entry in values[group.name]]
+    return {name: kept.get(name, value) for name, value in values.items()}
+
+
+def _fitted(reading, value):
+    if value is None:
         return None
     if reading.kind is ValueKind.RECORD:
-        members = {m.column: _shown(m, value[m.name]) for m in reading.members}
+        members = {m.name: _fitted(m, value[m.name]) for m in reading.members}
         return None if all(each is None for each in members.values()) else members
+    return value if fits_column(reading, value) else None
+
+
+def _shown(reading, value):
+    if value is None:
+        return None
+    if reading.kind is ValueKind.RECORD:
+        return {m.column: _shown(m, value[m.name]) for m in reading.members}
     if reading.kind is ValueKind.ENUM:
         return str(value)
     if reading.kind is ValueKind.FLOAT and reading.primitive.size == 4:
