@@ -122,8 +122,11 @@ class Market:
                 writer.write(start + 1000 * place, framer.frame(payload))
         return path
 
-    def rows(self, start=START, streams=None):
-        """What the message codec reads and columns can hold, in packet order."""
+    def rows(self, start=START, streams=None, whole=False):
+        """What the message codec reads and columns can hold, in packet order.
+
+        Values that columns cannot hold are null, unless they are asked for as messages have them.
+        """
         streams = STREAM_OF if streams is None else streams
         found = []
         decoder = PacketDecoder()
@@ -145,7 +148,9 @@ class Market:
                 decoded = outcome.decoded
                 if beyond_columns(decoded.message, decoded.values) is not None:
                     continue
-                values = fitted(decoded.message, decoded.values)
+                values = decoded.values
+                if not whole:
+                    values = fitted(decoded.message, values)
                 found.append(Row(key, decoded.message, decoded.version, values))
         return found
 
