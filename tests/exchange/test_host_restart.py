@@ -143,11 +143,15 @@ mode = "none"
 class Process:
     """`pregao exchange` as a process of its own."""
 
-    def __init__(self, folder, ports):
+    def __init__(self, folder, ports, room=None):
+        """With ``room`` no file can be larger, as on a disk that is full."""
         config = folder / "exchange.toml"
         primary, backup = ports
         config.write_text(CONFIG.format(primary=primary, backup=backup))
         code = "from pregao.cli.main import run; run()"
+        if room is not None:
+            limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))"
+            code = f"import resource; {limit}; {code}"
         options = ("--config", config, "--journal", folder / "journal")
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "exchange", *map(str, options)],

@@ -288,6 +288,8 @@ class ExchangeServer:
             return self.status()
         self.host.control(request, self._clock())
         self._turn()
+        if self._stopped.done() and (error := self._stopped.exception()) is not None:
+            raise UsageError(f"it was not kept, and does not count: {error}")
         return {"done": request.get("do")}
 
     def status(self) -> dict[str, Any]:
