@@ -11,7 +11,18 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "fast", "market", "gateway", "feed", "live", "lake", "books", "years"]
+SECTIONS = [
+    "decoding",
+    "fast",
+    "market",
+    "flow",
+    "gateway",
+    "feed",
+    "live",
+    "lake",
+    "books",
+    "years",
+]
 
 
 def main() -> None:
