@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.manifests import Manifest as Manifest
     from pregao.lake.ingest.memory import read_known as read_known
     from pregao.lake.ingest.merging import merge_staged as merge_staged
+    from pregao.lake.ingest.numberings import Numbering as Numbering
+    from pregao.lake.ingest.numberings import first_version as first_version
+    from pregao.lake.ingest.numberings import in_order as in_order
+    from pregao.lake.ingest.numberings import numberings_of as numberings_of
     from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
     from pregao.lake.ingest.options import Options as Options
     from pregao.lake.ingest.options import check_options as check_options
@@ -84,6 +88,7 @@ _HOMES = {
     "latest": ["settle_latest"],
     "memory": ["read_known"],
     "merging": ["merge_staged"],
+    "numberings": ["Numbering", "first_version", "in_order", "numberings_of"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
     "protocol": ["UNKNOWN_STREAM", "Protocol"],
