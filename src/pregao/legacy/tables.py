@@ -1,8 +1,8 @@
 """Messages of the legacy feed as rows of tables: one table for each message, over its templates.
 
 A row is an entry of what the message repeats (MDEntries, RelatedSym), with the message's own fields
-beside it; a message that repeats nothing is one row. Decimals have one scale. What entries repeat
-themselves (legs, underlyings, attributes) is JSON.
+beside it; a message that repeats nothing, or has no entry, is one row. Decimals have one scale.
+What entries repeat themselves (legs, underlyings, attributes) is JSON.
 """
 
 from __future__ import annotations
@@ -145,14 +145,24 @@ def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Ro
         lists = batch.column(repeated)
         offsets = np.asarray(lists.offsets).astype(np.int64)
         sizes = np.diff(offsets)
-        message = np.repeat(message, sizes)
-        entry = np.arange(len(message)) - np.repeat(offsets[:-1] - offsets[0], sizes)
-        own = {name: column.take(pa.array(message)) for name, column in own.items()}
         entries = lists.flatten()
+        if len(sizes) and not sizes.all():  # a message without entries has a row all the same
+            entries = entries.take(_with_nothing(sizes))
+            sizes = np.maximum(sizes, 1)
+        message = np.repeat(message, sizes)
+        entry = np.arange(len(message)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        own = {name: column.take(pa.array(message)) for name, column in own.items()}
         own |= dict(zip(entries.type.names, entries.flatten(), strict=True))
     unfit = np.zeros(len(message), np.bool_)
     columns = [_column(own.get(name), held, len(message), unfit) for _, name, held in table.columns]
     return Rows(message, entry, columns, np.unique(message[unfit]))
+
+
+def _with_nothing(sizes: Numbers) -> Any:
+    """Which entry each row has; none where a message has no entries."""
+    rows = np.maximum(sizes, 1)
+    nothing = np.repeat(sizes == 0, rows)
+    return pa.array(np.cumsum(~nothing) - 1, mask=nothing)
 
 
 def _column(values: Any, held: Any, count: int, unfit: npt.NDArray[np.bool_]) -> Any:
@@ -172,7 +182,7 @@ def _column(values: Any, held: Any, count: int, unfit: npt.NDArray[np.bool_]) ->
 
 def _scaled(values: Any, unfit: npt.NDArray[np.bool_]) -> Any:
     """Decimals with exponents of their own at one scale."""
-    exponent, mantissa = values.field(0), values.field(1)
+    exponent, mantissa = values.field(0).fill_null(0), values.field(1).fill_null(0)
     exponents = np.array(exponent.to_numpy(zero_copy_only=False), np.int16)
     out = np.empty(len(values), np.int64)
     mantissas = mantissa.to_numpy(zero_copy_only=False).astype(np.int64)

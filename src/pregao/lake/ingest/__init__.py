@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.known import guarded_place as guarded_place
     from pregao.lake.ingest.known import range_identity as range_identity
     from pregao.lake.ingest.latest import settle_latest as settle_latest
+    from pregao.lake.ingest.legacy.slots import slot_of as slot_of
     from pregao.lake.ingest.manifests import Manifest as Manifest
     from pregao.lake.ingest.memory import read_known as read_known
     from pregao.lake.ingest.merging import merge_staged as merge_staged
@@ -99,6 +100,7 @@ _HOMES = {
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["first_specs", "table_specs"],
     "table_summaries": ["summarize", "table_columns", "type_name"],
+    "legacy.slots": ["slot_of"],
     "manifests": ["Manifest"],
     "tasks": ["Task", "run_task"],
     "umdf.instruments": ["instruments_without"],
