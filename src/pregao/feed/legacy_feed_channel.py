@@ -193,7 +193,7 @@ class LegacyFeedChannel:
                 self._log.tell(told.ChannelUp)
         else:
             self._log.at(self.place, 0, received_ns)
-            before = self._states(stream)
+            before = self._states() if stream is Stream.DEFINITION else None
             self._channel.receive(_STREAMS[stream], feed, payload, now_ns)
             self._log.end_event()
             self._tell_states(before)
@@ -210,7 +210,7 @@ class LegacyFeedChannel:
             if isinstance(event, Told):
                 log.at(event.place, event.message.sending_time_ns or 0, received_ns)
                 if not event.message.values.get("MDEntries"):
-                    before = self._states(Stream.INCREMENTAL)
+                    before = self._states()
             else:
                 log.at(self.place, 0, received_ns)
             if isinstance(event, Missing):
@@ -221,21 +221,18 @@ class LegacyFeedChannel:
             log.end_event()
             for trade in self._channel.state.take_trades():
                 self._trade(trade)
-            if before is not None:
-                self._tell_states(before)
+            self._tell_states(before)
 
-    def _states(self, stream: Stream) -> dict[int, tuple[str, Status]]:
+    def _states(self) -> dict[int, tuple[str, Status]]:
         """The instruments and what holds for each, before a message that may change that."""
-        if stream is Stream.SNAPSHOT or not self._log.wanted:
-            return {}
         status = self.phases.status
         return {own: (each.symbol, status(own)) for own, each in self.instruments.items()}
 
-    def _tell_states(self, before: dict[int, tuple[str, Status]]) -> None:
+    def _tell_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
         """Tell of instruments that came, went, or are in another state."""
-        if not self._log.wanted:
+        if before is None or not self._log.wanted:
             return
-        now = self._states(Stream.INCREMENTAL)
+        now = self._states()
         for own in [*before, *(each for each in now if each not in before)]:
             if own not in now:
                 self._log.tell(told.InstrumentChanged, own, before[own][0], told.Change.DELETED)

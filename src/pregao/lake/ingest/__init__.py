@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.places import OpenPcap as OpenPcap
     from pregao.lake.ingest.protocol import UNKNOWN_STREAM as UNKNOWN_STREAM
     from pregao.lake.ingest.protocol import Protocol as Protocol
+    from pregao.lake.ingest.protocol import Sighting as Sighting
+    from pregao.lake.ingest.protocol import destination_of as destination_of
     from pregao.lake.ingest.protocols import PROTOCOLS as PROTOCOLS
     from pregao.lake.ingest.protocols import first_protocol as first_protocol
     from pregao.lake.ingest.report import Report as Report
@@ -92,7 +94,7 @@ _HOMES = {
     "numberings": ["Numbering", "first_version", "in_order", "numberings_of"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
-    "protocol": ["UNKNOWN_STREAM", "Protocol"],
+    "protocol": ["UNKNOWN_STREAM", "Protocol", "Sighting", "destination_of"],
     "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
