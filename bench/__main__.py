@@ -11,7 +11,9 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "fast", "market", "gateway", "feed", "live", "lake", "books", "years"]
+SECTIONS = [
+    "decoding", "fast", "legacy", "market", "gateway", "feed", "live", "lake", "books", "years",
+]  # fmt: skip
 
 
 def main() -> None:
