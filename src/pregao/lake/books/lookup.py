@@ -39,7 +39,8 @@ from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Serials
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
@@ -47,7 +48,7 @@ from pregao.lake.books.tasks import DayInputs
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
 from pregao.names import folded
-from pregao.umdf.gap_columns import DOUBTED, Counters
+from pregao.umdf.gap_columns import DOUBTED
 from pregao.umdf.gaps import UNPROVEN, Step
 from pregao.umdf.sequencing import Place, serial_of
 from pregao.umdf.trading_day import day_of
@@ -140,7 +141,7 @@ def find_instrument(
 
 
 def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:
-    reader = Reader(catalogue.lake.location, catalogue.inputs(day, channel))
+    reader = open_reader(catalogue.lake.location, catalogue.inputs(day, channel))
     own = security_number(name)
     part = Part() if own is None else Part(own, own)
     found: dict[int, Instrument] = {}
@@ -177,16 +178,18 @@ def book_at(
     start = known[-1] if known else None
     behind = checkpoints[len(before)] if len(before) < len(checkpoints) else None
     moment = _replayed(catalogue, instrument, at_ns, start, behind)
-    ends = data_ends(lake, instrument)
+    ends = data_ends(catalogue, instrument)
     late = at_ns is not None and ends is not None and at_ns > ends
     return replace(moment, data_ends_ns=ends if late else None)
 
 
-def data_ends(lake: Lake, instrument: Instrument) -> int | None:
+def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
     """When the last packet of an instrument's channel was sent that day, as far as it is told."""
+    protocol = catalogue.protocol(instrument.date, instrument.channel)
+    packets = protocol.account_table("packets")
     ends = [
         file["max.sending_time_ns"]
-        for file in files_of(lake, "packets", [instrument.date])
+        for file in files_of(catalogue.lake, packets, [instrument.date])
         if file.get("max.sending_time_ns") is not None
         and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
     ]
@@ -200,12 +203,12 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
         return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
-    if not is_current(catalogue.lake, day, channel):
+    if not is_current(catalogue, day, channel):
         return UsageError(
             f"{whose} built before all of {name} was ingested: run `pregao books --lake {lake}` "
             "again."
         )
-    reader = Reader(lake, catalogue.inputs(day, channel))
+    reader = open_reader(lake, catalogue.inputs(day, channel))
     if not reader.knows(instrument.security_id):
         return UsageError(
             f"{name} is defined on {day.isoformat()}, channel {channel}, but no message is about "
@@ -279,7 +282,7 @@ def _replayed(
 ) -> Moment:
     planned = plan_day(catalogue, instrument.date, instrument.channel)
     span = _Span(planned, instrument, at_ns, start, behind)
-    counters = Counters.new(1, from_the_start=planned.day.from_the_start)
+    counters = planned.day.counters(1)
     known = no_book()
     if start is not None:
         known = _loaded(catalogue.lake, start)
@@ -299,7 +302,7 @@ def _replayed(
         followed = follow_sequence(sequence, trial, span.holes)
     rows = rows_of(sequence, followed, snapshots)
     book = _played(planned.day.kind, instrument.security_id, known, rows.updates)
-    current = is_current(catalogue.lake, instrument.date, instrument.channel)
+    current = is_current(catalogue, instrument.date, instrument.channel)
     told = sequence.snapshot[loaded_snapshots(followed)]
     statistics = span.statistics(sequence, snapshots, told)
     return span.moment(sequence, rows.item, int(trial.last[0]), book, statistics, current)
