@@ -14,6 +14,7 @@ from pregao.api.values import UTC, Path, Time, choice, day_from, listed, moment_
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake import store
 
 if TYPE_CHECKING:
@@ -111,7 +112,10 @@ class Lake:
         if engine == "duckdb":
             return self._relation(sql)
         rows = self.sql(sql)
-        return rows if engine == "arrow" else rows.to_pandas()
+        if engine == "arrow":
+            return rows
+        require("pandas")
+        return rows.to_pandas()
 
     def sql(self, query: str, *, engine: Literal["duckdb", "spark"] | None = None) -> Any:
         """The rows of a query on tables (``trades``) and views (``v_trades``), as an Arrow table.
