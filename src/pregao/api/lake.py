@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest import Options
 
 Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
+BATCH_ROWS = 65_536
 _ENGINES = ("arrow", "polars", "duckdb", "spark", "pandas")
 
 
@@ -116,6 +117,25 @@ class Lake:
             return rows
         require("pandas")
         return rows.to_pandas()
+
+    def scan(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        raw: bool = False,
+        rows: int = BATCH_ROWS,
+    ) -> Iterator[Any]:
+        """A table as Arrow record batches of so many rows at most, in bounded memory.
+
+        ``columns`` and ``where`` (a condition in SQL) are pushed down: files, row groups and
+        columns that cannot matter are not read. Rows of a file come in its order, files in any.
+        """
+        if rows < 1:
+            raise UsageError(f"A batch has at least one row, not {rows}.")
+        relation = self.table(name, engine="duckdb", columns=columns, where=where, raw=raw)
+        yield from relation.to_arrow_reader(rows)
 
     def sql(self, query: str, *, engine: Literal["duckdb", "spark"] | None = None) -> Any:
         """The rows of a query on tables (``trades``) and views (``v_trades``), as an Arrow table.
