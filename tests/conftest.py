@@ -56,6 +56,7 @@ SLOW = frozenset(
         "test_lake_books_build",
         "test_lake_books_days",
         "test_lake_books_lookup",
+        "test_lake_books_series",
         "test_lake_books_unconfirmed",
         "test_lake_commits_exactly_once",
         "test_lake_drop",
