@@ -83,6 +83,8 @@ SLOW = frozenset(
         "test_sbe_agreement",
         "test_simulation_run",
         "test_umdf_events",
+        "test_web_browser",
+        "test_web_lake",
     }
 )
 """Files that take seven seconds or more, without what the fixture of Spark is for."""
