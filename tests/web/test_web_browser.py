@@ -11,6 +11,7 @@ from pregao.web import LakeMarket, PageServer, lake_application
 from pregao.web.wire import midnight_ns
 from tests.web.browser_support import browser_path, picture, settled, until
 from tests.web.conftest import DAY
+from tests.web.live_support import live_page
 
 pytestmark = pytest.mark.browser
 BASE = midnight_ns(date.fromisoformat(DAY))
@@ -194,6 +195,37 @@ def test_it_fits_a_phone_and_follows_the_systems_colours(opened, scheme):
     )
     picture(page, f"phone-{scheme}.png")
     assert watched.errors == []
+
+
+def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
+    with live_page() as (served, exchange, _):
+        watched = opened(served.address)
+        page = watched.page
+        until(page, "!!window.__pregao && !!__pregao.page.about")
+        page.keyboard.press("/")
+        page.keyboard.type("petr4")
+        page.keyboard.press("Enter")
+        until(page, "__pregao.drawn.symbol === 'PETR4' && !!__pregao.page.book")
+        page.keyboard.press("5")
+        for side, quantity, price in (("Buy", 300, "30.10"), ("Sell", 200, "30.30")):
+            page.fill("[data-of=exchange] input[type=number] >> nth=0", str(quantity))
+            page.fill("[data-of=exchange] input[inputmode=decimal]", price)
+            page.click(f"[data-of=exchange] button:text-is('{side}')")
+            until(page, f"document.querySelector('.log').textContent.includes('{side.upper()}')")
+        page.keyboard.press("Escape")
+        page.click("[data-view=market]")
+        until(page, "__pregao.drawn.ladder.filter((row) => row.size > 0).length === 2")
+        assert shown_rows(page.evaluate("__pregao.drawn")) == [
+            ("ask", 303_000, 200, 1),
+            ("bid", 301_000, 300, 1),
+        ]
+        exchange.control(do="halt", symbol="PETR4")
+        until(page, "document.querySelector('#phase').textContent === 'pause'")
+        page.click("[data-view=health]")
+        until(page, "document.querySelectorAll('#health-packets tbody tr').length > 2")
+        page.click("[data-view=latency]")
+        assert watched.errors == []
+        watched.close()
 
 
 class Hostile(LakeMarket):

@@ -18,7 +18,9 @@ from pregao.web.guards import Application, Guard
 from pregao.web.lake_routes import lake_routes
 
 if TYPE_CHECKING:
+    from pregao.web.exchange_panel import ExchangePanel
     from pregao.web.lake_market import LakeMarket
+    from pregao.web.live_market import LiveMarket
 
 STATIC = Path(__file__).parent / "static"
 
@@ -26,6 +28,13 @@ STATIC = Path(__file__).parent / "static"
 def lake_application(market: LakeMarket) -> Application:
     """The page of a lake."""
     return _application(lake_routes(market))
+
+
+def live_application(market: LiveMarket, panel: ExchangePanel | None = None) -> Application:
+    """The page of the live feed; with a panel for the exchange that sends it, if one is given."""
+    from pregao.web.live_routes import live_routes
+
+    return _application(live_routes(market, panel))
 
 
 def _application(routes: Sequence[BaseRoute]) -> Application:

@@ -50,6 +50,13 @@ export const note = (panel, text) => {
   else delete host.dataset.note;
 };
 
+// Something to be aware of, which hides nothing.
+export const warn = (panel, text) => {
+  const host = find(panel).closest(".panel");
+  if (text) host.dataset.warning = text;
+  else delete host.dataset.warning;
+};
+
 const palette = {};
 export function colours() {
   const theme = document.documentElement.dataset.theme;

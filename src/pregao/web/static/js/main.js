@@ -5,7 +5,7 @@ import { AuctionView } from "./auction.js";
 import { Bars } from "./bars.js";
 import { restyle } from "./charts.js";
 import { drawDepth } from "./depth.js";
-import { choice, element, find, note, say } from "./dom.js";
+import { choice, element, find, note, say, warn } from "./dom.js";
 import * as format from "./format.js";
 import { HealthView } from "./health.js";
 import { Heatmap } from "./heatmap.js";
@@ -20,6 +20,10 @@ const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500];
 const SPANS = [[60e9, "1m"], [600e9, "10m"], [3600e9, "1h"], [0, "day"]];
 const COLUMNS = 240;
 const TAPE = 120;
+const WARNINGS = {
+  stale: "Stale: messages are missing. This is the book before them.",
+  unconfirmed: "Unconfirmed: packets are missing that may be about this book.",
+};
 const STATES = { valid: "good", empty: "good", building: "warn", unconfirmed: "warn", stale: "bad" };
 
 const page = {
@@ -290,7 +294,7 @@ function quote() {
     book.ends !== null && book.ends !== undefined ? `data ends ${format.clock(book.ends, page.offset, 0)}` : "",
     book.current === false ? "more was ingested since books were built" : "",
   ].filter(Boolean).join(" · "));
-  note("#ladder", book.state === "stale" ? "stale: messages are missing, this is the book before them" : null);
+  warn("#ladder", WARNINGS[book.state]);
 }
 
 // Sixty times a second.
