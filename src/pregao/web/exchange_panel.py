@@ -65,7 +65,7 @@ class ExchangePanel:
             "own_session": str(self._settings.session_id),
             "own_orders": [
                 {
-                    "id": str(order.order_id),
+                    "id": None if order.order_id is None else str(order.order_id),
                     "security_id": str(order.security_id),
                     "side": order.side,
                     "quantity": order.quantity,

@@ -14,7 +14,13 @@ export async function ask(path, parameters = {}, signal = undefined) {
     if (error.name === "AbortError") throw error;
     throw new Problem("The server of this page does not answer: is `pregao ui` still running?");
   }
-  const told = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
+  let told;
+  try {
+    told = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(`The server answered ${response.status}.`);
+  }
   if (!response.ok) throw new Problem(told.error ?? `The server answered ${response.status}.`);
   return told;
 }

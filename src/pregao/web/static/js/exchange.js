@@ -32,7 +32,6 @@ export class ExchangeView {
   }
 
   load() {
-    this.symbol.value = this.page.about?.symbol ?? "";
     const best = this.page.book?.sides?.[0]?.levels?.[0]?.[0];
     if (best !== undefined && best !== null && !this.price.value) this.price.value = format.price(best, this.page.digits).replaceAll(",", "");
     return this.refresh();
@@ -81,6 +80,10 @@ export class ExchangeView {
   }
 
   async act(request) {
+    if ("symbol" in request && !request.symbol) {
+      this.tell("Choose an instrument first: / searches for one.", "down");
+      return;
+    }
     try {
       await send("/api/exchange/do", request);
       this.tell(`${request.do} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
@@ -91,7 +94,10 @@ export class ExchangeView {
   }
 
   async enter(side) {
-    if (!this.page.about) return;
+    if (!this.page.about) {
+      this.tell("Choose an instrument first: / searches for one.", "down");
+      return;
+    }
     try {
       const told = await send("/api/exchange/order", { side, id: this.page.about.id, quantity: Number(this.quantity.value), price: this.price.value });
       const { values } = told;
@@ -103,6 +109,7 @@ export class ExchangeView {
   }
 
   async refresh() {
+    this.symbol.value = this.page.about?.symbol ?? "";
     let told;
     try {
       told = await ask("/api/exchange");

@@ -201,6 +201,10 @@ export class Heatmap {
         draw.stroke();
       }
     }
+    if (at < end - this.step) {
+      draw.fillStyle = hue.accent;
+      draw.fillRect(Math.round(x(at)), 0, 1, bottom);
+    }
     draw.restore();
     draw.lineWidth = 1;
     draw.font = `10.5px ${hue.mono}`;

@@ -3,7 +3,7 @@
 import { Line, ask } from "./api.js";
 import { points } from "./auction.js";
 import { Chart } from "./charts.js";
-import { alpha, colours, element, find, note, say, table } from "./dom.js";
+import { alpha, colours, element, find, note, table } from "./dom.js";
 import * as format from "./format.js";
 import { article, card } from "./health.js";
 
@@ -27,6 +27,7 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     find('.views [data-view="exchange"]').hidden = false;
     import("./exchange.js").then(({ ExchangeView }) => { views.exchange = new ExchangeView(page, problem); });
   }
+  note("#ladder", "waiting for the feed …");
   let chart = null;
   let series = null;
   let lastTrade = null;
@@ -72,12 +73,14 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     page.dirty = true;
   }, 100);
 
+  // Whether every channel is followed without doubt; if not, why.
   function state(health) {
     page.healthSeen = performance.now();
-    const doubtful = health.channels.reduce((sum, one) => sum + (one.books.stale ?? 0) + (one.books.unconfirmed ?? 0), 0);
-    const words = health.channels.map((one) => `channel ${one.number} ${one.state}`).join(", ");
-    say(find("#book-note"), doubtful ? `${doubtful} books in doubt` : find("#book-note").textContent);
-    document.title = `Pregão · ${health.ready ? "live" : words}`;
+    document.title = `Pregão · ${health.ready ? "live" : "not live"}`;
+    const why = health.channels.filter((one) => one.state !== "live").map((one) => `Channel ${one.number}: ${one.meaning}.`).join(" ");
+    if (why === page.why) return;
+    page.why = why;
+    problem(why || null, "info");
   }
 
   async function begin() {

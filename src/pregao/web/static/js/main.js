@@ -300,6 +300,7 @@ function quote() {
 // Sixty times a second.
 let shownAt = null;
 function paint(now) {
+  requestAnimationFrame(paint); // first: what goes wrong in one frame must not be the last one
   page.frames += 1;
   if (replay.playing) {
     const { book, trades } = replay.tick(now);
@@ -332,7 +333,6 @@ function paint(now) {
     shownAt = page.at;
   }
   page.dirty = false;
-  requestAnimationFrame(paint);
 }
 
 // Controls
