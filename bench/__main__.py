@@ -12,17 +12,9 @@ from pathlib import Path
 from bench.measure import Row
 
 SECTIONS = [
-    "decoding",
-    "fast",
-    "market",
-    "flow",
-    "gateway",
-    "feed",
-    "live",
-    "lake",
-    "books",
+    "decoding", "fast", "legacy", "market", "flow", "gateway", "feed", "live", "lake", "books",
     "years",
-]
+]  # fmt: skip
 
 
 def main() -> None:

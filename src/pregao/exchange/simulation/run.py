@@ -102,6 +102,7 @@ class Simulation:
             reports=False,
             auction_duration_ns=day.auction_duration_ns,
             trade_memory=_TRADE_MEMORY,
+            seed=settings.seed,
         )
         market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
