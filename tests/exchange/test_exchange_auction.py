@@ -260,13 +260,14 @@ def test_withdrawn_theoretical_price_is_a_delete_of_price_and_imbalance():
     assert all(item.deleted for item in floor.items(TheoreticalOpeningPrice, AuctionImbalance))
 
 
-def test_auction_end_is_one_event_with_the_phase_last():
+def test_the_end_of_an_auction_is_an_event_and_the_phase_comes_on_its_own():
     floor = Floor(phase=RESERVED)
     floor.order(BUY, 10, 10)
     floor.order(SELL, 4, 9)
     floor.do(SetGroupPhase("XX", OPEN))
-    unit = floor.unit()
+    unit, state = floor.last.market
     assert unit.event
+    assert [type(item).__name__ for item in state.items] == ["SecurityGroupPhase"]
     kinds = [type(item).__name__ for item in unit.items]
     assert kinds == [
         "Trade",
@@ -275,13 +276,13 @@ def test_auction_end_is_one_event_with_the_phase_last():
         "LowPrice",
         "OrderChanged",
         "OrderDeleted",
+        "TheoreticalOpeningPrice",
+        "AuctionImbalance",
         "ExecutionStatistics",
-        "SecurityGroupPhase",
     ]
     trade = unit.items[0]
     assert trade.trade_condition == TradeCondition.REGULAR_TRADE | TradeCondition.OPENING_PRICE
-    # No deletion of the theoretical price: clients drop it with the phase.
-    assert not floor.items(TheoreticalOpeningPrice)
+    assert all(item.deleted for item in floor.items(TheoreticalOpeningPrice, AuctionImbalance))
     assert [item.price for item in floor.shown(LastTradePrice)] == [trade.price]
 
 

@@ -107,7 +107,7 @@ def test_a_theoretical_price_is_deleted_where_the_groups_phase_ends_an_auction(p
     floor.order(SELL, 200, 10)
     floor.do(SetGroupPhase("XX", phase))
     kinds = (TheoreticalOpeningPrice, AuctionImbalance)
-    deleted = [item for item in floor.unit().items if isinstance(item, kinds)]
+    deleted = floor.items(*kinds)
     assert [type(item) for item in deleted] == list(kinds)
     assert all(item.deleted for item in deleted)
 
@@ -212,7 +212,8 @@ def test_an_auction_of_one_instrument_ends_by_itself_at_its_time():
     (status,) = floor.items(SecurityStatus)
     assert (status.status, status.event, status.transact_time_ns) == (OPEN, REJOINS, end)
     assert floor.engine.next_due_ns is None
-    assert len(floor.last.market) == 2
+    # The uncrossing, the state, and the order.
+    assert len(floor.last.market) == 3
     floor.check_feed()
 
 

@@ -297,15 +297,18 @@ def participates(listing: Listing, order: Order) -> bool:
     return order.price >= now.price if order.side == BUY else order.price <= now.price
 
 
-def uncross(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
+def uncross(
+    market: Market, listing: Listing, items: list[MarketItem], now_ns: int
+) -> list[MarketItem]:
     """End an auction: trade all that can be traded at the one price, by priority.
 
-    There is no execution summary for such trades.
+    There is no execution summary for such trades. What is given back closes the event: there is
+    no theoretical price any more, and the statistics.
     """
     result = theoretical(listing)
     withdraw_theoretical(listing)
     if result is None:
-        return
+        return []
     opening = listing.statistics.opening is None
     updates: list[MarketItem] = []
     price, left = result.price, result.quantity
@@ -334,7 +337,10 @@ def uncross(market: Market, listing: Listing, items: list[MarketItem], now_ns: i
             offer_taken = 0
     opening_and_range(market, listing, items, now_ns)
     items.extend(updates)
-    items.append(execution_statistics(market, listing, now_ns))
+    return [
+        *deleted_theoretical(market, listing.security_id, now_ns),
+        execution_statistics(market, listing, now_ns),
+    ]
 
 
 def _first(side: BookSide) -> Order:

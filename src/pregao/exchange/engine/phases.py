@@ -8,6 +8,9 @@ the change is told; MOC orders join the book when the closing call has begun.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import attrgetter
+
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction import (
     deleted_theoretical,
@@ -281,9 +284,14 @@ def tell_change(
 def _publish(
     market: Market, before: list[MarketItem], told: MarketItem, after: list[MarketItem]
 ) -> None:
-    """Publish a change of state: one event if it touched a book, else messages on their own."""
-    touched = bool(before) or any(not isinstance(item, SecurityStatus) for item in after)
-    market.tell([*before, told, *after], event=touched)
+    """Publish a change of state: what it ends, instrument by instrument, and then the state.
+
+    The state is one event with the changes of books that it brings about, else on its own.
+    """
+    for _, items in groupby(before, key=attrgetter("security_id")):
+        market.tell(list(items))
+    touched = any(not isinstance(item, SecurityStatus) for item in after)
+    market.tell([told, *after], event=touched)
 
 
 def _change(
@@ -308,12 +316,14 @@ def _change(
             _wake_closing_orders(market, listing, after, now_ns)
         publish_theoretical(market, listing, after, now_ns)
         return
+    closing: list[MarketItem] = []
     if status in _UNCROSSED_ON_ENTRY:
-        uncross(market, listing, before, now_ns)
+        closing = uncross(market, listing, before, now_ns)
         _thaw(market, listing, before, now_ns)
         _expire_auction_orders(market, listing, before, now_ns)
     withdraw_theoretical(listing)
-    if priced and listing.own_status in AUCTIONS:
+    before += closing
+    if priced and not closing and listing.own_status in AUCTIONS:
         # The phase of the group has ended an auction of its own, which its state does not tell.
         before += deleted_theoretical(market, listing.security_id, now_ns)
     if new_session:

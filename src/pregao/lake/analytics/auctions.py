@@ -1,9 +1,9 @@
 """The table ``auctions``: how each auction went, and at what price it was uncrossed.
 
 An instrument is in an auction while it is reserved or in the final closing call. The trades that
-end an auction come ahead of the message that tells its end, in the same event, and without an
-execution summary. Just before them the exchange may withdraw the theoretical price and the
-imbalance, in that event or in one before: what an auction came to is what was told last before.
+end an auction come ahead of the message that tells its end, in an event before it or in its own,
+and without an execution summary. With them or before the exchange may withdraw the theoretical price and the
+imbalance: what an auction came to is what was told last before.
 """
 
 from __future__ import annotations
