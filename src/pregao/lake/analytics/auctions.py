@@ -2,8 +2,8 @@
 
 An instrument is in an auction while it is reserved or in the final closing call. The trades that
 end an auction come ahead of the message that tells its end, in an event before it or in its own,
-and without an execution summary. With them or before the exchange may withdraw the theoretical price and the
-imbalance: what an auction came to is what was told last before.
+and without an execution summary. With them or before the exchange may withdraw the theoretical
+price and the imbalance: what an auction came to is what was told last before.
 """
 
 from __future__ import annotations
