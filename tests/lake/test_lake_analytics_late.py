@@ -20,7 +20,7 @@ from tests.lake.test_lake_analytics_orders import final_books
 TABLES = ("session_stats", "orders")
 LATE = {"seed": 5, "instruments": 3, "duration": "40s", "late_join": "0.6"}
 LATE_OLD = LATE | {"schema_version": 9, "profile": "derivatives"}
-LOSSY = {"seed": 12, "instruments": 4, "duration": "40s", "loss": "A=0.03,B=0.03"}
+LOSSY = {"seed": 12, "instruments": 4, "duration": "40s", "loss": "A=0.06,B=0.06"}
 
 
 @pytest.fixture(scope="module", params=[LATE, LATE_OLD, LOSSY], ids=["late", "old", "lossy"])
