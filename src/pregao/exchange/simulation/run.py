@@ -72,7 +72,10 @@ def _no_cycle_collection() -> Iterator[None]:
         yield
     finally:
         if enabled:
+            # Else all that came meanwhile would be taken for new, and walked at once.
+            gc.freeze()
             gc.enable()
+            gc.unfreeze()
 
 
 class Simulation:

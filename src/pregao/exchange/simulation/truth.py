@@ -134,11 +134,13 @@ class TruthWriter:
             "rpt_seq": rpt_seq,
             "time_ns": time_ns,
             "status": view.ruling_status.name,
-            "bids": [_entry(entry) for entry in view.bids],
-            "asks": [_entry(entry) for entry in view.offers],
-            "statistics": [_statistic(item) for item in view.statistics],
         }
-        self._books.write(json.dumps(line, separators=(",", ":")) + "\n")
+        begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
+        statistics = [_statistic(item) for item in view.statistics]
+        self._books.write(
+            f'{begin},"bids":{_entries(view.bids)},"asks":{_entries(view.offers)},'
+            f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
+        )
 
     def close(self) -> None:
         """Close the line files."""
@@ -165,14 +167,17 @@ def _or_null(value: int | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _entry(entry: BookEntry) -> list[str | int | None]:
-    return [
-        None if entry.price is None else price_text(entry.price),
-        entry.size,
-        entry.secondary_order_id,
-        entry.firm,
-        entry.insert_time_ns,
-    ]
+def _entries(entries: Iterable[BookEntry]) -> str:
+    """Orders as JSON; a large book has thousands, and each is a few plain values."""
+    return f"[{','.join([_entry(entry) for entry in entries])}]"
+
+
+def _entry(entry: BookEntry) -> str:
+    price = "null" if entry.price is None else f'"{price_text(entry.price)}"'
+    return (
+        f"[{price},{entry.size},{entry.secondary_order_id},{_or_null(entry.firm)},"
+        f"{entry.insert_time_ns}]"
+    )
 
 
 def _statistic(item: Statistic) -> dict[str, Any]:
