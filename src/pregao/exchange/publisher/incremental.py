@@ -210,7 +210,9 @@ class IncrementalStream:
         instrument.emptied = False
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.bids if item.side == _BUY else instrument.offers
-        side.orders[item.secondary_order_id] = item
+        number = item.secondary_order_id
+        side.orders[number] = item
+        side.touched.append(number)
         position = None if side.ranked is None else side.ranked.add(item)
         self._add(self._orders.added(item, flags, rpt_seq, position))
 
@@ -218,7 +220,9 @@ class IncrementalStream:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.bids if item.side == _BUY else instrument.offers
-        side.orders[item.secondary_order_id] = item
+        number = item.secondary_order_id
+        side.orders[number] = item
+        side.touched.append(number)
         position = None if side.ranked is None else side.ranked.position(item)
         self._add(self._orders.changed(item, flags, rpt_seq, position))
 
@@ -226,7 +230,9 @@ class IncrementalStream:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
         side = instrument.bids if item.side == _BUY else instrument.offers
-        side.orders.pop(item.secondary_order_id, None)
+        number = item.secondary_order_id
+        side.orders.pop(number, None)
+        side.touched.append(number)
         position = None if side.ranked is None else side.ranked.remove(item)
         self._add(self._orders.deleted(item, flags, rpt_seq, position))
 

@@ -100,6 +100,7 @@ class SnapshotWriter:
         encoder = self._encoder.snapshot_orders
         if not encoder.placed:
             return side.entries(encoder.entry)
+        side.touched.clear()
         return [encoder.entry(order, place) for place, order in enumerate(side.in_order(), 1)]
 
     def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:

@@ -7,7 +7,6 @@ streams show what the incremental stream has told, nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import itemgetter
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
@@ -52,24 +51,27 @@ _OF_THE_SESSION = (
 )
 """The events whose messages begin anew with a trading session."""
 _REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
-_RANK = itemgetter(0, 1)
 _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 
 class PublishedSide:
     """The orders of a side by their public number, ranked where positions are published."""
 
-    __slots__ = ("_told", "orders", "ranked")
+    __slots__ = ("_told", "orders", "ranked", "touched")
 
     def __init__(self, positions: bool) -> None:
         self.orders: dict[int, OrderItem] = {}
         self.ranked = RankedSide() if positions else None
-        self._told: dict[int, tuple[int, int, bytes, OrderItem]] = {}
-        """What the last snapshot told of each order, with its rank: most rest for long."""
+        self.touched: list[int] = []
+        """The numbers of orders that came, changed or went since the last snapshot."""
+        self._told: list[tuple[int, int, bytes]] = []
+        """The ranks of orders and what the last snapshot told of them: most rest for long."""
 
     def clear(self) -> None:
         """Forget every order."""
         self.orders.clear()
+        self.touched.clear()
+        self._told.clear()
         if self.ranked is not None:
             self.ranked.clear()
 
@@ -79,14 +81,18 @@ class PublishedSide:
 
     def entries(self, entry: Callable[[OrderItem], bytes]) -> list[bytes]:
         """The orders from the best to the worst, each as ``entry`` writes it."""
-        before, told = self._told, {}
-        for number, order in self.orders.items():
-            known = before.get(number)
-            if known is None or known[3] is not order:
-                known = (*rank(order), entry(order), order)
-            told[number] = known
-        self._told = told
-        return [known[2] for known in sorted(told.values(), key=_RANK, reverse=True)]
+        if self.touched:
+            touched, orders = set(self.touched), self.orders
+            self.touched.clear()
+            told = [known for known in self._told if -known[1] not in touched]
+            told += [
+                (*rank(order), entry(order))
+                for number in touched
+                if (order := orders.get(number)) is not None
+            ]
+            told.sort(reverse=True)
+            self._told = told
+        return [known[2] for known in self._told]
 
 
 class PublishedInstrument:
