@@ -117,7 +117,7 @@ def test_over_sound_lines_every_version_gives_the_books_of_the_exchange(tmp_path
     ],
 )
 def test_over_bad_lines_gaps_open_and_heal(tmp_path, version, feeds, resets):
-    truth = simulated(tmp_path, version, lossy=feeds, resets=resets)
+    truth = simulated(tmp_path, version, lossy=feeds, resets=resets, duration_ns=8 * 10**9, seed=2)
     follower, seen = followed(tmp_path, truth, from_the_start=True)
     if "B" in feeds:
         assert seen.packets_lost > 0
