@@ -117,6 +117,8 @@ class Host:
         self.dropped: list[GatewayConnection] = []
         """The connections that ended without a word, as when a gateway fails."""
         self._risk = RiskPath()
+        self._delays = False
+        """Do orders take time through the risk engine?"""
         self._desk = Desk(
             self.engine,
             lambda number: self.gateways[self.active][number],
@@ -282,6 +284,7 @@ class Host:
             take_accounts(gateway, told.get("sessions", {}))
         self._desk.restrict(each.account for each in self.gateways[self.active])
         self._risk.delay = RiskDelay(*told.get("risk", ()))
+        self._delays = self._risk.delay.takes_time
         self._risk.seed = self.engine.market.seed
         self.starts += 1
 
@@ -292,7 +295,7 @@ class Host:
             request = event.content
             if self._journal is not None and not self._again:
                 self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
-            if self._risk.delay.takes_time and isinstance(request, OrderRequest):
+            if self._delays and isinstance(request, OrderRequest):
                 self._risk.send(
                     request.session,
                     request.number,
@@ -306,7 +309,7 @@ class Host:
             case Received():
                 session_id = event.message["businessHeader"]["sessionID"]
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
-                if self._risk.delay.takes_time and event.name in OVERTAKEN:
+                if self._delays and event.name in OVERTAKEN:
                     self._risk.send(
                         session_id,
                         event.number,
@@ -417,7 +420,7 @@ class Host:
         """The time, which never goes back."""
         if now_ns > self._now_ns:
             self._now_ns = now_ns
-        if self._risk.next_due_ns is not None:
+        if self._risk.on_their_way:
             self._arrivals(self._now_ns)
         return self._now_ns
 
@@ -432,7 +435,7 @@ class Host:
     @property
     def holding(self) -> bool:
         """Are requests on their way through the risk engine?"""
-        return self._risk.next_due_ns is not None
+        return bool(self._risk.on_their_way)
 
     @property
     def now_ns(self) -> int:
