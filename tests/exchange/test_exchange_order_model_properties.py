@@ -325,7 +325,7 @@ class WithRulesOfAuctions(WholeOrderModel):
         window_ns=80,
         extensions=2,
         random_ns=50,
-        protection=20_000,
+        protection=2_000,
         binding=True,
     )
 
@@ -345,7 +345,16 @@ class WithRulesOfAuctions(WholeOrderModel):
         self.floor.do(SetGroupPhase("XX", TradingStatus.RESERVED, open_time_ns=end))
         self.follow()
 
-    @rule(pause=st.integers(1, 400))
+    @rule(security_id=st.sampled_from(SECURITIES), ticks=TICKS, quantity=QUANTITIES)
+    def meet(self, security_id, ticks, quantity):
+        """A buyer and a seller at one price: in an auction the theoretical price moves."""
+        for side in (BUY, SELL):
+            self.floor.order(
+                side, quantity, ticks / 100, security_id=security_id, session=1 + (side == SELL)
+            )
+            self.follow()
+
+    @rule(pause=st.integers(1, 60))
     def wait(self, pause):
         self.floor.do(AdvanceTime(), after=pause)
         self.follow()
