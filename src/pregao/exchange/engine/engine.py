@@ -42,6 +42,7 @@ from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import Outcome
+from pregao.exchange.engine.silent_market import SilentMarket
 from pregao.exchange.engine.views import BookView, group_phases, view
 
 _Handler = Callable[[Market, Any, int], None]
@@ -133,7 +134,8 @@ class Engine:
     """The market of a list of instruments.
 
     With ``track_positions`` every book update tells its place in the book, which schema versions
-    below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
+    below 15 publish; it costs a walk over the price levels each time. Without ``reports`` nobody
+    is told what became of their orders, refusals aside. ``auction_duration_ns`` is
     how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
     ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
     (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
@@ -149,6 +151,7 @@ class Engine:
         trade_date: date,
         *,
         track_positions: bool = False,
+        reports: bool = True,
         auction_duration_ns: int = 5 * MINUTE,
         trade_memory: int = 100_000,
         first_order_id: int = 1,
@@ -161,7 +164,7 @@ class Engine:
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
-        self.market = Market(
+        self.market = (Market if reports else SilentMarket)(
             trade_date,
             track_positions,
             auction_duration_ns,
