@@ -26,7 +26,6 @@ from pregao.entrypoint import (
     MessageRejected,
     Received,
     SessionEstablished,
-    SessionStore,
     messages,
     pack_record,
     read_business,
@@ -43,6 +42,7 @@ from pregao.exchange.host.checkpoints import code_digest, pack, restore, state_o
 from pregao.exchange.host.control import engine_commands
 from pregao.exchange.host.desk import Desk
 from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.kept_sessions import KeptSessions
 from pregao.exchange.host.requests import OrderRequest, request_readers
 from pregao.exchange.host.rights import take_accounts, tell_accounts
 from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
@@ -52,31 +52,6 @@ PRIMARY: Final = 1
 BACKUP: Final = 2
 _NO_SESSION: Final = 0
 _FIRST_RESTATED: Final = 6
-
-
-class _Sessions(SessionStore):
-    """Sessions whose changes are in the journal, but for what follows from requests."""
-
-    def __init__(self, host: Host) -> None:
-        super().__init__()
-        self._host = host
-
-    def record(self, session_id: int, record: SessionRecord) -> None:
-        """Let something have happened to a session."""
-        self._host.note_session(session_id, record)
-        self.state(session_id).apply(record)
-
-    def taken(self, session_id: int, number: int) -> None:
-        """A request was taken; it is in the journal itself."""
-        state = self._states[session_id]
-        state.next_incoming = number + 1
-        state.last_incoming = number
-
-    def sent(self, session_id: int, number: int, data: bytes) -> None:
-        """A report was sent; it follows from requests."""
-        state = self._states[session_id]
-        state.sent[number] = data
-        state.next_outgoing = number + 1
 
 
 class Host:
@@ -101,7 +76,7 @@ class Host:
             implied_orders=settings.implied_orders,
             auction_rules=settings.auction_rules,
         )
-        store = _Sessions(self)
+        store = KeptSessions(self._note_session)
         self.gateways = {
             number: GatewaySessions(
                 settings.sessions,
@@ -474,7 +449,7 @@ class Host:
         """The time of what happened last."""
         return self._now_ns
 
-    def note_session(self, session_id: int, record: SessionRecord) -> None:
+    def _note_session(self, session_id: int, record: SessionRecord) -> None:
         """Something happened to a session that does not follow from a request."""
         self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
 
