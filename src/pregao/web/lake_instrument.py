@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pregao.api import Lake
 from pregao.book.rows import NULL, Numbers
@@ -219,16 +221,19 @@ class LakeInstrument:
         if rows is None:
             return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
         sent = integers(rows["sending_time_ns"])
-        busted = np.array(rows["busted"].to_pylist(), np.bool_)
+        busted = integers(pc.fill_null(rows["busted"], False).cast(pa.int8())) == 1
         when = integers(rows["bust_time_ns"])
         # A bust without a time of its own is known from the beginning.
         when = np.where(busted, np.where(when == NULL, sent, when), NULL)
-        side = [_SIDES.get(name, 0) for name in rows["aggressor_side"].to_pylist()]
+        side = np.zeros(len(sent), np.int64)
+        for name, sign in _SIDES.items():
+            own = pc.fill_null(pc.equal(rows["aggressor_side"], name), False)
+            side[integers(own.cast(pa.int8())) == 1] = sign
         return Trades(
             sent,
             integers(rows["price"]),
             integers(rows["size"]),
-            np.array(side, np.int64),
+            side,
             when,
             integers(rows["trade_id"]),
             integers(rows["buyer"]),

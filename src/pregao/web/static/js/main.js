@@ -65,6 +65,19 @@ const replay = new Replay({
   onend: () => { transport(); seek(page.at); },
 });
 
+// A level by keyboard: up and down from the best prices, none with Escape.
+function choose(step) {
+  const rows = ladder.rows.filter((row) => row.side !== "spread");
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => page.chosen && row.side === page.chosen.side && row.price === page.chosen.price);
+  const bids = rows.findIndex((row) => row.side === "bid");
+  const first = bids < 0 ? rows.length - 1 : step > 0 ? bids : Math.max(0, bids - 1);
+  const row = rows[at < 0 ? first : Math.min(rows.length - 1, Math.max(0, at + step))];
+  page.chosen = { side: row.side, price: row.price };
+  showQueue(page.book, page.chosen, page);
+  page.dirty = true;
+}
+
 export function problem(words, kind = "bad") {
   const host = find("#notice");
   host.textContent = words ?? "";
@@ -295,6 +308,10 @@ function quote() {
     book.current === false ? "more was ingested since books were built" : "",
   ].filter(Boolean).join(" · "));
   warn("#ladder", WARNINGS[book.state]);
+  if (!replay.playing && page.mode === "lake") {
+    const best = [bids, asks].map((side) => (side.levels.length ? `${format.count(side.levels[0][1])} at ${format.price(side.levels[0][0], page.digits)}` : "nothing"));
+    find("#ladder").setAttribute("aria-label", `Price ladder: best bid ${best[0]}, best ask ${best[1]}`);
+  }
 }
 
 // Sixty times a second.
@@ -305,6 +322,7 @@ function paint(now) {
   if (replay.playing) {
     const { book, trades } = replay.tick(now);
     page.at = replay.at;
+    find("#play").toggleAttribute("aria-busy", replay.stalled);
     if (book) page.book = book;
     if (trades.length) page.trades = [...page.trades, ...trades].slice(-TAPE);
     if (book || trades.length) page.dirty = true;
@@ -414,6 +432,8 @@ addEventListener("keydown", (event) => {
     "+": () => faster(1), "=": () => faster(1), "-": () => faster(-1),
   };
   const any = {
+    ArrowUp: () => choose(-1), ArrowDown: () => choose(1),
+    Escape: () => { page.chosen = null; showQueue(page.book, null, page); page.dirty = true; },
     "/": () => search.input.focus(), t: () => find("#theme").click(), "?": () => find("#keys").showModal(),
     1: () => show("market"), 2: () => show("auction"), 3: () => show("latency"), 4: () => show("health"), 5: () => show("exchange"),
   };
