@@ -19,6 +19,7 @@ WITHOUT_JSON = {
     "stream": "--report writes JSON",
     "books": "--report writes JSON",
     "export": "its output is a file",
+    "plot": "its output is a picture",
     "analytics": "its output is tables; `lake tables --json` tells of them",
     "pack": "its output is a file",
     "exchange": "it runs until it is stopped; `exchange ctl status --json` tells of it",

@@ -26,6 +26,7 @@ from pregao.cli import ingest as ingest_command
 from pregao.cli import lake as lake_commands
 from pregao.cli import live as live_command
 from pregao.cli import pack as pack_command
+from pregao.cli import plot as plot_command
 from pregao.cli import query as query_command
 from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
@@ -83,6 +84,7 @@ app.command(epilog=books_command.EPILOG)(books_command.books)
 app.command(epilog=book_command.EPILOG)(book_command.book)
 app.command(epilog=audit_command.EPILOG)(audit_command.audit)
 app.command(epilog=export_command.EPILOG)(export_command.export)
+app.command(epilog=plot_command.EPILOG)(plot_command.plot)
 app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
 app.command(epilog=ui_command.EPILOG)(ui_command.ui)
 app.add_typer(lake_commands.app)

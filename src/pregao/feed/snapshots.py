@@ -316,7 +316,9 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
         version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
     )
     order = np.lexsort((loop.number, loop.sending))
-    breaks = np.flatnonzero(np.diff(loop.version[order]) != 0) + 1
+    # A loop ends where the version changes, or, on a feed without versions, numbers begin anew.
+    anew = (np.diff(loop.version[order]) != 0) | (np.diff(loop.number[order]) < 0)
+    breaks = np.flatnonzero(anew) + 1
     found = []
     for own in np.split(order, breaks):
         if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:

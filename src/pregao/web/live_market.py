@@ -9,11 +9,11 @@ from itertools import islice
 from typing import Any
 
 from pregao._version import __version__
+from pregao.book.depth import PriceDepthBook
 from pregao.book.orders import OrderBook
 from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
-from pregao.feed.channel import Channel
 from pregao.feed.channel_events import (
     Event,
     NewsReceived,
@@ -21,6 +21,7 @@ from pregao.feed.channel_events import (
     TradeBusted,
     TradeDone,
 )
+from pregao.feed.followed_channel import FollowedChannel
 from pregao.live import FeedHandler, Report, report
 from pregao.names import folded
 from pregao.umdf.templates import flag
@@ -70,7 +71,7 @@ class LiveMarket:
 
     # In the handler's thread
 
-    def told(self, channel: Channel, events: list[Event]) -> None:
+    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
         """Remember what the page shows of the past."""
         number = channel.settings.number
         for event in events:
@@ -276,11 +277,12 @@ class LiveMarket:
         return report_data(self._handler.ask(report), self.base)
 
 
-def live_side(content: OrderBook, side: Side, base: int) -> dict[str, Any]:
+def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dict[str, Any]:
     """A side of a book that is followed: its best levels, and the orders of the first of them."""
     levels = content.levels(side, LEVELS)
-    shown = levels[:QUEUES]
-    walk = islice(content.walk_orders(side), sum(level.orders for level in shown))
+    # The older feed tells some books by price only: these have no orders.
+    shown = levels[:QUEUES] if isinstance(content, OrderBook) else []
+    walk = content.walk_orders(side) if isinstance(content, OrderBook) else iter(())
     queues = []
     for level in shown:
         own = list(islice(walk, level.orders))[:MOST_IN_QUEUE]
@@ -296,7 +298,7 @@ def live_side(content: OrderBook, side: Side, base: int) -> dict[str, Any]:
             ]
         )
     return {
-        "orders": content.count(side),
+        "orders": sum(level.orders for level in content.walk_levels(side)),
         "size": sum(level.size for level in levels),
         "levels": [list(level) for level in levels],
         "queues": queues,

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pregao.lake.books.build import build_books as build_books
     from pregao.lake.books.build import run_books_here as run_books_here
     from pregao.lake.books.catalogue import Catalogue as Catalogue
+    from pregao.lake.books.columns import codes as codes
+    from pregao.lake.books.columns import integers as integers
     from pregao.lake.books.export import Selection as Selection
     from pregao.lake.books.export import export_checkpoints as export_checkpoints
     from pregao.lake.books.export import export_moments as export_moments
@@ -39,6 +41,7 @@ _HOMES = {
     "brought": ["brought", "find_holes"],
     "build": ["BookOptions", "DayReport", "build_books", "run_books_here"],
     "catalogue": ["Catalogue"],
+    "columns": ["codes", "integers"],
     "export": ["Selection", "export_checkpoints", "export_moments", "export_ticks"],
     "lookup": ["InstrumentBooks", "book_at", "find_instrument", "open_books"],
     "plan": ["plan_day", "plan_tasks"],

@@ -34,15 +34,18 @@ from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader
+from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
-from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Instrument, Moment, Span
+from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Span
+from pregao.lake.books.span import Instrument as Instrument
+from pregao.lake.books.span import Moment as Moment
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
 from pregao.names import folded
-from pregao.umdf.gap_columns import DOUBTED, Counters
+from pregao.umdf.gap_columns import DOUBTED
 from pregao.umdf.gaps import Step
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.trading_day import day_of
@@ -74,7 +77,7 @@ def find_instrument(
 
 
 def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:
-    reader = Reader(catalogue.lake.location, catalogue.inputs(day, channel))
+    reader = open_reader(catalogue.lake.location, catalogue.inputs(day, channel))
     own = security_number(name)
     part = Part() if own is None else Part(own, own)
     found: dict[int, Instrument] = {}
@@ -127,12 +130,12 @@ class InstrumentBooks:
         planned = plan_day(catalogue, instrument.date, instrument.channel)
         security = instrument.security_id
         self.instrument = instrument
-        self.data_ends_ns = data_ends(catalogue.lake, instrument)
+        self.data_ends_ns = data_ends(catalogue, instrument)
         """When the channel's last packet was sent, as far as it is told."""
         self._lake = catalogue.lake
         self._day = planned.day
         self._source = planned.source(Part(security, security))
-        self._current = is_current(catalogue.lake, instrument.date, instrument.channel)
+        self._current = is_current(catalogue, instrument.date, instrument.channel)
         self._checkpoints = checkpoints
         self._sent: list[int] = [one.values["sending_time_ns"] for one in checkpoints]
 
@@ -181,11 +184,13 @@ class InstrumentBooks:
         return replace(moment, data_ends_ns=ends) if late else moment
 
 
-def data_ends(lake: Lake, instrument: Instrument) -> int | None:
+def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
     """When the last packet of an instrument's channel was sent that day, as far as it is told."""
+    protocol = catalogue.protocol(instrument.date, instrument.channel)
+    packets = protocol.account_table("packets")
     ends = [
         file["max.sending_time_ns"]
-        for file in files_of(lake, "packets", [instrument.date])
+        for file in files_of(catalogue.lake, packets, [instrument.date])
         if file.get("max.sending_time_ns") is not None
         and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
     ]
@@ -199,12 +204,12 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
         return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
-    if not is_current(catalogue.lake, day, channel):
+    if not is_current(catalogue, day, channel):
         return UsageError(
             f"{whose} built before all of {name} was ingested: run `pregao books --lake {lake}` "
             "again."
         )
-    reader = Reader(lake, catalogue.inputs(day, channel))
+    reader = open_reader(lake, catalogue.inputs(day, channel))
     if not reader.knows(instrument.security_id):
         return UsageError(
             f"{name} is defined on {day.isoformat()}, channel {channel}, but no message is about "
@@ -273,7 +278,7 @@ def _replayed(
     span: Span, known: FullBook, times: Sequence[int | None], current: bool
 ) -> list[Moment]:
     """The books at the last of some times, from the one at a span's beginning."""
-    counters = Counters.new(1, from_the_start=span.day.from_the_start)
+    counters = span.day.counters(1)
     if span.start is not None:
         counters.last[0] = span.start.values["rpt_seq"]
         counters.stale[0] = known.state is State.STALE

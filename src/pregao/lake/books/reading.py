@@ -165,7 +165,7 @@ class Source:
         for template in BOOK_TEMPLATES:
             columns = [*KEY, *TIMES, "rpt_seq", VERSION, *ORDER_FIELDS[template]]
             if template == EMPTY_BOOK:
-                columns = [*KEY, TIMES[-1], VERSION]
+                columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
             for found in self.reader.read(template, columns, self.part, serials):
                 rows = ArrowColumns(found)
                 books = update_columns(template, rows, self._implied(rows))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake.spark.class_archive import archive_options
 from pregao.lake.spark.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 from pregao.lake.spark.executors import require_executors
@@ -54,6 +55,7 @@ def spark_session(
         return remote_session(server, conf or {})
     in_submit = "PYSPARK_GATEWAY_PORT" in os.environ
     if not in_submit:
+        require("pyspark")
         require_java()
     from pyspark import SparkConf, SparkContext
     from pyspark import __version__ as pyspark_version
