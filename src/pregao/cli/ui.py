@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao import extras
 from pregao.cli import ep, options
 from pregao.cli.configuration import LAKE_VARIABLE, configuration, default_lake, zone
 from pregao.errors import UsageError
@@ -75,7 +76,7 @@ def ui(
         raise UsageError("pregao ui takes one of --lake DIR, --live FILE and --demo.")
     if exchange is not None and live is None:
         raise UsageError("--exchange is for --live: it names the exchange that sends the feed.")
-    _require_extra()
+    extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.web import PageServer
 
@@ -96,17 +97,6 @@ def ui(
             webbrowser.open(server.address)
         with suppress(KeyboardInterrupt):  # that is how one ends what would go on for ever
             server.wait()
-
-
-def _require_extra() -> None:
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"The page needs {error.name}: install it with `pip install 'pregao[ui]'`."
-        ) from None
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:

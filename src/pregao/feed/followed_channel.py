@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel_events import Event
 from pregao.feed.channel_settings import Action, ChannelCounters, ChannelSettings, ChannelState
-from pregao.umdf.phases import GroupKey, Phases
+from pregao.umdf.phases import Phases
 from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
@@ -23,14 +23,6 @@ class Listed(Protocol):
     @property
     def symbol(self) -> str:
         """Its symbol."""
-
-    @property
-    def group(self) -> GroupKey:
-        """The group whose phases it follows."""
-
-    @property
-    def values(self) -> Mapping[str, Any]:
-        """The fields of its definition."""
 
 
 class FollowedChannel(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from itertools import islice
@@ -21,7 +22,8 @@ from pregao.feed.channel_events import (
     TradeBusted,
     TradeDone,
 )
-from pregao.feed.followed_channel import FollowedChannel
+from pregao.feed.definitions import Instrument
+from pregao.feed.followed_channel import FollowedChannel, Listed
 from pregao.live import FeedHandler, Report, report
 from pregao.names import folded
 from pregao.umdf.templates import flag
@@ -155,7 +157,7 @@ class LiveMarket:
             found = []
             for number, followed in handler.channels.items():
                 for one in followed.channel.instruments.values():
-                    description = str(one.values.get("securityDesc") or "")
+                    description = str(defined(one).get("securityDesc") or "")
                     texts = (folded(one.symbol), folded(description), str(one.security_id))
                     if any(wanted in text for text in texts):
                         seen = self._seen.get((number, one.security_id))
@@ -164,7 +166,7 @@ class LiveMarket:
                                 "symbol": one.symbol,
                                 "id": str(one.security_id),
                                 "channel": number,
-                                "group": one.group.group,
+                                "group": group_of(one),
                                 "description": description or None,
                                 "messages": 0 if seen is None else seen.told,
                                 "state": None,
@@ -185,18 +187,18 @@ class LiveMarket:
             one = None if followed is None else followed.channel.instruments.get(security_id)
             if one is None:
                 return None
-            tick = one.values.get("minPriceIncrement")
+            tick = defined(one).get("minPriceIncrement")
             return {
                 "symbol": one.symbol,
                 "id": str(security_id),
                 "channel": channel,
                 "day": self._day.isoformat(),
-                "group": one.group.group,
-                "description": one.values.get("securityDesc"),
-                "currency": one.values.get("currency"),
-                "isin": one.values.get("isinNumber"),
+                "group": group_of(one),
+                "description": defined(one).get("securityDesc"),
+                "currency": defined(one).get("currency"),
+                "isin": defined(one).get("isinNumber"),
                 "tick": None if not tick else max(1, int(tick * 10_000)),
-                "lot": one.values.get("minLotSize"),
+                "lot": defined(one).get("minLotSize"),
                 "phases": [],
                 "gaps": [],
                 "activity": [],
@@ -277,12 +279,29 @@ class LiveMarket:
         return report_data(self._handler.ask(report), self.base)
 
 
+def defined(one: Listed) -> Mapping[str, Any]:
+    """The fields of an instrument's definition; the legacy feed's has others."""
+    return one.values if isinstance(one, Instrument) else {}
+
+
+def group_of(one: Listed) -> str | None:
+    """The group of an instrument, where it is told."""
+    return one.group.group if isinstance(one, Instrument) else None
+
+
 def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dict[str, Any]:
     """A side of a book that is followed: its best levels, and the orders of the first of them."""
+    if isinstance(content, PriceDepthBook):
+        found = list(islice(content.walk_levels(side), LEVELS))
+        return {
+            "orders": sum(level.orders for level in found),
+            "size": sum(level.size for level in found),
+            "levels": [list(level) for level in found],
+            "queues": [],
+        }
     levels = content.levels(side, LEVELS)
-    # The older feed tells some books by price only: these have no orders.
-    shown = levels[:QUEUES] if isinstance(content, OrderBook) else []
-    walk = content.walk_orders(side) if isinstance(content, OrderBook) else iter(())
+    shown = levels[:QUEUES]
+    walk = islice(content.walk_orders(side), sum(level.orders for level in shown))
     queues = []
     for level in shown:
         own = list(islice(walk, level.orders))[:MOST_IN_QUEUE]
@@ -298,7 +317,7 @@ def live_side(content: OrderBook | PriceDepthBook, side: Side, base: int) -> dic
             ]
         )
     return {
-        "orders": sum(level.orders for level in content.walk_levels(side)),
+        "orders": content.count(side),
         "size": sum(level.size for level in levels),
         "levels": [list(level) for level in levels],
         "queues": queues,
