@@ -90,11 +90,12 @@ class LakeInstrument:
             f"min_price_increment, min_lot_size FROM instruments WHERE {self._own} LIMIT 1",
         )
         own = definition[0] if definition else {}
+        security = self.books.instrument.security_id
         begin, end = self._ends()
         tick = own.get("min_price_increment")
         return {
-            "symbol": own.get("symbol") or str(self.books.instrument.security_id),
-            "id": str(self.books.instrument.security_id),
+            "symbol": own.get("symbol") or self.books.instrument.symbol or str(security),
+            "id": str(security),
             "channel": self.books.instrument.channel,
             "day": self.books.instrument.date.isoformat(),
             "group": own.get("security_group"),

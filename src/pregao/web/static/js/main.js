@@ -341,7 +341,8 @@ function paint(now) {
       page.traded = false;
     }
     if (page.dirty && (!replay.playing || page.frames % 4 === 1)) drawDepth(find("#depth"), page.book, page);
-    heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
+    // Of a picture of minutes nobody sees sixty a second.
+    if (!replay.playing || page.frames % 3 === 0) heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
     bars.mark(page.at);
   }
   if (page.mode === "lake" && (page.at !== shownAt || page.dirty)) {
