@@ -114,13 +114,9 @@ class LakeInstrument:
         }
 
     def _ends(self) -> tuple[int, int]:
-        rows = self._lake.sql(
-            "SELECT min(sending_time_ns) AS first, max(sending_time_ns) AS last "
-            f"FROM ticks WHERE {self._own}"
-        ).to_pylist()[0]
-        ends = self.books.data_ends_ns
-        last = rows["last"] or ends or self.base
-        first = rows["first"] or last
+        sent, ends = self._tick_times, self.books.data_ends_ns
+        last = int(sent[-1]) if len(sent) else ends or self.base
+        first = int(sent[0]) if len(sent) else last
         return first - self.base, max(last, ends or 0) - self.base
 
     def phases(self, group: str | None) -> list[list[Any]]:
@@ -284,9 +280,13 @@ class LakeInstrument:
             for part in ("price", "size")
             for level in range(1, DEPTH + 1)
         )
+        # Of a million ticks some hundreds are shown: only their levels are read.
+        sent = self._tick_times
+        last = np.unique(np.searchsorted(sent, times, side="right") - 1)
+        chosen = sent[last[last >= np.searchsorted(sent, self.base + begin, side="right")]]
         rows = self._lake.sql(
             f"SELECT sending_time_ns, {names} FROM ticks WHERE {self._own} "
-            f"AND sending_time_ns > {self.base + begin} AND sending_time_ns <= {self.base + end}"
+            f"AND sending_time_ns IN ({', '.join(map(str, chosen.tolist())) or 'NULL'})"
         )
         first = self.book(begin)
         return {
@@ -294,6 +294,12 @@ class LakeInstrument:
             "columns": heatmap_columns(rows, times, first["sides"]),
             "trades": self.trades_between(begin, end, 2_000),
         }
+
+    @cached_property
+    def _tick_times(self) -> Numbers:
+        """When the packets of the ticks were sent, in order."""
+        rows = self._lake.sql(f"SELECT sending_time_ns FROM ticks WHERE {self._own}")
+        return np.sort(integers(rows["sending_time_ns"]))
 
     def bars(self, interval: str) -> list[list[Any]]:
         """Bars of an interval: start, open, high, low, close, volume, bought, sold."""

@@ -194,7 +194,7 @@ export class Heatmap {
       const place = x(sent);
       if (place < -10 || sent > at || size < few) continue;
       const radius = 1.6 + 8.5 * Math.sqrt(size / large);
-      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.text;
+      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
       draw.fillStyle = alpha(colour, busted === null ? 0.62 : 0.15);
       if (radius < 3.2) {
         draw.fillRect(place - radius, y(price) - radius, 2 * radius, 2 * radius);

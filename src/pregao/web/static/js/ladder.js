@@ -39,7 +39,7 @@ export class Ladder {
     });
   }
 
-  draw(book, { digits, last, chosen }) {
+  draw(book, { digits, last, chosen, calm = false }) {
     const { context: draw, width, height } = surface(this.canvas);
     if (!book) return;
     const hue = colours();
@@ -83,7 +83,7 @@ export class Ladder {
       const key = `${row.side}${row.price}`;
       seen.set(key, row.size);
       const old = this.before.get(key);
-      if (old !== undefined && old !== row.size) this.flashes.set(key, now);
+      if (!calm && old !== undefined && old !== row.size) this.flashes.set(key, now);
       const flash = this.flashes.get(key);
       if (flash !== undefined) {
         const left = 1 - (now - flash) / 260;

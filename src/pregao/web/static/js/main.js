@@ -213,7 +213,14 @@ async function loadHeat(signal) {
   const from = page.span ? page.at - page.span : page.about.begin;
   const to = page.span ? page.at : page.about.end;
   if (to <= from) return;
-  const told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+  const slow = setTimeout(() => note("#heatmap", "loading …"), 400);
+  let told;
+  try {
+    told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+  } finally {
+    clearTimeout(slow);
+    note("#heatmap", null);
+  }
   if (signal?.aborted || replay.playing) return;
   heatmap.load(told);
   page.dirty = true;
@@ -334,7 +341,7 @@ function paint(now) {
   const still = !page.dirty && page.at === shownAt && !ladder.moving;
   if (!still && page.view === "market") {
     page.painted += 1;
-    ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen });
+    ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen, calm: replay.playing && replay.speed > 5 });
     // The ladder is drawn each time, what is looked at less closely in turns.
     if (page.dirty && (!replay.playing || (page.traded && page.frames % 2 === 0))) {
       tape.draw(page.trades, page);
