@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -31,6 +32,7 @@ EPILOG = "\n\n".join(
     )
 )
 PORT = 8050
+_COLLECTION = (50_000, 20, 100)
 
 
 def ui(
@@ -90,6 +92,8 @@ def ui(
                 opened.callback(panel.close)
             application = _of_feed(opened, live, shown, panel)
         server = opened.enter_context(PageServer(application, port))
+        # Books are many small lists without cycles: looking for some took most of the time.
+        gc.set_threshold(*_COLLECTION)
         _say(f"the page is at {server.address} (end with Ctrl-C)")
         if open_:
             import webbrowser

@@ -201,7 +201,7 @@ class LakeInstrument:
             key = (moment.book.state, moment.sequence_version, moment.sequence_number,
                    moment.index_in_packet, moment.last_price, moment.trade_volume)  # fmt: skip
             if key != before:
-                found.append(moment_data(moment))
+                found.append(moment_data(moment, whole=False))
             before = key
         return found
 
