@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days check bench clean lock env
+.PHONY: demo test quick days check bench package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -15,10 +15,21 @@ $(STAMP): requirements.lock pyproject.toml
 
 env: $(STAMP)
 
+# Programs that read our exports, in an environment of their own: they need another numpy. Where
+# they cannot be installed the tests of exports leave them out, and say so.
+CONSUMERS := .venv-consumers
+CONSUMERS_STAMP := $(CONSUMERS)/.installed
+
+$(CONSUMERS_STAMP): requirements-consumers.lock
+	$(PYTHON) -m venv $(CONSUMERS)
+	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-consumers.lock \
+		|| { echo "hftbacktest and NautilusTrader cannot be installed here: exports are tested without them."; rm -rf $(CONSUMERS); mkdir -p $(CONSUMERS); }
+	@touch $(CONSUMERS_STAMP)
+
 demo: $(STAMP)
 	$(BIN)/pregao demo
 
-test: $(STAMP)
+test: $(STAMP) $(CONSUMERS_STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # What a change breaks first, without Java: two minutes.
@@ -36,13 +47,23 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Builds the wheel and the source distribution, and tries them in fresh environments.
+package: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BIN)/python packaging/try_package.py dist
+
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
-# Rewrites requirements.lock for every supported platform and Python; needs `uv` on the PATH.
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
+
+# Rewrites the lock files for every supported platform and Python; needs `uv` on the PATH.
 lock:
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --group dev --output-file requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --group dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --output-file requirements-consumers.lock requirements-consumers.in
+	echo hftbacktest | $(COMPILE) --no-deps - >> requirements-consumers.lock
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) $(CONSUMERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,7 +12,8 @@ from pathlib import Path
 from bench.measure import Row
 
 SECTIONS = [
-    "decoding", "fast", "legacy", "market", "gateway", "feed", "live", "lake", "books", "years",
+    "decoding", "fast", "legacy", "market", "flow", "gateway", "feed", "live", "lake", "books",
+    "years",
 ]  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Pregão: B3's electronic market in Python, from the wire to the lake.
 
-What programs use is here and in `pregao.entrypoint`; docs/api.md shows it at work. Everything else
-is internal and may change. Names are imported when they are first asked for.
+What programs use is here, in `pregao.entrypoint` and in `pregao.plot`; docs/api.md shows it at
+work. Everything else is internal and may change. Names are imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pregao._version import __version__
 
 if TYPE_CHECKING:
     from pregao import entrypoint as entrypoint
+    from pregao import plot as plot
     from pregao.api import Book as Book
     from pregao.api import Capture as Capture
     from pregao.api import Lake as Lake
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "entrypoint",
     "follow",
+    "plot",
     "read",
     "simulate",
 ]
@@ -51,8 +53,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "entrypoint":
-        return import_module("pregao.entrypoint")
+    if name in ("entrypoint", "plot"):
+        return import_module(f"pregao.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

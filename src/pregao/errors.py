@@ -43,5 +43,9 @@ class UsageError(PregaoError):
     """Something was asked for that makes no sense; the message says what to do instead."""
 
 
+class MissingExtraError(UsageError, ImportError):
+    """A package that this needs is not installed; the message says which extra brings it."""
+
+
 class NothingFoundError(UsageError):
     """What was asked for makes sense, but nothing of it is there; commands end with 1."""

@@ -154,3 +154,17 @@ def test_the_audit_tells_how_many_snapshots_were_equal(lake, symbol):
 def test_a_mistake_is_a_sentence(lake, ask, words):
     with pytest.raises(UsageError, match=words):
         ask(lake)
+
+
+def test_a_scan_gives_a_table_in_batches(lake):
+    whole = lake.table("ticks", where="symbol = 'PETR4'", columns=["event", "bid_price_1"])
+    batches = list(
+        lake.scan("ticks", where="symbol = 'PETR4'", columns=["event", "bid_price_1"], rows=50)
+    )
+    assert len(batches) > 1
+    assert max(batch.num_rows for batch in batches) <= 2048  # DuckDB's smallest batch
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    key = lambda row: (row["event"] or 0, row["bid_price_1"] or 0)  # noqa: E731
+    assert sorted(rows, key=key) == sorted(whole.to_pylist(), key=key)
+    with pytest.raises(UsageError, match="at least one row"):
+        next(lake.scan("ticks", rows=0))

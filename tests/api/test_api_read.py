@@ -53,7 +53,8 @@ def test_messages_of_every_template_and_version(tmp_path, seed):
     market = wild_market(seed)
     capture = pregao.read(market.write(tmp_path / "wild.pcap"))
     found = {key(message)[4:6]: message for message in capture.messages()}
-    rows = market.rows(streams=dict.fromkeys((where for where, _ in market.packets), None))
+    streams = dict.fromkeys((where for where, _ in market.packets), None)
+    rows = market.rows(streams=streams, whole=True)
     assert rows
     for row in rows:
         assert found[row.key[4:6]].values == row.values

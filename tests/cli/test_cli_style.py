@@ -19,6 +19,7 @@ WITHOUT_JSON = {
     "stream": "--report writes JSON",
     "books": "--report writes JSON",
     "export": "its output is a file",
+    "plot": "its output is a picture",
     "analytics": "its output is tables; `lake tables --json` tells of them",
     "pack": "its output is a file",
     "exchange": "it runs until it is stopped; `exchange ctl status --json` tells of it",
@@ -26,6 +27,7 @@ WITHOUT_JSON = {
     "lake ddl": "its output is SQL",
     "lake dictionary": "its output is Markdown",
     "lake drop": "it asks before it acts, and says what it did",
+    "ui": "its output is a page",
     "ep shell": "it is typed at",
     "ep run": "it says whether what was expected came",
 }

@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pregao.extras import imported
+
 if TYPE_CHECKING:
     from pregao.api.book import Book as Book
     from pregao.api.capture import Capture as Capture
@@ -54,4 +56,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"{__name__} has no {name}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    with imported():
+        return getattr(importlib.import_module(_HOME[name]), name)

@@ -24,6 +24,7 @@ from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.capture import Flow
 from pregao.entrypoint.captured import NO_MESSAGE
 from pregao.errors import UsageError
+from pregao.extras import imported, require
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Numbers, Reject, Walked, walk
 from pregao.umdf.key_columns import key_columns
@@ -194,18 +195,13 @@ class Capture:
 
     def to_polars(self, template: str) -> Any:
         """The messages of a template as a DataFrame of Polars."""
-        try:
+        with imported():
             import polars
-        except ImportError:
-            raise UsageError("Polars is not installed here: pip install polars.") from None
         return polars.from_arrow(self.table(template))
 
     def to_pandas(self, template: str) -> Any:
         """The messages of a template as a DataFrame of pandas."""
-        try:
-            import pandas  # noqa: F401 - Arrow needs it
-        except ImportError:
-            raise UsageError("pandas is not installed here: pip install pandas.") from None
+        require("pandas")  # Arrow imports it
         return self.table(template).to_pandas()
 
     @cached_property

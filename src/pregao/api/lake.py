@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -14,6 +14,7 @@ from pregao.api.values import UTC, Path, Time, choice, day_from, listed, moment_
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake import store
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest import Options
 
 Engine = Literal["arrow", "polars", "duckdb", "spark", "pandas"]
+BATCH_ROWS = 65_536
 _ENGINES = ("arrow", "polars", "duckdb", "spark", "pandas")
 
 
@@ -111,7 +113,29 @@ class Lake:
         if engine == "duckdb":
             return self._relation(sql)
         rows = self.sql(sql)
-        return rows if engine == "arrow" else rows.to_pandas()
+        if engine == "arrow":
+            return rows
+        require("pandas")
+        return rows.to_pandas()
+
+    def scan(
+        self,
+        name: str,
+        *,
+        columns: Sequence[str] | None = None,
+        where: str | None = None,
+        raw: bool = False,
+        rows: int = BATCH_ROWS,
+    ) -> Iterator[Any]:
+        """A table as Arrow record batches of so many rows at most, in bounded memory.
+
+        ``columns`` and ``where`` (a condition in SQL) are pushed down: files, row groups and
+        columns that cannot matter are not read. Rows of a file come in its order, files in any.
+        """
+        if rows < 1:
+            raise UsageError(f"A batch has at least one row, not {rows}.")
+        relation = self.table(name, engine="duckdb", columns=columns, where=where, raw=raw)
+        yield from relation.to_arrow_reader(rows)
 
     def sql(self, query: str, *, engine: Literal["duckdb", "spark"] | None = None) -> Any:
         """The rows of a query on tables (``trades``) and views (``v_trades``), as an Arrow table.

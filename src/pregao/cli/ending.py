@@ -14,6 +14,7 @@ from typing import Any
 
 import typer
 
+from pregao import extras
 from pregao.errors import NothingFoundError, PregaoError
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
@@ -60,6 +61,8 @@ def sentence(error: BaseException) -> str:
         return _line(str(error))
     if callable(told := getattr(error, "format_message", None)):
         return _misused(error, str(told()))
+    if isinstance(error, ImportError) and (missing := extras.told(error)) is not None:
+        return str(missing)
     if isinstance(error, OSError):
         return _of_the_system(error)
     if isinstance(error, MemoryError):

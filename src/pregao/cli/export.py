@@ -1,4 +1,4 @@
-"""``pregao export``: ticks and books of a lake as files."""
+"""``pregao export``: ticks, books and whole days of a lake as files, in many formats."""
 
 from __future__ import annotations
 
@@ -23,9 +23,14 @@ EPILOG = "\n\n".join(
         "pregao export ticks --lake lake -o ticks.parquet",
         "pregao export book --lake lake --date 2026-05-21 -o books.csv.zst",
         "pregao export book --lake lake --symbol PETR4 --at 2026-05-21T13:00:00 -o book.csv",
-        "updateTime is the second of the event since 1970 (UTC), updateNano the nanoseconds "
-        "within it. Ticks come instrument by instrument. A book has a row for each order: bids "
-        "first, each side in the order in which it would trade.",
+        "pregao export lobster --lake lake --symbol PETR4 -o lobster",
+        "pregao export hftbacktest --lake lake --symbol PETR4 -o petr4.npz",
+        "pregao export mbo --lake lake --symbol PETR4,VALE3 -o mbo.parquet",
+        "pregao export nautilus --lake lake --symbol PETR4 -o catalog",
+        "docs/exports.md says what each format holds. In ticks and books updateTime is the second "
+        "of the event since 1970 (UTC), updateNano the nanoseconds within it. Ticks come "
+        "instrument by instrument. A book has a row for each order: bids first, each side in the "
+        "order in which it would trade.",
     )
 )
 
@@ -35,10 +40,21 @@ class What(StrEnum):
 
     TICKS = "ticks"
     BOOK = "book"
+    MBO = "mbo"
+    MBP10 = "mbp-10"
+    LOBSTER = "lobster"
+    HFTBACKTEST = "hftbacktest"
+    HFTBACKTEST_L2 = "hftbacktest-l2"
+    NAUTILUS = "nautilus"
+
+    @property
+    def foreign(self) -> bool:
+        """Is it a format of others, of an instrument's day?"""
+        return self not in (What.TICKS, What.BOOK)
 
 
 def export(
-    what: Annotated[What, typer.Argument(help="ticks, or book.")],
+    what: Annotated[What, typer.Argument(help="What to write.")],
     lake: options.Lake,
     output: Annotated[
         str,
@@ -47,13 +63,13 @@ def export(
             "-o",
             metavar="FILE",
             help="A .csv, .csv.gz, .csv.zst, .parquet, .arrow or .feather file; - for CSV on "
-            "standard output.",
+            "standard output; .npz for hftbacktest; a folder for lobster and nautilus.",
         ),
     ],
     day: options.Days = None,
     channel: options.Channels = None,
     symbol: options.Symbols = None,
-    depth: Annotated[int, typer.Option(min=1, max=100, help="Levels of ticks.")] = 10,
+    depth: Annotated[int, typer.Option(min=1, max=100, help="Levels of ticks and lobster.")] = 10,
     at: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="The books at this time; their end by default."),
@@ -64,7 +80,10 @@ def export(
     tz: options.Zone = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
-    """Write ticks, or full books, of a lake to a file; its name says in which format."""
+    """Write ticks, books or an instrument's day of a lake to files, for other programs.
+
+    The name of a file says in which format tables are: CSV, Parquet or Arrow.
+    """
     from pregao.cli import option_values
     from pregao.cli.new_files import NewFiles
     from pregao.lake.books.export import Selection
@@ -78,8 +97,15 @@ def export(
         tuple(option_values.parts(symbol)),
     )
     when = option_values.moment(at, "--at", tz)
-    if when is not None and (what is What.TICKS or checkpoints or not selection.symbols):
+    if when is not None and (what is not What.BOOK or checkpoints or not selection.symbols):
         raise UsageError("--at goes with `export book` and --symbol: it looks up single books.")
+    if checkpoints and what is not What.BOOK:
+        raise UsageError("--checkpoints goes with `export book`.")
+    if what.foreign:
+        from pregao.cli.export_formats import write_foreign
+
+        write_foreign(what.value, lake, selection, output, depth, tz, force=force)
+        return
     ending = ".csv" if output == "-" else ending_of(output)
     files = NewFiles(force=force)
     if output != "-":

@@ -14,6 +14,7 @@ import typer
 from pregao.cli import options
 from pregao.clock import parse_span
 from pregao.errors import UsageError
+from pregao.extras import installed, require
 
 if TYPE_CHECKING:
     from pregao.lake.ingest import Options, Report
@@ -187,6 +188,7 @@ def open_session(
         from pregao.lake.spark import find_java
 
         try:
+            require("pyspark")
             find_java()
         except UsageError as error:
             size = sum(entry.size for entry in find_captures(captures)) if captures else 0
@@ -195,7 +197,8 @@ def open_session(
                     f"{error} Or give --master here, which needs no Java and does the work in "
                     "this process."
                 ) from error
-            _say("there is no Java: working in this process, as with --master here", quiet)
+            lacking = "no Java" if installed("pyspark") else "no Spark"
+            _say(f"there is {lacking}: working in this process, as with --master here", quiet)
             return Session()
     from pregao.lake.spark import StartingSpark
 

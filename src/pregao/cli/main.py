@@ -26,11 +26,13 @@ from pregao.cli import ingest as ingest_command
 from pregao.cli import lake as lake_commands
 from pregao.cli import live as live_command
 from pregao.cli import pack as pack_command
+from pregao.cli import plot as plot_command
 from pregao.cli import query as query_command
 from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
+from pregao.cli import ui as ui_command
 from pregao.cli.ending import ended
 
 app = typer.Typer(
@@ -82,7 +84,9 @@ app.command(epilog=books_command.EPILOG)(books_command.books)
 app.command(epilog=book_command.EPILOG)(book_command.book)
 app.command(epilog=audit_command.EPILOG)(audit_command.audit)
 app.command(epilog=export_command.EPILOG)(export_command.export)
+app.command(epilog=plot_command.EPILOG)(plot_command.plot)
 app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
+app.command(epilog=ui_command.EPILOG)(ui_command.ui)
 app.add_typer(lake_commands.app)
 app.add_typer(ep_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)

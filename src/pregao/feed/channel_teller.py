@@ -122,13 +122,23 @@ class Teller(EventLog):
         """A message of the incremental stream was taken in."""
         handler = self._handlers.get(template_id)
         if handler is not None:
-            if self.backlog is not None and template_id in _OF_STATE:
+            if self.backlog is not None and self._may_wait(template_id, values):
                 where = (place, self.sending_ns, self.received_ns)
                 self.backlog.add(partial(self._look, where, event, template_id, values), 1)
             else:
                 self.hear(place, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
+
+    def _may_wait(self, template_id: int, values: Mapping[str, Any]) -> bool:
+        """Does nothing but the market's state depend on a message?"""
+        if template_id in _OF_STATE:
+            return True
+        if template_id in templates.SECURITY_DEFINITIONS and self.state.definitions.complete:
+            if values["securityUpdateAction"] != "DELETE":
+                self.know(values["securityID"])
+            return True
+        return False
 
     def hear(self, place: Place, event: int, template_id: int, values: Mapping[str, Any]) -> None:
         """Tell what a message says beside what it does to books."""

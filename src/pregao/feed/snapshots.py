@@ -163,8 +163,11 @@ def snapshot_orders(
     at = np.empty(len(owner), np.int64)
     _kernels.spread_ranges(starts, counts, at)
     # An order whose header, or whose side, is not known makes its snapshot incomplete.
-    kept = np.flatnonzero((owner >= 0) & (entries.side[at] < 2))
-    entries, owner = entries.taken(at[kept]), owner[kept]
+    known = (owner >= 0) & (entries.side[at] < 2)
+    if not known.all():
+        at, owner = at[known], owner[known]
+    if len(at) < len(entries) or (np.diff(at) != 1).any():
+        entries = entries.taken(at)
     queued = queue_order(
         owner, entries.side, entries.price, entries.flags, entries.order_id,
         entries.position if by_position else None,

@@ -112,6 +112,17 @@ def orders(day: Day) -> DataFrame:
     return conform(day.with_symbols(_with_requests(day, whole)), COLUMNS)
 
 
+def order_acts(day: Day) -> DataFrame:
+    """What was done to single orders, act by act, each with whether a trade did it."""
+    found = day.tables.keep(snapshot_orders(day))
+    return _with_fills(day, _with_sizes(_acts(day, found)))
+
+
+def book_clearings(day: Day) -> DataFrame:
+    """Where all orders of a side (or without one, of both) went at once, or were lost sight of."""
+    return _whole_clearings(day, snapshot_orders(day).where(F.col("action") == LOST))
+
+
 def _with_requests(day: Day, lives: DataFrame) -> DataFrame:
     """The same with the requests that put orders there, where EntryPoint was captured."""
     told = answers(day, ENTRIES)
@@ -295,17 +306,22 @@ def _clearings(day: Day) -> DataFrame:
     )
 
 
+def _whole_clearings(day: Day, lost: DataFrame) -> DataFrame:
+    """The clearings that take all orders, and where messages were lost."""
+    return (
+        _clearings(day)
+        .where(F.col("action") != DELETE_FROM)
+        .unionByName(lost.select(*INSTRUMENT, "place", "action"), allowMissingColumns=True)
+    )
+
+
 def _with_clearings(day: Day, lives: DataFrame, lost: DataFrame) -> DataFrame:
     """The same with the ends of orders that went with their side or book.
 
     An order that is sent again after its book was emptied lives on, as does one that the snapshot
     shows behind which messages are known again (``lost`` tells where messages were missing).
     """
-    clearings = (
-        _clearings(day)
-        .where(F.col("action") != DELETE_FROM)
-        .unionByName(lost.select(*INSTRUMENT, "place", "action"), allowMissingColumns=True)
-    )
+    clearings = _whole_clearings(day, lost)
     sides = F.when(F.col("side").isNull(), F.array(F.lit("BUY"), F.lit("SELL"))).otherwise(
         F.array("side")
     )

@@ -23,7 +23,6 @@ from pregao.lake.analytics.legacy import (
     legacy_symbols,
 )
 from pregao.lake.ingest import bundled_message_tables, message_table_name
-from pregao.lake.spark import table_frame
 from pregao.lake.store import DATE, Lake
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
 from pregao.umdf.streams import ONLY_SNAPSHOT, Stream
@@ -139,6 +138,8 @@ class Tables:
                 self._frames[name, date] = cast("DataFrame", self.spark.table(name, date))
             return self._frames[name, date]
         if (name, None) not in self._frames:
+            from pregao.lake.spark import table_frame  # which needs PySpark
+
             self._frames[name, None] = table_frame(self.lake, name, self.spark)
         whole = self._frames[name, None]
         return whole if date is None else whole.where(F.col(DATE) == F.lit(date))

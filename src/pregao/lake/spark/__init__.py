@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from pregao.extras import imported
+
 if TYPE_CHECKING:
     from pregao.lake.spark.java import find_java as find_java
     from pregao.lake.spark.packing import driver_launcher as driver_launcher
@@ -55,4 +57,5 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"{__name__} has no {name}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    with imported():
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

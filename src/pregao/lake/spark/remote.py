@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake.spark.spark_errors import sentence
 
 SCHEME = "sc://"
@@ -33,6 +34,7 @@ def remote_master(master: str | None, conf: Mapping[str, str]) -> str | None:
 
 def remote_session(url: str, conf: Mapping[str, str]) -> Any:
     """A session on a server; what cannot be is told before Spark would try for minutes."""
+    require("pyspark")
     try:
         from pyspark.sql.connect.session import SparkSession
     except ImportError as error:  # Spark raises its own kind

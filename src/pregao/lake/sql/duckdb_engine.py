@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import difflib
 import json
@@ -44,7 +45,6 @@ _SETTINGS = (
     "python_enable_replacements = false",
     "autoinstall_known_extensions = false",
     "autoload_known_extensions = false",
-    "enable_progress_bar = false",
     # The ends of files are read once, not each time that a view is looked at.
     "parquet_metadata_cache = true",
 )
@@ -210,6 +210,9 @@ def set_up(connection: Any) -> Path:
     connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
     for setting in _SETTINGS:
         connection.execute(f"SET {setting}")
+    # A notebook without ipywidgets has no bar, and DuckDB will not hear of one, not even of none.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
     return spill
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pregao.errors import UsageError
+from pregao.extras import imported
 from pregao.lake.store import Lake, Location
 from pregao.lake.views.definitions import (
     Column,
@@ -40,10 +40,8 @@ def scan(lake: Lake | Location | str | os.PathLike[str], name: str) -> Any:
 
 
 def _polars() -> Any:
-    try:
+    with imported():
         import polars
-    except ImportError:
-        raise UsageError("Polars is not installed here: pip install polars.") from None
     return polars
 
 

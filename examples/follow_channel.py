@@ -1,0 +1,12 @@
+"""Feeds A and B made one, gaps healed, events told: python examples/follow_channel.py FOLDER."""
+
+import sys
+
+import pregao
+from pregao.feed.channel_events import Gap, Healed, Stale, TradeDone
+
+counts = dict.fromkeys((TradeDone, Gap, Stale, Healed), 0)
+for item in pregao.follow(sys.argv[1], kinds=tuple(counts)):
+    counts[type(item.event)] += 1
+for kind, count in counts.items():
+    print(f"{count:>8,} {kind.__name__}")

@@ -1,0 +1,81 @@
+"""Install what was built into fresh environments outside the checkout, and use it there.
+
+``python packaging/try_package.py dist`` takes every Python from 3.11 on that is on the PATH, or
+those that are named behind the folder: the wheel with nothing but the core, then the source
+distribution with the extra ``lake``. It needs the network, or a pip that has one configured.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NAMES = [f"python3.{minor}" for minor in range(11, 20)]
+CORE = [
+    ["simulate", "--messages", "5000", "--duration", "2m", "--out", "day"],
+    ["info", "day/051_Incremental_A.pcap"],
+    ["decode", "day/051_Incremental_A.pcap", "--limit", "3"],
+]
+LAKE = [
+    ["ingest", "day", "--lake", "lake", "--master", "here", "--quiet"],
+    ["query", "SELECT count(*) AS trades FROM trades", "--lake", "lake"],
+    ["audit", "--lake", "lake"],
+]
+
+
+def main(arguments: list[str]) -> int:
+    """Try the package on every Python; 0 if all went well."""
+    dist = Path(arguments[0] if arguments else "dist").resolve()
+    pythons = arguments[1:] or [found for name in NAMES if (found := shutil.which(name))]
+    wheel, source = next(dist.glob("*.whl")), next(dist.glob("*.tar.gz"))
+    for python in pythons:
+        if not _runs(python):
+            print(f"{python} does not run: left out")
+            continue
+        with tempfile.TemporaryDirectory(prefix="pregao-package-") as made:
+            _try(python, wheel, source, Path(made))
+    return 0
+
+
+def _runs(python: str) -> bool:
+    done = subprocess.run([python, "-c", "import venv"], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def _try(python: str, wheel: Path, source: Path, folder: Path) -> None:
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "PREGAO_CACHE_DIR": str(folder / "cache"),
+    }
+
+    def run(*command: str | Path) -> None:
+        subprocess.run(
+            list(map(str, command)),
+            check=True,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+        )
+
+    run(python, "-m", "venv", folder / "env")
+    inside = folder / "env" / "bin"
+    pip = [inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    run(*pip, wheel)
+    packages = next((folder / "env" / "lib").glob("python*/site-packages"))
+    size = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) >> 20
+    print(f"{python}: the core and what it needs take {size} MB", flush=True)
+    for command in CORE:
+        run(inside / "pregao", *command)
+    run(*pip, "--force-reinstall", "--no-deps", source)
+    run(*pip, f"{source}[lake]")
+    for command in LAKE:
+        run(inside / "pregao", *command)
+    print(f"{python}: wheel and source distribution work", flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,142 @@
+"""``pregao plot``: pictures of a lake."""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pregao.cli import options
+from pregao.errors import UsageError
+
+if TYPE_CHECKING:
+    from pregao.plot import Picture
+
+EPILOG = "\n\n".join(
+    (
+        "Examples:",
+        "pregao plot heatmap PETR4 --lake lake -o book.png",
+        "pregao plot depth PETR4 --lake lake --at 2026-05-21T13:00:00 -o depth.svg",
+        "pregao plot bars PETR4 --lake lake --interval 1m -o bars.png",
+        "pregao plot latency --lake lake -o latency.png",
+        "Times are shown in the zone of --tz, São Paulo's if none is set. matplotlib draws: "
+        "pip install 'pregao[plot]'.",
+    )
+)
+ENDINGS = (".png", ".svg", ".pdf")
+SAO_PAULO = "America/Sao_Paulo"
+
+
+class Kind(StrEnum):
+    """The pictures that there are."""
+
+    HEATMAP = "heatmap"
+    DEPTH = "depth"
+    TAPE = "tape"
+    BARS = "bars"
+    LATENCY = "latency"
+    GAPS = "gaps"
+
+    @property
+    def of_all(self) -> bool:
+        """Is it about all instruments?"""
+        return self in (Kind.LATENCY, Kind.GAPS)
+
+
+def plot(
+    kind: Annotated[Kind, typer.Argument(help="What to draw.")],
+    lake: options.Lake,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="A .png, .svg or .pdf file."),
+    ],
+    symbol: Annotated[
+        str | None,
+        typer.Argument(metavar="[SYMBOL]", help="The instrument; not of latency and gaps."),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="When; the end of the day by default.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what happened from then on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Only what happened before.")
+    ] = None,
+    day: Annotated[
+        str | None,
+        typer.Option("--date", metavar="DAY", help="The day, if the lake has several."),
+    ] = None,
+    interval: Annotated[
+        str, typer.Option(metavar="SPAN", help="Of bars: their length, such as 1s, 1m or 5m.")
+    ] = "1m",
+    measure: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Of latency: network, network_raw, engine or feeds."),
+    ] = "network",
+    tz: options.Zone = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
+) -> None:
+    """Draw a lake: the book over time, its depth, trades, bars, latencies or gaps.
+
+    The name of the file says its format.
+    """
+    from pregao import extras
+    from pregao.cli import option_values
+    from pregao.cli.configuration import configuration
+    from pregao.cli.new_files import NewFiles
+
+    if output.suffix.lower() not in ENDINGS:
+        raise UsageError(f"{output}: the name must end in {', '.join(ENDINGS)}.")
+    if kind.of_all == (symbol is not None):
+        wrong = "is about all instruments: name none" if kind.of_all else "needs an instrument"
+        raise UsageError(f"`plot {kind}` {wrong}.")
+    if at is not None and kind is not Kind.DEPTH:
+        raise UsageError("--at goes with `plot depth`; others take --since and --until.")
+    extras.require("matplotlib")
+    files = NewFiles(force=force)
+    files.check(output)
+    zone = tz or configuration().tz or SAO_PAULO
+    days = option_values.days([day]) if day else [None]
+    moments = (
+        option_values.moment(at, "--at", zone),
+        option_values.moment(since, "--since", zone),
+        option_values.moment(until, "--until", zone),
+    )
+    drawn = _drawn(kind, lake, symbol or "", moments, days[0], interval, measure, zone)
+    with files:
+        drawn.savefig(files.create(output), format=output.suffix[1:].lower(), dpi=150)
+    typer.echo(f"pregao: {output}", err=True)
+
+
+def _drawn(
+    kind: Kind,
+    place: str,
+    symbol: str,
+    moments: tuple[int | None, int | None, int | None],
+    day: date | None,
+    interval: str,
+    measure: str,
+    zone: str,
+) -> Picture:
+    from pregao import plot
+    from pregao.api import Lake
+
+    lake = Lake(place)
+    at, since, until = moments
+    match kind:
+        case Kind.DEPTH:
+            return plot.depth(lake, symbol, at, tz=zone, day=day)
+        case Kind.HEATMAP:
+            return plot.heatmap(lake, symbol, since, until, tz=zone, day=day)
+        case Kind.TAPE:
+            return plot.tape(lake, symbol, since, until, tz=zone, day=day)
+        case Kind.BARS:
+            return plot.bars(lake, symbol, interval, since, until, tz=zone, day=day)
+        case Kind.LATENCY:
+            return plot.latency(lake, measure, since, until, tz=zone, day=day)
+        case Kind.GAPS:
+            return plot.gaps(lake, since, until, tz=zone, day=day)

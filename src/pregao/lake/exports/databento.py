@@ -1,0 +1,164 @@
+"""Columns as Databento names them: market by order, and the ten best levels after each change.
+
+Prices count in units of 1e-9, an undefined one is the largest number. ``instrument_id`` is B3's own
+number, which has more digits than Databento's; ``publisher_id`` is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from pregao.book.rows import NULL
+from pregao.feed.columns import Numbers
+from pregao.lake.books.span import Instrument
+from pregao.lake.exports.acts import Act, Cause, OrderFlow
+from pregao.lake.exports.ladders import ladders
+
+LAST, SNAPSHOT = 128, 32
+"""Flags: the last row of an event; told by a snapshot or recovery."""
+UNDEFINED = (1 << 63) - 1
+DEPTH = 10
+_SCALE = 100_000
+_MBO_TYPE, _MBP_TYPE = 160, 10
+_SIDES = np.array(["B", "A", "N"])
+_PRICE = pa.int64()
+_HEAD = [("ts_recv", pa.int64()), ("ts_event", pa.int64()), ("rtype", pa.uint8()),
+         ("publisher_id", pa.uint16()), ("instrument_id", pa.int64()), ("action", pa.string()),
+         ("side", pa.string())]  # fmt: skip
+_TAIL = [("flags", pa.uint8()), ("ts_in_delta", pa.int32()), ("sequence", pa.uint32())]
+MBO_SCHEMA = pa.schema(
+    [
+        *_HEAD, ("price", _PRICE), ("size", pa.int64()), ("channel_id", pa.uint8()),
+        ("order_id", pa.uint64()), *_TAIL, ("symbol", pa.string()),
+    ]
+)  # fmt: skip
+MBP_SCHEMA = pa.schema(
+    [
+        *_HEAD, ("depth", pa.uint8()), ("price", _PRICE), ("size", pa.int64()), *_TAIL,
+        *[
+            (f"{side}_{part}_{level:02d}", kind)
+            for level in range(DEPTH)
+            for part, kind in (("px", _PRICE), ("sz", pa.int64()), ("ct", pa.uint32()))
+            for side in ("bid", "ask")
+        ],
+        ("symbol", pa.string()),
+    ]
+)  # fmt: skip
+
+
+def mbo_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
+    """Rows of MBO: A added, C cancelled (by so much), M changed, T traded, F filled.
+
+    A trade is a T; what it takes of an order is an F and a C.
+    """
+    fills = _fills(flow)
+    source = np.repeat(np.arange(len(flow)), 1 + fills)
+    first = np.append(True, source[1:] != source[:-1])[: len(source)]
+    of = flow.taken(source)
+    less = _lessened(of)
+    action = _actions(of, less)
+    filling = _fills(of) & first
+    action[filling] = "F"
+    size = np.where(less, of.old_size - of.size, of.size)
+    last = of.last_of_event & np.append(source[1:] != source[:-1], True)[: len(source)]
+    order_id = np.where(of.act == Act.TRADE, 0, of.order_id)
+    return [
+        *_head(of, instrument, action, _MBO_TYPE),
+        pa.array(_price(of.price)),
+        pa.array(size),
+        _same(instrument.channel, len(of), pa.uint8()),
+        pa.array(order_id),
+        *_tail(of, last),
+        _same(instrument.symbol, len(of), pa.string()),
+    ]
+
+
+def mbp_columns(flow: OrderFlow, instrument: Instrument) -> list[Any]:
+    """Rows of MBP-10: trades, and every change of the ten best levels with how they are then."""
+    flow = flow.priced()
+    levels = ladders(flow, DEPTH)
+    chosen = np.flatnonzero(levels.changed | (flow.act == Act.TRADE))
+    depth = _depth(flow, levels.price)[chosen]
+    of = flow.taken(chosen)
+    less = _lessened(of)
+    parts = {
+        "px": _price(levels.price[:, chosen]),
+        "sz": levels.size[:, chosen],
+        "ct": levels.orders[:, chosen],
+    }
+    return [
+        *_head(of, instrument, _actions(of, less), _MBP_TYPE),
+        pa.array(depth),
+        pa.array(_price(of.price)),
+        pa.array(np.where(less, of.old_size - of.size, of.size)),
+        *_tail(of, of.last_of_event),
+        *[
+            pa.array(np.ascontiguousarray(parts[part][side, :, level]))
+            for level in range(DEPTH)
+            for part in ("px", "sz", "ct")
+            for side in range(2)
+        ],
+        _same(instrument.symbol, len(of), pa.string()),
+    ]
+
+
+def _fills(flow: OrderFlow) -> npt.NDArray[np.bool_]:
+    by_trade = (flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)
+    fills: npt.NDArray[np.bool_] = by_trade & (flow.act != Act.TRADE)
+    return fills
+
+
+def _lessened(flow: OrderFlow) -> npt.NDArray[np.bool_]:
+    """The rows that only take something from an order."""
+    smaller = (flow.act == Act.CHANGE) & (flow.price == flow.old_price)
+    smaller &= flow.size < flow.old_size
+    less: npt.NDArray[np.bool_] = smaller | (flow.act == Act.DELETE)
+    return less
+
+
+def _actions(flow: OrderFlow, less: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    names = np.array(["A", "M", "C", "T"])[flow.act]
+    names[less] = "C"
+    return names
+
+
+def _head(flow: OrderFlow, instrument: Instrument, action: Any, kind: int) -> Sequence[Any]:
+    count = len(flow)
+    return (
+        pa.array(flow.capture_time),
+        pa.array(flow.event_time),
+        _same(kind, count, pa.uint8()),
+        _same(0, count, pa.uint16()),
+        _same(instrument.security_id, count, pa.int64()),
+        pa.array(action),
+        pa.array(_SIDES[flow.side]),
+    )
+
+
+def _tail(flow: OrderFlow, last: npt.NDArray[np.bool_]) -> Sequence[Any]:
+    flags = np.where(last, LAST, 0) | np.where(flow.cause == Cause.SNAPSHOT, SNAPSHOT, 0)
+    late = np.clip(flow.capture_time - flow.sending_time, -(1 << 31), (1 << 31) - 1)
+    return pa.array(flags), pa.array(late), pa.array(flow.sequence)
+
+
+def _price(mantissa: Numbers) -> Numbers:
+    return np.where(mantissa == NULL, UNDEFINED, mantissa * _SCALE)
+
+
+def _same(value: Any, count: int, kind: Any) -> Any:
+    return pa.nulls(count, kind) if value is None else pa.repeat(pa.scalar(value, kind), count)
+
+
+def _depth(flow: OrderFlow, prices: Numbers) -> Numbers:
+    """The level at which each row changed something: after it, or where it was before."""
+    side = np.minimum(flow.side, 1).astype(np.int64)
+    rows = np.arange(len(flow))
+    now = prices[side, rows] == flow.price[:, None]
+    before = prices[side, np.maximum(rows - 1, 0)] == flow.price[:, None]
+    found = np.where(now.any(axis=1), now.argmax(axis=1), before.argmax(axis=1))
+    return np.where(flow.act == Act.TRADE, 0, found)

@@ -1,0 +1,205 @@
+"""Acts, clearings and trades of an instrument joined to one flow; no row is looked at singly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pregao.book.rows import NULL
+from pregao.feed.columns import Codes, Flags, Numbers
+from pregao.lake.books.columns import codes, integers
+from pregao.lake.exports.acts import NO_SIDE, OFF_BOOK, Act, Cause, OrderFlow
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+
+_SIDE_CODES = {"BUY": 0, "SELL": 1}
+_ACTIONS = {"NEW": Act.ADD, "CHANGE": Act.CHANGE, "DELETE": Act.DELETE, "SNAPSHOT": Act.ADD}
+_OTHER = 255
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Rows on the way to a flow."""
+
+    place: Numbers
+    position: Numbers
+    event: Numbers
+    sequence: Numbers
+    time: Numbers
+    sending: Numbers
+    capture: Numbers
+    act: Codes
+    cause: Codes
+    side: Codes
+    order_id: Numbers
+    price: Numbers
+    size: Numbers
+    off_book: Flags
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def taken(self, chosen: Any) -> _Rows:
+        return _Rows(*(getattr(self, name)[chosen] for name in self.__slots__))
+
+
+def joined(acts: Any, clearings: Any, trades: Any) -> OrderFlow:
+    """One flow of what the tables tell: acts on orders, clearings of sides or books, trades."""
+    orders = _by_order(_of_acts(acts))
+    orders = _by_order(_stacked([orders, *_cleared(orders, clearings)]))
+    orders, old_price, old_size = _with_the_past(orders)
+    told = _of_trades(trades)
+    nothing = np.full(len(told), NULL)
+    rows = _stacked([orders, told])
+    # A trade comes before what it does to orders, as on the feed.
+    order = np.lexsort((rows.position, rows.place))
+    return _flow(
+        rows.taken(order),
+        np.concatenate([old_price, nothing])[order],
+        np.concatenate([old_size, nothing])[order],
+    )
+
+
+def _of_acts(table: Any) -> _Rows:
+    count = table.num_rows
+    action = table["action"]
+    kind = codes(action, {name: int(act) for name, act in _ACTIONS.items()}, _OTHER)
+    filled = codes(table["filled"].cast("string"), {"true": 1}, 0) == 1
+    again = codes(table["recovery"].cast("string"), {"true": 1}, 0) == 1
+    again |= codes(action, {"SNAPSHOT": 1}, 0) == 1
+    aggressed = codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE) != NO_SIDE
+    cause = np.full(count, Cause.REQUEST, np.uint8)
+    cause[filled] = np.where(aggressed[filled], Cause.FILL, Cause.AUCTION)
+    cause[again] = Cause.SNAPSHOT
+    size = integers(table["size"])
+    size[kind == Act.DELETE] = 0
+    rows = _Rows(
+        place=integers(table["place"]),
+        position=integers(table["position"], 0),
+        event=integers(table["event"]),
+        sequence=integers(table["sequence_number"], 0),
+        time=integers(table["time_ns"]),
+        sending=integers(table["sending_time_ns"]),
+        capture=integers(table["capture_time_ns"]),
+        act=kind,
+        cause=cause,
+        side=codes(table["side"], _SIDE_CODES, NO_SIDE),
+        order_id=integers(table["secondary_order_id"]),
+        price=integers(table["price"]),
+        size=size,
+        off_book=np.zeros(count, np.bool_),
+    )
+    return rows.taken((kind != _OTHER) & (rows.order_id != NULL))
+
+
+def _of_trades(table: Any) -> _Rows:
+    count = table.num_rows
+    number, version = integers(table["sequence_number"]), integers(table["sequence_version"])
+    off_book = np.zeros(count, np.bool_)
+    for name in OFF_BOOK:
+        off_book |= codes(table[name].cast("string"), {"true": 1}, 0) == 1
+    return _Rows(
+        place=version * EVENT_VERSION + number * EVENT_NUMBER + integers(table["index_in_packet"]),
+        position=np.full(count, -1),
+        event=integers(table["event"]),
+        sequence=number,
+        time=integers(table["time_ns"]),
+        sending=integers(table["sending_time_ns"]),
+        capture=integers(table["capture_time_ns"]),
+        act=np.full(count, Act.TRADE, np.uint8),
+        cause=np.full(count, Cause.REQUEST, np.uint8),
+        side=codes(table["aggressor_side"], _SIDE_CODES, NO_SIDE),
+        order_id=integers(table["trade_id"]),
+        price=integers(table["price"]),
+        size=integers(table["size"]),
+        off_book=off_book,
+    )
+
+
+def _by_order(rows: _Rows) -> _Rows:
+    return rows.taken(np.lexsort((rows.position, rows.place, rows.order_id)))
+
+
+def _stacked(parts: list[_Rows]) -> _Rows:
+    return _Rows(
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in _Rows.__slots__)
+    )
+
+
+def _cleared(rows: _Rows, clearings: Any) -> list[_Rows]:
+    """The ends of the orders that were there when their side or book was cleared."""
+    places, times = integers(clearings["place"]), integers(clearings["time_ns"])
+    sides = codes(clearings["side"], _SIDE_CODES, NO_SIDE)
+    last = np.append(rows.order_id[1:] != rows.order_id[:-1], True)
+    gone = rows.act == Act.DELETE
+    found = []
+    for at in np.argsort(places, kind="stable").tolist():
+        before = rows.place < places[at]
+        newest = before & (last | ~np.append(before[1:], False))
+        own = (rows.side == sides[at]) | (sides[at] == NO_SIDE)
+        chosen = np.flatnonzero(newest & own & ~gone)
+        gone[chosen] = True  # not again by the next clearing
+        count = len(chosen)
+        ends = rows.taken(chosen)
+        found.append(
+            replace(
+                ends,
+                place=np.full(count, places[at]),
+                position=np.zeros(count, np.int64),
+                event=np.full(count, NULL),
+                sequence=np.full(count, places[at] % EVENT_VERSION // EVENT_NUMBER),
+                time=np.full(count, times[at]),
+                sending=np.full(count, NULL),
+                capture=np.full(count, NULL),
+                act=np.full(count, Act.DELETE, np.uint8),
+                cause=np.full(count, Cause.CLEARING, np.uint8),
+                size=np.zeros(count, np.int64),
+            )
+        )
+    return found
+
+
+def _with_the_past(rows: _Rows) -> tuple[_Rows, Numbers, Numbers]:
+    """Orders with the price and size that each had before; what cannot be is set right.
+
+    A change of an order that was not there adds it, an addition of one that is there changes it,
+    and a deletion of one that is not there is nothing.
+    """
+    same = np.append(False, rows.order_id[1:] == rows.order_id[:-1])
+    there = same & np.append(False, rows.act[:-1] != Act.DELETE)
+    old_price = np.where(there, np.append(NULL, rows.price[:-1]), NULL)
+    old_size = np.where(there, np.append(NULL, rows.size[:-1]), NULL)
+    deletes = rows.act == Act.DELETE
+    act = np.where(deletes, Act.DELETE, np.where(there, Act.CHANGE, Act.ADD)).astype(np.uint8)
+    price = np.where(deletes & there, old_price, rows.price)
+    cause = rows.cause.copy()
+    cause[(act == Act.ADD) & (rows.act != Act.ADD)] = Cause.SNAPSHOT
+    unchanged = (act == Act.CHANGE) & (price == old_price) & (rows.size == old_size)
+    kept = ~(deletes & ~there) & ~unchanged
+    rows = replace(rows, act=act, price=price, cause=cause)
+    return rows.taken(kept), old_price[kept], old_size[kept]
+
+
+def _flow(rows: _Rows, old_price: Numbers, old_size: Numbers) -> OrderFlow:
+    event = np.where(rows.event == NULL, rows.place, rows.event)
+    time = np.maximum.accumulate(rows.time)
+    sending = np.maximum.accumulate(rows.sending)
+    capture = np.maximum.accumulate(rows.capture)
+    return OrderFlow(
+        place=rows.place,
+        sequence=rows.sequence,
+        event_time=np.where(time == NULL, sending, time),
+        sending_time=sending,
+        capture_time=np.where(capture == NULL, sending, capture),
+        last_of_event=np.append(event[1:] != event[:-1], True)[: len(event)],
+        act=rows.act,
+        cause=rows.cause,
+        side=rows.side,
+        order_id=rows.order_id,
+        price=rows.price,
+        size=rows.size,
+        old_price=old_price,
+        old_size=old_size,
+        off_book=rows.off_book,
+    )

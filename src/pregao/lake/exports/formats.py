@@ -1,0 +1,141 @@
+"""The formats: what a file of each is called, and how the flows of instruments get into it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+
+from pregao.errors import UsageError
+from pregao.lake.books.span import Instrument
+from pregao.lake.books.table_files import ending_of, row_file
+from pregao.lake.exports import databento, hftbacktest
+from pregao.lake.exports.flow_reading import order_flow
+from pregao.lake.exports.lobster import file_names, write_lobster
+from pregao.lake.exports.nautilus import Terms, catalogue_files
+from pregao.lake.store import Lake
+
+_EQUITY_TYPES = frozenset({"CS", "PS", "ETF", "ETFL", "UNIT", "DR", "BDR"})
+
+
+class Format(StrEnum):
+    """Formats of others in which an instrument's day can be written."""
+
+    MBO = "mbo"
+    MBP10 = "mbp-10"
+    LOBSTER = "lobster"
+    HFTBACKTEST = "hftbacktest"
+    HFTBACKTEST_L2 = "hftbacktest-l2"
+    NAUTILUS = "nautilus"
+
+    @property
+    def in_folder(self) -> bool:
+        """Is it several files in a folder?"""
+        return self in (Format.LOBSTER, Format.NAUTILUS)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A file to be written: its path, and what writes it and says how many rows there are."""
+
+    path: Path
+    write: Callable[[BinaryIO], int]
+
+
+def check_output(wanted: Format, output: str) -> None:
+    """Refuse a name that does not go with the format."""
+    suffix = PurePath(output).suffix
+    if wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
+        if suffix != ".npz":
+            raise UsageError(f"{output}: the name of a file for hftbacktest must end in .npz.")
+    elif wanted.in_folder:
+        if suffix.lower() in (".csv", ".parquet", ".npz", ".arrow", ".feather", ".gz", ".zst"):
+            raise UsageError(f"{output}: {wanted} is several files; name a folder for them.")
+    elif output != "-":
+        ending_of(output)
+
+
+def files_of(
+    lake: Lake,
+    wanted: Format,
+    instruments: Sequence[Instrument],
+    output: str,
+    depth: int = 10,
+    zone: str = "America/Sao_Paulo",
+) -> Iterator[Exported]:
+    """The files of an export, one after the other; instruments are read when they are written."""
+    check_output(wanted, output)
+    if wanted in (Format.MBO, Format.MBP10):
+        ending = ".csv" if output == "-" else ending_of(output)
+        yield Exported(Path(output), lambda sink: _rows(lake, wanted, instruments, sink, ending))
+    elif wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
+        if len(instruments) != 1:
+            raise UsageError("A file for hftbacktest holds one instrument's day: name one.")
+        by_order = wanted is Format.HFTBACKTEST
+        make = hftbacktest.orders_array if by_order else hftbacktest.levels_array
+        events = make(order_flow(lake, instruments[0]))
+        yield Exported(Path(output), lambda sink: hftbacktest.write_npz(events, sink))
+    elif wanted is Format.LOBSTER:
+        for instrument in instruments:
+            yield from _lobster(lake, instrument, Path(output), depth, zone)
+    else:
+        for instrument in instruments:
+            terms = _terms(lake, instrument)
+            files = catalogue_files(order_flow(lake, instrument), instrument, terms)
+            for name, content in files.items():
+                yield Exported(Path(output, name), _writing(content))
+
+
+def _rows(
+    lake: Lake, wanted: Format, instruments: Sequence[Instrument], sink: BinaryIO, ending: str
+) -> int:
+    by_order = wanted is Format.MBO
+    schema = databento.MBO_SCHEMA if by_order else databento.MBP_SCHEMA
+    make = databento.mbo_columns if by_order else databento.mbp_columns
+    writer = row_file(sink, schema, ending)
+    for instrument in instruments:
+        writer.write(make(order_flow(lake, instrument), instrument))
+    writer.close()
+    return writer.rows
+
+
+def _lobster(
+    lake: Lake, instrument: Instrument, folder: Path, depth: int, zone: str
+) -> Iterator[Exported]:
+    flow = order_flow(lake, instrument)
+    name = instrument.symbol or str(instrument.security_id)
+    books = io.BytesIO()
+    messages, levels = file_names(name, instrument.date, flow, depth, zone)
+    yield Exported(
+        folder / messages,
+        lambda sink: write_lobster(flow, instrument.date, depth, zone, sink, books),
+    )
+    yield Exported(folder / levels, _writing(books))
+
+
+def _writing(content: bytes | Any) -> Callable[[BinaryIO], int]:
+    def write(sink: BinaryIO) -> int:
+        sink.write(content if isinstance(content, bytes) else content.getbuffer())
+        return 0
+
+    return write
+
+
+def _terms(lake: Lake, instrument: Instrument) -> Terms:
+    """What the definition of an instrument says; cents and single pieces where none was seen."""
+    names = ["security_id", "channel", "min_price_increment", "min_lot_size", "currency",
+             "isin_number", "security_type"]  # fmt: skip
+    rows = lake.delta("instruments").to_pyarrow_table(
+        filters=[("date", "=", instrument.date)], columns=names
+    )
+    for row in rows.to_pylist():
+        if (row["security_id"], row["channel"]) == (instrument.security_id, instrument.channel):
+            step = f"{row['min_price_increment']:f}".rstrip("0").rstrip(".")
+            return Terms(
+                step, int(row["min_lot_size"] or 1), row["currency"] or "BRL",
+                row["isin_number"], row["security_type"] in _EQUITY_TYPES,
+            )  # fmt: skip
+    return Terms("0.01", 1, "BRL", None, equity=False)

@@ -1,0 +1,115 @@
+"""LOBSTER's pair of files: a message in each row of the one, the book after it in the other.
+
+Neither has a heading. Times are seconds after midnight in the zone that is asked for, prices
+ten-thousandths, levels that are not there have price ±9999999999 and size 0.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from typing import Any, BinaryIO
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from pregao.book.rows import NULL
+from pregao.clock import SECOND
+from pregao.feed.columns import Numbers
+from pregao.lake.exports.acts import NO_SIDE, Act, Cause, OrderFlow
+from pregao.lake.exports.ladders import ladders
+
+SUBMISSION, REDUCTION, DELETION, EXECUTION, HIDDEN, CROSS = 1, 2, 3, 4, 5, 6
+NO_PRICE = 9_999_999_999
+
+
+def file_names(symbol: str, day: date, flow: OrderFlow, depth: int, zone: str) -> tuple[str, str]:
+    """The names that LOBSTER would give the files of messages and books."""
+    begin, end = (
+        int(each) // 1_000_000 for each in _after_midnight(flow.event_time[[0, -1]], day, zone)
+    )
+    stem = f"{symbol}_{day.isoformat()}_{begin}_{end}"
+    return f"{stem}_message_{depth}.csv", f"{stem}_orderbook_{depth}.csv"
+
+
+def write_lobster(
+    flow: OrderFlow, day: date, depth: int, zone: str, messages: BinaryIO, books: BinaryIO
+) -> int:
+    """Write both files; gives how many rows each has."""
+    flow = flow.priced()
+    levels = ladders(flow, depth)
+    kept = np.flatnonzero(_told(flow))
+    # What LOBSTER has no message for, another price or a larger size, is a deletion and an entry.
+    anew = (flow.act[kept] == Act.CHANGE) & (
+        (flow.price[kept] != flow.old_price[kept]) | (flow.size[kept] > flow.old_size[kept])
+    )
+    source = np.repeat(kept, 1 + anew)
+    removes = np.append(source[1:] == source[:-1], False)[: len(source)]
+    enters = np.append(False, source[1:] == source[:-1])[: len(source)]
+    of = flow.taken(source)
+    kind = np.where(of.act == Act.ADD, SUBMISSION, np.where(of.act == Act.DELETE, DELETION, 0))
+    kind = np.where((of.act == Act.CHANGE) & (kind == 0), REDUCTION, kind)
+    kind = np.where((of.cause == Cause.FILL) & (of.act != Act.ADD), EXECUTION, kind)
+    kind = np.where((of.cause == Cause.AUCTION) & (of.act != Act.ADD), CROSS, kind)
+    kind = np.where(of.act == Act.TRADE, np.where(of.off_book, CROSS, HIDDEN), kind)
+    kind = np.where(removes, DELETION, np.where(enters, SUBMISSION, kind))
+    less = (of.act == Act.CHANGE) | (of.act == Act.DELETE)
+    size = np.where(less, of.old_size - of.size, of.size)
+    size = np.where(removes, of.old_size, np.where(enters, of.size, size))
+    price = np.where(removes, of.old_price, of.price)
+    # Of a trade the side is the aggressor's; LOBSTER's is that of the resting order.
+    direction = np.array([1, -1, 0])[of.side]
+    direction = np.where(of.act == Act.TRADE, -direction, direction)
+    stamps = _after_midnight(of.event_time, day, zone)
+    table = [
+        _seconds(stamps),
+        pa.array(kind),
+        pa.array(np.where(of.act == Act.TRADE, 0, of.order_id)),
+        pa.array(size),
+        pa.array(price),
+        pa.array(direction),
+    ]
+    _write(table, messages)
+    columns = []
+    for level in range(depth):
+        for side, empty in ((1, NO_PRICE), (0, -NO_PRICE)):
+            own = levels.price[side, source, level]
+            columns.append(pa.array(np.where(own == NULL, empty, own)))
+            columns.append(pa.array(levels.size[side, source, level]))
+    _write(columns, books)
+    return len(source)
+
+
+def _told(flow: OrderFlow) -> Any:
+    """The rows that LOBSTER tells: of trades those that no visible order was part of.
+
+    Trades with visible orders are told by the executions of these.
+    """
+    fills = ((flow.cause == Cause.FILL) | (flow.cause == Cause.AUCTION)) & (flow.act != Act.TRADE)
+    event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
+    count = int(event[-1]) + 1
+    taken = np.where(fills, flow.old_size - flow.size, 0)
+    visible = np.bincount(event, weights=taken, minlength=count)
+    hidden = flow.off_book | ((flow.side != NO_SIDE) & (visible[event] == 0))
+    return (flow.act != Act.TRADE) | hidden
+
+
+def _after_midnight(times: Numbers, day: date, zone: str) -> Numbers:
+    midnight = datetime.combine(day, time(), ZoneInfo(zone))
+    return times - int(midnight.timestamp()) * SECOND
+
+
+def _seconds(nanoseconds: Numbers) -> Any:
+    """Seconds with nine decimals."""
+    kind = pa.decimal128(18, 9)
+    raw = np.ascontiguousarray(nanoseconds)
+    words = np.empty((len(raw), 2), np.int64)
+    words[:, 0], words[:, 1] = raw, raw >> 63
+    return pa.Array.from_buffers(kind, len(raw), [None, pa.py_buffer(words)]).cast(pa.string())
+
+
+def _write(columns: list[Any], sink: BinaryIO) -> None:
+    options = pyarrow.csv.WriteOptions(include_header=False, quoting_style="none")
+    names = [str(number) for number in range(len(columns))]
+    pyarrow.csv.write_csv(pa.table(columns, names=names), sink, options)

@@ -1,0 +1,152 @@
+"""A catalogue of NautilusTrader: changes of orders and trades as the Parquet files it reads.
+
+Prices and quantities have 128 bits and 16 decimals, as in its builds with high precision (the ones
+that are published for Linux and macOS).
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.clock import SECOND
+from pregao.feed.columns import Numbers
+from pregao.lake.books.columns import prices
+from pregao.lake.books.span import Instrument
+from pregao.lake.exports.acts import Act, Cause, OrderFlow
+
+VENUE = "B3"
+LAST, SNAPSHOT = 128, 32
+_FIXED = pa.binary(16)
+_DECIMAL = pa.decimal128(38, 16)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a catalogue says of an instrument."""
+
+    increment: str
+    """The smallest step of its price, such as 0.01."""
+    lot: int
+    currency: str
+    isin: str | None
+    equity: bool
+
+    @property
+    def precision(self) -> int:
+        """Decimals of its prices."""
+        return len(self.increment.partition(".")[2])
+
+
+def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> dict[str, bytes]:
+    """The files of a catalogue by their names below its folder."""
+    flow = flow.priced()
+    orders = flow.taken(np.flatnonzero(flow.act != Act.TRADE))
+    trades = flow.taken(np.flatnonzero(flow.act == Act.TRADE))
+    name = f"{instrument.symbol or instrument.security_id}.{VENUE}"
+    told = {
+        "instrument_id": name, "price_precision": str(terms.precision), "size_precision": "0",
+    }  # fmt: skip
+    files = {}
+    for kind, part, table in (
+        ("order_book_delta", orders, _deltas(orders)),
+        ("trade_tick", trades, _ticks(trades)),
+    ):
+        if len(part):
+            span = f"{_stamp(int(_seen(part)[0]))}_{_stamp(int(_seen(part)[-1]))}"
+            path = f"data/{kind}/{name}/{span}.parquet"
+            files[path] = _parquet(table.replace_schema_metadata(told))
+    if terms.equity:
+        start = _stamp(int(_seen(flow)[0]))
+        files[f"data/equity/{name}/{start}_{start}.parquet"] = _parquet(
+            _equity(name, instrument, terms, int(_seen(flow)[0]))
+        )
+    return files
+
+
+def _deltas(flow: OrderFlow) -> Any:
+    flags = np.where(flow.last_of_event, LAST, 0)
+    flags |= np.where(flow.cause == Cause.SNAPSHOT, SNAPSHOT, 0)
+    return _table(
+        action=pa.array(np.array([1, 2, 3], np.uint8)[flow.act]),
+        side=pa.array(flow.side + np.uint8(1)),
+        price=_fixed(prices(flow.price)),
+        size=_fixed(pa.array(np.where(flow.act == Act.DELETE, flow.old_size, flow.size))),
+        order_id=pa.array(flow.order_id.astype(np.uint64)),
+        flags=pa.array(flags.astype(np.uint8)),
+        sequence=pa.array(flow.sequence.astype(np.uint64)),
+        **_times(flow),
+    )
+
+
+def _ticks(flow: OrderFlow) -> Any:
+    return _table(
+        price=_fixed(prices(flow.price)),
+        size=_fixed(pa.array(flow.size)),
+        aggressor_side=pa.array(np.array([1, 2, 0], np.uint8)[flow.side]),
+        trade_id=pa.array(flow.order_id).cast(pa.string()),
+        **_times(flow),
+    )
+
+
+def _table(**columns: Any) -> Any:
+    schema = pa.schema([pa.field(name, each.type, False) for name, each in columns.items()])
+    return pa.Table.from_arrays(list(columns.values()), schema=schema)
+
+
+def _equity(name: str, instrument: Instrument, terms: Terms, when: int) -> Any:
+    def text(value: str | None) -> Any:
+        return pa.array([value], pa.string())
+
+    def word(value: str, index: Any = None) -> Any:
+        return text(value).cast(pa.dictionary(index or pa.int16(), pa.string()))
+
+    columns = {
+        "id": word(name, pa.int64()),
+        "raw_symbol": text(instrument.symbol or str(instrument.security_id)),
+        "currency": word(terms.currency),
+        "price_precision": pa.array([terms.precision], pa.uint8()),
+        "price_increment": word(terms.increment),
+        "lot_size": word(str(terms.lot)),
+        "isin": text(terms.isin),
+        **{name: text("0") for name in ("margin_init", "margin_maint", "maker_fee", "taker_fee")},
+        "info": pa.array([b"null"], pa.binary()),
+        "ts_event": pa.array([when], pa.uint64()),
+        "ts_init": pa.array([when], pa.uint64()),
+    }
+    return pa.table(columns).replace_schema_metadata({"class": "Equity"})
+
+
+def _times(flow: OrderFlow) -> dict[str, Any]:
+    return {
+        "ts_event": pa.array(flow.event_time.astype(np.uint64)),
+        "ts_init": pa.array(_seen(flow).astype(np.uint64)),
+    }
+
+
+def _seen(flow: OrderFlow) -> Numbers:
+    """When it was captured; not before it happened, whatever the clocks say."""
+    return np.maximum(flow.capture_time, flow.event_time)
+
+
+def _fixed(column: Any) -> Any:
+    """Numbers as 16 bytes with 16 decimals."""
+    whole = column.cast(_DECIMAL)
+    return pa.Array.from_buffers(_FIXED, len(whole), [None, whole.buffers()[1]])
+
+
+def _stamp(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, SECOND)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H-%M-%S}-{rest:09d}Z"
+
+
+def _parquet(table: Any) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    return sink.getvalue()

@@ -1,0 +1,37 @@
+"""Pictures of books, trades, bars, latencies and gaps, for notebooks and files.
+
+Each function gives a `Picture`, a figure of matplotlib: notebooks show it, ``savefig`` writes it.
+The extra ``plot`` brings matplotlib. Names are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pregao.extras import imported
+
+if TYPE_CHECKING:
+    from pregao.plot.bars_picture import bars as bars
+    from pregao.plot.depth_picture import depth as depth
+    from pregao.plot.gaps_picture import gaps as gaps
+    from pregao.plot.heatmap_picture import heatmap as heatmap
+    from pregao.plot.latency_picture import latency as latency
+    from pregao.plot.style import Picture as Picture
+    from pregao.plot.tape_picture import tape as tape
+
+__all__ = ["Picture", "bars", "depth", "gaps", "heatmap", "latency", "tape"]
+
+_HOME = {name: f"{name}_picture" for name in __all__} | {"Picture": "style"}
+# Modules have other names than their functions: importing one would hide its function.
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    with imported():
+        return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,72 @@
+"""Bars: open, high, low and close, the average price, and the quantities below."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+
+from pregao.api.values import Time
+from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.style import (
+    ACCENT,
+    BUY,
+    MUTED,
+    SAO_PAULO,
+    SELL,
+    Picture,
+    counts,
+    legend,
+    moments,
+    picture,
+    span_text,
+    time_axis,
+)
+
+
+def bars(
+    lake: Place,
+    symbol: str,
+    interval: str = "1m",
+    since: Time | None = None,
+    until: Time | None = None,
+    *,
+    tz: str = SAO_PAULO,
+    day: date | str | None = None,
+) -> Picture:
+    """The bars of an instrument, of an interval that the table ``bars`` has (1s, 1m, …)."""
+    span = span_of(symbol, day, since, until, tz)
+    length = interval.replace("'", "''")
+    rows = answer(
+        lake,
+        'SELECT start_ns, end_ns, "open", high, low, "close", volume, '  # noqa: S608
+        f"CAST(vwap AS DOUBLE) AS vwap FROM bars WHERE \"interval\" = '{length}' "
+        f'AND "open" IS NOT NULL AND {span.condition("start_ns")} ORDER BY start_ns',
+        f"no bars of {symbol} with the interval {interval} then",
+    )
+    start, end = rows["start_ns"], rows["end_ns"]
+    rises = rows["close"] >= rows["open"]
+    made, (axes, below) = picture(
+        f"{symbol.upper()}: bars of {interval}",
+        span_text(int(start[0]), int(end[-1]), tz),
+        rows=(3, 1),
+    )
+    middle = moments((start + end) // 2)
+    width = np.timedelta64(int(np.median(end - start) * 0.7), "ns")
+    step = max(float(np.ptp([rows["low"], rows["high"]])) / 400, 1e-9)
+    for own, colour in ((rises, BUY), (~rises, SELL)):
+        if not own.any():
+            continue
+        low, high = rows["low"][own], rows["high"][own]
+        bottom = np.minimum(rows["open"], rows["close"])[own]
+        height = np.maximum(np.abs(rows["open"] - rows["close"])[own], step)
+        axes.vlines(middle[own], low, high, color=colour, lw=1.1)
+        axes.bar(middle[own], height, width, bottom, color=colour, linewidth=0)
+        below.bar(middle[own], rows["volume"][own], width, color=colour, alpha=0.8, linewidth=0)
+    axes.plot(middle, rows["vwap"], color=ACCENT, lw=1.3, label="average price (VWAP) of the bar")
+    axes.set_ylabel("price", color=MUTED)
+    below.set_ylabel("quantity", color=MUTED)
+    counts(below.yaxis)
+    time_axis(below, tz)
+    legend(axes)
+    return made

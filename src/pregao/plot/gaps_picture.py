@@ -1,0 +1,84 @@
+"""Gaps: when which feed of which channel lost packets, and what closed the hole."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+
+from pregao.api.values import Time
+from pregao.errors import NothingFoundError
+from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.style import (
+    BUY,
+    SAO_PAULO,
+    SELL,
+    Picture,
+    legend,
+    moments,
+    nothing,
+    picture,
+    span_text,
+    time_axis,
+)
+
+
+def gaps(
+    lake: Place,
+    since: Time | None = None,
+    until: Time | None = None,
+    *,
+    tz: str = SAO_PAULO,
+    day: date | str | None = None,
+) -> Picture:
+    """The holes in the sequences of all channels, feed by feed."""
+    span = span_of(None, day, since, until, tz)
+    packets = answer(
+        lake,
+        "SELECT min(capture_time_ns) AS first_ns, max(capture_time_ns) AS last_ns FROM packets "  # noqa: S608
+        f"WHERE {span.condition('capture_time_ns')} HAVING count(*) > 0",
+        "no packets then",
+    )
+    first, last = int(packets["first_ns"][0]), int(packets["last_ns"][0])
+    try:
+        rows = answer(
+            lake,
+            "SELECT channel, coalesce(feed, 'both') AS feed, capture_time_ns, "  # noqa: S608
+            "last_missing - first_missing + 1 AS packets, closed_by IS NOT NULL AS closed "
+            f"FROM gaps WHERE security_id IS NULL AND {span.condition('capture_time_ns')} "
+            "ORDER BY channel, feed",
+            "no gaps",
+        )
+    except NothingFoundError:
+        made, (axes,) = picture("No gaps", span_text(first, last, tz), size=(10, 2.6))
+        nothing(axes, "Every packet that was numbered was captured.")
+        return made
+    lines = sorted(set(zip(rows["channel"].tolist(), rows["feed"].tolist(), strict=True)))
+    at = {line: number for number, line in enumerate(lines)}
+    row = np.array(
+        [at[line] for line in zip(rows["channel"].tolist(), rows["feed"].tolist(), strict=True)]
+    )
+    missing, closed = rows["packets"].astype(float), rows["closed"].astype(bool)
+    made, (axes,) = picture(
+        f"{int(missing.sum()):,} packets missing in {len(row):,} gaps",
+        span_text(first, last, tz),
+        size=(10, 2.4 + 0.45 * len(lines)),
+    )
+    for own, colour, words in ((closed, BUY, "closed"), (~closed, SELL, "open")):
+        if own.any():
+            axes.scatter(
+                moments(rows["capture_time_ns"][own]), row[own], s=20 + 14 * np.sqrt(missing[own]),
+                color=colour, alpha=0.6, linewidths=0,
+                label=f"{words}: {int(missing[own].sum()):,} packets",
+            )  # fmt: skip
+    names = [f"channel {channel}, {_feed(feed)}" for channel, feed in lines]
+    axes.set_yticks(range(len(lines)), names)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_xlim(*moments(np.array([first, last])))
+    legend(axes)
+    time_axis(axes, tz)
+    return made
+
+
+def _feed(name: str) -> str:
+    return "both feeds" if name == "both" else f"feed {name}"

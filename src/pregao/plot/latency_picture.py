@@ -1,0 +1,100 @@
+"""Latencies: how they are distributed, and their percentiles over time."""
+
+from __future__ import annotations
+
+from datetime import date
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+
+from pregao.api.values import Time
+from pregao.errors import UsageError
+from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.style import (
+    ACCENT,
+    BUY,
+    INK,
+    MUTED,
+    SAO_PAULO,
+    SELL,
+    Picture,
+    legend,
+    moments,
+    picture,
+    span_text,
+    time_axis,
+)
+
+MEASURES = {
+    "network": ("network_ns", "from sending to capture, above the fastest packet"),
+    "network_raw": ("network_raw_ns", "from sending (T11) to capture, by the clocks as they are"),
+    "engine": ("t11_ns - t5_ns", "from the engine's event (T5) to sending (T11)"),
+    "feeds": ("feed_difference_ns", "how much later the other feed came"),
+}
+_PERCENTILES = ((50, BUY), (90, ACCENT), (99, "#e09a2b"), (99.9, SELL))
+
+
+def latency(
+    lake: Place,
+    measure: str = "network",
+    since: Time | None = None,
+    until: Time | None = None,
+    *,
+    tz: str = SAO_PAULO,
+    day: date | str | None = None,
+) -> Picture:
+    """A measure of the table ``latency``: network, network_raw, engine or feeds."""
+    if measure not in MEASURES:
+        raise UsageError(f"There is no measure {measure!r}: there are {', '.join(MEASURES)}.")
+    expression, meaning = MEASURES[measure]
+    span = span_of(None, day, since, until, tz)
+    rows = answer(
+        lake,
+        f"SELECT t11_ns AS time_ns, {expression} AS value FROM latency "  # noqa: S608
+        f"WHERE ({expression}) IS NOT NULL AND {span.condition('t11_ns')} ORDER BY t11_ns",
+        f"no latency {measure} then",
+    )
+    time, value = rows["time_ns"], np.maximum(rows["value"].astype(float), 1)
+    made, (axes, below) = picture(
+        f"Latency ({measure}): {len(value):,} events",
+        f"{meaning}; {span_text(int(time[0]), int(time[-1]), tz)}",
+        rows=(1.1, 1), size=(10, 6.4), share_x=False,
+    )  # fmt: skip
+    low, high = np.quantile(value, (0.0005, 0.9999))
+    bins = np.geomspace(low * 0.9, max(high * 1.1, low * 1.5), 140)
+    axes.hist(value, bins, color=ACCENT, alpha=0.85, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_ylim(top=axes.get_ylim()[1] * 1.45)
+    for number, (share, colour) in enumerate(_PERCENTILES):
+        at = float(np.percentile(value, share))
+        axes.axvline(at, color=colour, lw=1.2)
+        axes.annotate(
+            f"p{share:g} {_span(at)}", (at, 0.96 - 0.11 * number), (4, 0), color=INK,
+            xycoords=("data", "axes fraction"), textcoords="offset points", va="top", fontsize=8.5,
+        )  # fmt: skip
+    axes.set_ylabel("events", color=MUTED)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _at: _span(x)))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda _x, _at: ""))
+    edges = np.linspace(time[0], time[-1] + 1, 61)
+    part = np.searchsorted(time, edges)
+    middle = moments(((edges[1:] + edges[:-1]) / 2).astype(np.int64))
+    for share, colour in _PERCENTILES:
+        line = [np.percentile(value[a:b], share) if b > a else np.nan for a, b in pairwise(part)]
+        below.plot(middle, line, color=colour, lw=1.4, label=f"p{share:g}")
+    below.set_yscale("log")
+    below.yaxis.set_major_formatter(FuncFormatter(lambda y, _at: _span(y)))
+    below.yaxis.set_minor_formatter(FuncFormatter(lambda _y, _at: ""))
+    below.margins(x=0.01)
+    legend(below)
+    time_axis(below, tz)
+    return made
+
+
+def _span(nanoseconds: Any) -> str:
+    """A length of time in few characters."""
+    for unit, name in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
+        if nanoseconds >= unit:
+            return f"{nanoseconds / unit:.3g} {name}"
+    return f"{nanoseconds:.0f} ns"

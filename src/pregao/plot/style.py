@@ -1,0 +1,130 @@
+"""How pictures look: colours, headings, axes of time, price and quantity."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import matplotlib.dates as dates
+import numpy as np
+import numpy.typing as npt
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+SAO_PAULO = "America/Sao_Paulo"
+INK, MUTED, GRID, PAPER = "#1b2733", "#6b7885", "#e6eaee", "#ffffff"
+BUY, SELL, NEITHER = "#0b8f7a", "#d6473f", "#8795a1"
+ACCENT = "#2f6fde"
+_SECOND = 1_000_000_000
+_RC: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.5,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+}
+
+
+class Picture(Figure):
+    """A figure that notebooks show by themselves; nobody else keeps it alive."""
+
+    def _repr_png_(self) -> bytes:
+        content = io.BytesIO()
+        self.savefig(content, format="png", dpi=150)
+        return content.getvalue()
+
+
+def picture(
+    title: str,
+    subtitle: str,
+    *,
+    rows: Sequence[float] = (1,),
+    size: tuple[float, float] = (10, 5.6),
+    share_x: bool = True,
+) -> tuple[Picture, list[Any]]:
+    """A picture with its headings and one pair of axes for each row, of these relative heights."""
+    with rc_context(_RC):
+        made: Any = Picture(figsize=size, facecolor=PAPER, layout="constrained")
+        FigureCanvasAgg(made)
+        made.get_layout_engine().set(rect=(0.005, 0.01, 0.985, 1 - 0.82 / size[1]), h_pad=0.06)
+        axes = made.subplots(
+            len(rows), 1, sharex=share_x, squeeze=False, gridspec_kw={"height_ratios": rows}
+        )[:, 0]
+        for each in axes:
+            each.grid(axis="y")
+    made.text(0.012, 1 - 0.16 / size[1], title, fontsize=15, fontweight="bold", color=INK, va="top")
+    made.text(0.012, 1 - 0.5 / size[1], subtitle, fontsize=9.5, color=MUTED, va="top")
+    return made, list(axes)
+
+
+def moments(nanoseconds: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
+    """Times as matplotlib takes them."""
+    return np.asarray(nanoseconds).astype("datetime64[ns]")
+
+
+def time_axis(axes: Any, zone: str) -> None:
+    """Let an axis show times of day in a zone."""
+    own = ZoneInfo(zone)
+    library: Any = dates  # which has no types
+    locator = library.AutoDateLocator(tz=own, minticks=4, maxticks=9)
+    formatter = library.ConciseDateFormatter(locator, tz=own, show_offset=False)
+    formatter.formats[3:] = ["%H:%M", "%H:%M", "%H:%M:%S"]
+    formatter.zero_formats[3:] = ["%H:%M", "%H:%M", "%H:%M"]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(formatter)
+
+
+def counts(axis: Any) -> None:
+    """Let an axis show quantities: 1,500, 20k, 3M."""
+    axis.set_major_formatter(FuncFormatter(lambda value, _at: quantity(value)))
+
+
+def quantity(value: float) -> str:
+    """A quantity in few characters."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= unit:
+            small = value / (1e3 if name == "k" else unit)
+            return f"{small:,.1f}".rstrip("0").rstrip(".") + name
+    return f"{value:,.0f}"
+
+
+def span_text(first: int, last: int, zone: str) -> str:
+    """The day and the times of day that something is about."""
+    begin, end = (datetime.fromtimestamp(each / _SECOND, UTC) for each in (first, last))
+    here = ZoneInfo(zone)
+    day: date = begin.astimezone(here).date()
+    times = f"{begin.astimezone(here):%H:%M:%S} to {end.astimezone(here):%H:%M:%S}"
+    return f"{day.isoformat()}, {times} ({zone})"
+
+
+def legend(axes: Any, columns: int = 4) -> None:
+    """Name what is drawn, above the axes; points in one size."""
+    made = axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1.0), ncols=columns, borderaxespad=0.2, frameon=False,
+        labelcolor=INK, handletextpad=0.5, columnspacing=1.6, borderpad=0.2,
+    )  # fmt: skip
+    for handle in made.legend_handles:
+        if hasattr(handle, "set_sizes"):
+            handle.set_sizes([36])
+
+
+def nothing(axes: Any, words: str) -> None:
+    """Say that there is nothing to draw."""
+    axes.grid(visible=False)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.text(0.5, 0.5, words, ha="center", va="center", color=MUTED, transform=axes.transAxes)

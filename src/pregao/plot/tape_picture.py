@@ -1,0 +1,78 @@
+"""The tape: every trade where and when it was made, and the quantities by aggressor below."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import numpy as np
+
+from pregao.api.values import Time
+from pregao.plot.questions import Place, answer, span_of
+from pregao.plot.style import (
+    BUY,
+    MUTED,
+    NEITHER,
+    SAO_PAULO,
+    SELL,
+    Picture,
+    counts,
+    legend,
+    moments,
+    picture,
+    span_text,
+    time_axis,
+)
+
+_BINS = 120
+
+
+def tape(
+    lake: Place,
+    symbol: str,
+    since: Time | None = None,
+    until: Time | None = None,
+    *,
+    tz: str = SAO_PAULO,
+    day: date | str | None = None,
+) -> Picture:
+    """The trades of an instrument; busted ones are left out."""
+    span = span_of(symbol, day, since, until, tz)
+    rows = answer(
+        lake,
+        "SELECT time_ns, price, size, aggressor_side, bid_price, ask_price FROM trades "  # noqa: S608
+        f"WHERE NOT busted AND sets_last_price AND {span.condition('time_ns')} ORDER BY time_ns",
+        f"no trades of {symbol} then",
+    )
+    time, price, size = rows["time_ns"], rows["price"], rows["size"]
+    side = rows["aggressor_side"]
+    made, (axes, below) = picture(
+        f"{symbol.upper()}: {len(time):,} trades",
+        span_text(int(time[0]), int(time[-1]), tz),
+        rows=(3, 1),
+    )
+    axes.step(moments(time), price, where="post", color="#b8c2cc", lw=0.8, zorder=1)
+    edges = np.linspace(time[0], time[-1] + 1, _BINS + 1)
+    base = np.zeros(_BINS)
+    area = 6 + 130 * size / max(float(np.quantile(size, 0.995)), 1)
+    for name, colour, words in (
+        ("BUY", BUY, "bought"), ("SELL", SELL, "sold"), (None, NEITHER, "in auctions"),
+    ):  # fmt: skip
+        own = (side == name) if name else ~np.isin(side.astype(str), ("BUY", "SELL"))
+        if not own.any():
+            continue
+        axes.scatter(
+            moments(time[own]), price[own], s=np.minimum(area[own], 220), color=colour, alpha=0.55,
+            linewidths=0, label=f"{words}: {int(size[own].sum()):,}", zorder=2,
+        )  # fmt: skip
+        volume = np.histogram(time[own], edges, weights=size[own])[0]
+        starts = moments(edges[:-1].astype(np.int64))
+        width = np.timedelta64(int((edges[1] - edges[0]) * 0.9), "ns")
+        below.bar(starts, volume, width, base, color=colour, alpha=0.8, align="edge", linewidth=0)
+        base += volume
+    axes.set_ylabel("price", color=MUTED)
+    below.set_ylabel("quantity", color=MUTED)
+    counts(below.yaxis)
+    time_axis(below, tz)
+    legend(axes)
+    axes.margins(x=0.01)
+    return made

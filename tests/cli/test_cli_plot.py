@@ -1,0 +1,92 @@
+"""Pictures: what is drawn is what the lake says, and mistakes are told in a sentence."""
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import pregao
+from pregao.cli.main import app
+from pregao.errors import NothingFoundError, UsageError
+
+PNG = b"\x89PNG"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    pregao.simulate(folder / "day", instruments=3, messages=3000, duration="3m", loss=0.01)
+    made = pregao.Lake(folder / "lake")
+    made.ingest(folder / "day")
+    return made
+
+
+def place_of(lake):
+    return repr(lake).split("'")[1]
+
+
+def drawn(lake, tmp_path, *arguments, name="picture.png"):
+    output = tmp_path / name
+    arguments = ["plot", *arguments, "--lake", place_of(lake), "-o", str(output)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.exception
+    return output.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["heatmap", "petr4"], ["depth", "PETR4"], ["tape", "PETR4"], ["bars", "PETR4"],
+        ["latency", "--measure", "engine"], ["gaps"],
+    ],
+    ids=lambda arguments: arguments[0],
+)  # fmt: skip
+def test_every_picture_is_drawn_and_shows_in_notebooks(lake, tmp_path, arguments):
+    assert drawn(lake, tmp_path, *arguments).startswith(PNG)
+
+
+def test_the_name_says_the_format(lake, tmp_path):
+    assert b"<svg" in drawn(lake, tmp_path, "depth", "PETR4", name="depth.svg")[:600]
+    assert pregao.plot.depth(lake, "PETR4")._repr_png_().startswith(PNG)
+
+
+def test_the_depth_is_that_of_the_book(lake):
+    book = lake.book("PETR4")
+    (axes,) = pregao.plot.depth(book).axes
+    bids = next(line for line in axes.get_lines() if line.get_label().startswith("bids"))
+    prices = [float(level.price) for level in book.bids if level.price is not None][:60]
+    sizes = [level.size for level in book.bids if level.price is not None][:60]
+    np.testing.assert_allclose(bids.get_xdata(), prices)
+    np.testing.assert_array_equal(bids.get_ydata(), np.cumsum(sizes))
+
+
+def test_the_tape_has_every_trade_that_counts(lake):
+    axes = pregao.plot.tape(lake, "PETR4").axes[0]
+    told = lake.sql(
+        "SELECT count(*) AS n FROM trades WHERE symbol = 'PETR4' AND NOT busted AND sets_last_price"
+    )
+    assert sum(len(each.get_offsets()) for each in axes.collections) == told["n"][0].as_py()
+
+
+def test_the_heatmap_shows_the_last_book_in_its_last_column(lake):
+    book = lake.book("PETR4")
+    axes = pregao.plot.heatmap(lake, "PETR4").axes[0]
+    heat = axes.collections[0].get_array().filled(0)
+    low, high = axes.get_ylim()
+    shown = {level.price: level.size for level in (*book.bids[:10], *book.asks[:10])}
+    inside = sum(size for price, size in shown.items() if low < price < high)
+    assert heat[:, -1].sum() == inside > 0
+
+
+def test_a_mistake_is_a_sentence(lake, tmp_path):
+    for arguments, words in (
+        (["depth", "PETR4", "-o", "x.txt"], "must end in .png, .svg, .pdf"),
+        (["depth", "-o", "x.png"], "needs an instrument"),
+        (["gaps", "PETR4", "-o", "x.png"], "name none"),
+        (["tape", "PETR4", "--at", "2026-05-21", "-o", "x.png"], "--since and --until"),
+    ):
+        result = CliRunner().invoke(app, ["plot", *arguments, "--lake", place_of(lake)])
+        assert words in str(result.exception)
+    with pytest.raises(NothingFoundError, match="no trades of NONE4 then"):
+        pregao.plot.tape(lake, "NONE4")
+    with pytest.raises(UsageError, match="there are network"):
+        pregao.plot.latency(lake, "light")

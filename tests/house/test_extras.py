@@ -1,0 +1,125 @@
+"""Packages that come with an extra: named where they are missing, needless where they should be."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import pregao
+from pregao import extras
+
+ROOT = Path(pregao.__file__).parents[2]
+BLOCKED = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocker())
+import importlib.util as util
+real = util.find_spec
+util.find_spec = lambda name, *rest: None if name in {blocked!r} else real(name, *rest)
+{code}
+"""
+COMMAND = "sys.argv = ['pregao', *{arguments!r}]\nfrom pregao.cli.main import run\nrun()"
+
+
+def without(blocked, code, folder):
+    """Run Python in a folder as if packages were not installed."""
+    text = BLOCKED.format(blocked=set(blocked), code=code)
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, cwd=folder, check=False
+    )
+
+
+def command(blocked, arguments, folder):
+    return without(blocked, COMMAND.format(arguments=[str(each) for each in arguments]), folder)
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("light") / "day"
+    pregao.simulate(folder, instruments=2, messages=60, duration="1m")
+    return folder
+
+
+def test_they_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = re.compile(r"[a-z0-9_]+")
+
+    def packages(lines):
+        return {names.match(line)[0] for line in lines} - {"pregao"}
+
+    wanted = project["optional-dependencies"]
+    for package, extra in extras.EXTRAS.items():
+        assert package in packages(wanted[extra]), package
+    own = packages(project["dependencies"])
+    listed = set(extras.EXTRAS) | {"uvloop"}  # which nobody needs: it makes things faster
+    assert set().union(*map(packages, wanted.values())) <= listed | own
+
+
+def test_what_needs_no_extra_runs_without_any(day):
+    capture = day / "051_Incremental_A.pcap"
+    commands = (
+        ["info", str(capture)],
+        ["decode", str(capture), "-o", "out.parquet", "--template", "Trade_53"],
+        ["schema", "Trade_53"],
+        ["exchange", "--help"],
+    )
+    code = (
+        "import pregao\n"
+        "from pregao.cli.main import app\n"
+        f"for arguments in {commands!r}:\n"
+        "    app(arguments, standalone_mode=False)\n"
+        "next(iter(pregao.follow('day'))), pregao.Live, pregao.entrypoint.Client, pregao.simulate"
+    )
+    done = without(extras.EXTRAS, code, day.parent)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("blocked", "arguments", "extra"),
+    [
+        (["deltalake"], ["ingest", "day", "--lake", "lake"], "lake"),
+        (["duckdb"], ["query", "SELECT 1", "--lake", "lake"], "lake"),
+        (["pyspark"], ["query", "SELECT 1", "--lake", "lake", "--engine", "spark"], "spark"),
+        (["pyspark"], ["ingest", "day", "--lake", "other", "--master", "local[1]"], "spark"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_needs(day, blocked, arguments, extra):
+    lake = day.parent / "lake"
+    if not lake.exists():
+        pregao.Lake(lake).ingest(day, books=False, analytics=False)
+    done = command(blocked, arguments, day.parent)
+    assert done.returncode == 2
+    assert f"pip install 'pregao[{extra}]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_an_ingest_without_spark_works_in_the_process(day):
+    done = command(["pyspark", "pandas"], ["ingest", "day", "--lake", "own"], day.parent)
+    assert done.returncode == 0, done.stderr
+    assert "there is no Spark: working in this process" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("blocked", "code", "extra"),
+    [
+        ("deltalake", "pregao.Lake", "lake"),
+        ("polars", "pregao.read('day').to_polars('Trade_53')", "frames"),
+        ("pandas", "pregao.read('day').to_pandas('Trade_53')", "frames"),
+    ],
+)
+def test_in_python_it_is_an_error_of_ours_and_of_imports(day, blocked, code, extra):
+    whole = (
+        "import pregao, pregao.errors\n"
+        f"try: {code}\n"
+        "except ImportError as error:\n"
+        "    assert isinstance(error, pregao.errors.PregaoError)\n"
+        "    print(error)"
+    )
+    done = without([blocked], whole, day.parent)
+    assert f"pip install 'pregao[{extra}]'" in done.stdout, done.stderr

@@ -1,0 +1,286 @@
+"""Exports hold what the lake's books and trades hold, whoever reads them."""
+
+import csv
+import json
+import os
+import subprocess
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import pregao
+from pregao.book.rows import NULL
+from pregao.cli.main import app
+from pregao.lake.books import Catalogue, find_instrument
+from pregao.lake.books.columns import integers
+from pregao.lake.exports import Act, Cause, order_flow
+from pregao.lake.exports.ladders import ladders
+from pregao.lake.store import Lake
+
+SYMBOL = "PETR4"
+ROOT = Path(pregao.__file__).parents[2]
+CONSUMERS = Path(os.environ.get("PREGAO_CONSUMERS", ROOT / ".venv-consumers"), "bin", "python")
+
+
+def made(folder, **wishes):
+    pregao.simulate(folder / "day", instruments=6, messages=9_000, duration="4m", **wishes)
+    lake = pregao.Lake(folder / "lake")
+    lake.ingest(folder / "day")
+    return folder / "lake"
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("exports"))
+
+
+@pytest.fixture(scope="module")
+def lossy(tmp_path_factory):
+    """A lake of a day of which both lines lost some packets."""
+    return made(tmp_path_factory.mktemp("lossy"), seed=3, loss=0.02)
+
+
+def instruments(lake):
+    catalogue = Catalogue(Lake(lake))
+    names = pregao.Lake(lake).sql("SELECT DISTINCT symbol, channel FROM orders").to_pylist()
+    return [find_instrument(catalogue, row["symbol"], None, row["channel"]) for row in names]
+
+
+def ticks_of(lake, instrument):
+    """The ticks of an instrument's day that nothing is unknown of: place and ten levels."""
+    levels = ", ".join(
+        f"{side}_{part}_{level}"
+        for side in ("bid", "ask") for level in range(1, 11) for part in ("price", "size", "orders")
+    )  # fmt: skip
+    return pregao.Lake(lake).sql(
+        "SELECT sequence_version * 100000000000000 + sequence_number * 10000 "
+        f"+ coalesce(index_in_packet, 9999) AS place, {levels} FROM ticks "
+        f"WHERE channel = {instrument.channel} AND security_id = {instrument.security_id} "
+        "AND state IN ('valid', 'empty', 'unconfirmed') AND NOT (bid_price_1 IS NULL "
+        "AND bid_orders_1 > 0) AND NOT (ask_price_1 IS NULL AND ask_orders_1 > 0) "
+        "ORDER BY 1"
+    )
+
+
+@pytest.mark.parametrize("which", ["lake", "lossy"])
+def test_the_flow_of_orders_makes_the_books_of_the_lake(which, request):
+    """After the last act of every event the ten best levels are those of the table ticks."""
+    folder = request.getfixturevalue(which)
+    compared = 0
+    causes = set()
+    for instrument in instruments(folder):
+        flow = order_flow(Lake(folder), instrument)
+        causes |= set(flow.cause.tolist())
+        flow = flow.priced()
+        rebuilt = ladders(flow, 10)
+        ticks = ticks_of(folder, instrument)
+        at = np.searchsorted(flow.place, integers(ticks["place"]), side="right") - 1
+        assert (at >= 0).all()
+        for side, name in enumerate(("bid", "ask")):
+            for level in range(10):
+                orders = integers(ticks[f"{name}_orders_{level + 1}"], 0)
+                for part, own in (
+                    ("price", rebuilt.price), ("size", rebuilt.size), ("orders", rebuilt.orders),
+                ):  # fmt: skip
+                    told = integers(ticks[f"{name}_{part}_{level + 1}"], NULL)
+                    empty = NULL if part == "price" else 0
+                    expected = np.where(orders > 0, told, empty)
+                    np.testing.assert_array_equal(own[side, at, level], expected)
+        compared += len(at)
+    assert compared > 2_000
+    assert {Cause.REQUEST, Cause.FILL, Cause.AUCTION} <= causes
+    if which == "lossy":
+        assert {Cause.SNAPSHOT, Cause.CLEARING} & causes
+
+
+def test_what_trades_took_of_orders_is_what_was_traded(lake):
+    """In continuous trading the fills of an event's resting orders add up to its trades."""
+    instrument = find_instrument(Catalogue(Lake(lake)), SYMBOL, None, None)
+    flow = order_flow(Lake(lake), instrument)
+    event = np.append(0, np.cumsum(flow.last_of_event)[:-1])
+    count = int(event[-1]) + 1
+    fills = (flow.cause == Cause.FILL) & (flow.act != Act.TRADE)
+    trades = (flow.act == Act.TRADE) & ~flow.off_book
+    taken = np.bincount(event, np.where(fills, flow.old_size - flow.size, 0), count)
+    traded = np.bincount(event, np.where(trades, flow.size, 0), count)
+    both = (taken > 0) & (traded > 0)
+    assert both.sum() > 20
+    busted = pregao.Lake(lake).sql(f"SELECT size FROM trades WHERE symbol = '{SYMBOL}' AND busted")
+    more = (taken - traded)[both]
+    # Trades that were busted later are left out; what they took of orders is not given back.
+    assert set(more[more != 0]) <= set(integers(busted["size"]).tolist())
+
+
+def exported(lake, what, output, *more):
+    arguments = ["export", what, "--lake", str(lake), "--symbol", SYMBOL, "-o", str(output), *more]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return output
+
+
+def last_book(lake):
+    book = pregao.Lake(lake).book(SYMBOL)
+    return book.bids, book.asks
+
+
+def traded(lake):
+    rows = pregao.Lake(lake).sql(
+        f"SELECT count(*) AS n, sum(size) AS size FROM trades "
+        f"WHERE symbol = '{SYMBOL}' AND NOT busted"
+    )
+    return rows.to_pylist()[0]
+
+
+def test_lobster(lake, tmp_path):
+    folder = exported(lake, "lobster", tmp_path / "lobster", "--depth", "5")
+    names = sorted(path.name for path in folder.iterdir())
+    assert len(names) == 2
+    assert names[0].startswith("PETR4_2026-05-21_324")  # just after nine in São Paulo
+    assert [name.rpartition("5.csv")[0].split("_")[-2] for name in names] == [
+        "message", "orderbook",
+    ]  # fmt: skip
+    messages, books = (list(csv.reader((folder / name).read_text().splitlines())) for name in names)
+    assert len(messages) == len(books) > 500
+    assert {row[1] for row in messages} >= {"1", "2", "3", "4", "6"}
+    assert all(Decimal(row[3]) > 0 for row in messages)
+    times = [Decimal(row[0]) for row in messages]
+    assert times == sorted(times)
+    # Replayed as LOBSTER says, the messages make the book of the last row.
+    orders = {}
+    for _, kind, number, size, price, direction in messages:
+        if number == "0":
+            continue  # a trade without a visible order
+        if kind == "1":
+            orders[number] = [int(direction), int(price), int(size)]
+        else:
+            orders[number][2] -= int(size)
+            assert orders[number][:2] == [int(direction), int(price)]
+    bids, asks = last_book(lake)
+    for sign, levels, at in ((1, bids, 2), (-1, asks, 0)):
+        totals = {}
+        for direction, price, size in orders.values():
+            if direction == sign and size:
+                totals[price] = totals.get(price, 0) + size
+        best = sorted(totals, reverse=sign == 1)[:5]
+        own = [(int(level.price * 10_000), level.size) for level in levels[:5]]
+        assert [(price, totals[price]) for price in best] == own
+        row = list(map(int, books[-1]))
+        told = [(row[at + 4 * n], row[at + 1 + 4 * n]) for n in range(len(own))]
+        assert told == own
+
+
+def test_mbo_and_mbp_10(lake, tmp_path):
+    rows = pq.read_table(exported(lake, "mbo", tmp_path / "mbo.parquet"))
+    orders = {}
+    for row in rows.to_pylist():
+        match row["action"]:
+            case "A" | "M":
+                orders[row["order_id"]] = [row["side"], row["price"], row["size"]]
+            case "C":
+                orders[row["order_id"]][2] -= row["size"]
+    trades = [row["size"] for row in rows.to_pylist() if row["action"] == "T"]
+    assert {"n": len(trades), "size": sum(trades)} == traded(lake)
+    bids, asks = last_book(lake)
+    for side, levels in (("B", bids), ("A", asks)):
+        totals = {}
+        for own, price, size in orders.values():
+            if own == side and size:
+                totals[price] = totals.get(price, 0) + size
+        assert totals == {int(level.price * 10**9): level.size for level in levels}
+    path = exported(lake, "mbp-10", tmp_path / "mbp.csv")
+    last = duckdb.sql(f"SELECT * FROM read_csv('{path}') ORDER BY ts_event").fetchall()[-1]
+    names = duckdb.sql(f"SELECT * FROM read_csv('{path}')").columns
+    told = dict(zip(names, last, strict=True))
+    assert told["bid_px_00"] == int(bids[0].price * 10**9)
+    assert (told["bid_sz_00"], told["bid_ct_00"]) == (bids[0].size, bids[0].orders)
+    assert (told["ask_px_00"], told["ask_sz_00"]) == (int(asks[0].price * 10**9), asks[0].size)
+
+
+def test_a_name_that_does_not_fit_the_format_is_an_error(lake, tmp_path):
+    for what, name, words in (
+        ("hftbacktest", "day.csv", "must end in .npz"),
+        ("lobster", "day.csv", "name a folder"),
+        ("nautilus", "day.parquet", "name a folder"),
+        ("mbo", "day.npz", "must end in .csv"),
+    ):
+        arguments = ["export", what, "--lake", str(lake), "--symbol", SYMBOL]
+        result = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / name)])
+        assert words in str(result.exception)
+    result = CliRunner().invoke(app, ["export", "mbo", "--lake", str(lake), "-o", "x.csv"])
+    assert "with --symbol" in str(result.exception)
+
+
+def read_by_the_consumer(code, *arguments):
+    """What a program of the environment of consumers prints as JSON."""
+    done = subprocess.run(
+        [CONSUMERS, "-c", code, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+needs_consumers = pytest.mark.skipif(
+    not CONSUMERS.exists(),
+    reason="the environment with hftbacktest and NautilusTrader is not there: see the Makefile",
+)
+BACKTEST = """
+import json, sys
+from hftbacktest import BacktestAsset, HashMapMarketDepthBacktest
+asset = (
+    BacktestAsset().data([sys.argv[1]]).linear_asset(1.0).constant_latency(0, 0)
+    .no_partial_fill_exchange().trading_value_fee_model(0, 0).tick_size(0.01).lot_size(1.0)
+)
+asset = asset.l3_fifo_queue_model() if sys.argv[2] == "L3" else asset.risk_adverse_queue_model()
+backtest = HashMapMarketDepthBacktest([asset])
+while backtest.elapse(60_000_000_000) == 0:
+    pass
+depth = backtest.depth(0)
+print(json.dumps([depth.best_bid, depth.best_bid_qty, depth.best_ask, depth.best_ask_qty]))
+"""
+
+
+@needs_consumers
+@pytest.mark.parametrize(("what", "kind"), [("hftbacktest", "L3"), ("hftbacktest-l2", "L2")])
+def test_hftbacktest_sees_the_last_book(lake, tmp_path, what, kind):
+    path = exported(lake, what, tmp_path / "day.npz")
+    events = np.load(path)["data"]
+    assert (np.diff(events["exch_ts"]) >= 0).all()
+    assert (np.diff(events["local_ts"]) >= 0).all()
+    bids, asks = last_book(lake)
+    told = read_by_the_consumer(BACKTEST, path, kind)
+    best = [float(bids[0].price), bids[0].size, float(asks[0].price), asks[0].size]
+    assert told == pytest.approx(best)
+
+
+NAUTILUS = """
+import json, sys
+from nautilus_trader.model.book import OrderBook
+from nautilus_trader.model.enums import BookType
+from nautilus_trader.persistence.catalog import ParquetDataCatalog
+catalog = ParquetDataCatalog(sys.argv[1])
+equity, = catalog.instruments()
+book = OrderBook(equity.id, BookType.L3_MBO)
+for delta in catalog.order_book_deltas([str(equity.id)]):
+    book.apply_delta(delta)
+ticks = catalog.trade_ticks([str(equity.id)])
+print(json.dumps({
+    "increment": str(equity.price_increment),
+    "bids": [[str(level.price), level.size()] for level in book.bids()],
+    "asks": [[str(level.price), level.size()] for level in book.asks()],
+    "n": len(ticks), "size": sum(int(tick.size) for tick in ticks),
+}))
+"""
+
+
+@needs_consumers
+def test_nautilus_sees_the_last_book_and_the_trades(lake, tmp_path):
+    told = read_by_the_consumer(NAUTILUS, exported(lake, "nautilus", tmp_path / "catalog"))
+    assert told["increment"] == "0.01"
+    for name, levels in zip(("bids", "asks"), last_book(lake), strict=True):
+        assert told[name] == [[f"{level.price:.2f}", level.size] for level in levels]
+    assert {"n": told["n"], "size": told["size"]} == traded(lake)
