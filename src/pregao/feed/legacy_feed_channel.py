@@ -9,6 +9,7 @@ from typing import Final
 
 from pregao.book.faults import State
 from pregao.book.position import PositionBook
+from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Update
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed import channel_events as told
@@ -43,6 +44,20 @@ _CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
 """States that say something of the exchange's book; a silent channel says nothing."""
 
 
+class _Log(EventLog):
+    """Notes besides which books were emptied: only snapshots tell when they are filled again."""
+
+    def __init__(self, most_events: int, counters: ChannelCounters) -> None:
+        super().__init__(most_events, counters)
+        self.emptied: set[int] = set()
+
+    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+        """A book took an update in."""
+        super().updated(security_id, event, update)
+        if isinstance(update, (BookEmptied, ChannelReset)):
+            self.emptied.add(security_id)
+
+
 class LegacyFeedChannel:
     """Follows a channel of UMDF FIX/FAST: joins, synchronizes, survives loss, and tells.
 
@@ -56,7 +71,7 @@ class LegacyFeedChannel:
             raise UsageError(f"channel {settings.number}: the platform is {known}")
         self.settings = settings
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
-        self._log = EventLog(settings.most_events, self.counters)
+        self._log = _Log(settings.most_events, self.counters)
         self._channel = LegacyChannel(
             LegacyChannelSettings(
                 platform=PLATFORMS[own.platform],
@@ -263,7 +278,11 @@ class LegacyFeedChannel:
 
     def _settle(self) -> None:
         """Join the streams of loops while something is missing, and leave them when nothing is."""
-        done = self._channel.synchronized and self._channel.state.complete
+        channel, emptied = self._channel, self._log.emptied
+        if emptied:
+            filled = [own for own in emptied if channel.book_state(own) is not State.BUILDING]
+            emptied.difference_update(filled)
+        done = channel.synchronized and channel.state.complete and not emptied
         if done and not self._synchronized:
             self._synchronized = True
         feed = self.settings.feeds[0]
