@@ -11,7 +11,6 @@ import numpy as np
 
 from pregao.api.capture import read
 from pregao.api.legacy_captures import are_legacy
-from pregao.api.legacy_following import followed_legacy
 from pregao.api.values import Path, listed, paths
 from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
@@ -52,6 +51,9 @@ def follow(
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
     if are_legacy(names):
+        # Which stream is which is told by the ingest, which needs the extra of lakes.
+        from pregao.api.legacy_following import followed_legacy
+
         return followed_legacy(names, wanted, kinds, depth, from_the_start)
     return _followed(names, wanted, kinds, depth, from_the_start)
 
