@@ -40,14 +40,14 @@ class LegacyDecoder:
     def decode(self, payloads: Payloads) -> Walk:
         """Put the rows of the datagrams' messages into their tables, and count them."""
         chunks = chunk_columns(payloads.buffer, payloads.offset, payloads.length)
-        count = np.zeros(len(payloads), np.int32)
         for row in np.flatnonzero((chunks.fault != 0) & payloads.emit).tolist():
             start = int(payloads.offset[row])
             end = start + int(payloads.length[row])
             payloads.reject(row, None, start, end, FAULTS[int(chunks.fault[row])])
         joined = list(self._joined(payloads, chunks))
         messages = whole_messages(payloads.buffer, chunks, joined)
-        np.add.at(count, chunks.datagram[messages.chunk], 1)
+        owners = chunks.datagram[messages.chunk]
+        count = np.bincount(owners, minlength=len(payloads)).astype(np.int32)
         found = self._columns.decode(messages.buffer, messages.start, messages.end)
         wrong = found.end != messages.end
         self._refuse(payloads, chunks, messages, np.flatnonzero((found.status != 0) | wrong), found)
