@@ -90,6 +90,8 @@ class LegacyFeedChannel:
         self._down = False
         self._now_ns = 0
         self._heard_ns: dict[str, int] = {}
+        self._strange = 0
+        """Datagrams of a feed or stream that the channel has not."""
         self._trades: set[tuple[int, int]] = set()
         """Trades that were told: one that comes again corrects it."""
 
@@ -198,7 +200,7 @@ class LegacyFeedChannel:
         self._now_ns = max(now_ns, self._now_ns)
         received_ns = now_ns if received_ns is None else received_ns
         if feed not in counters.feeds or stream not in _STREAMS:
-            counters.bad_packets += 1
+            self._strange += 1
         elif stream is Stream.INCREMENTAL:
             self._heard_ns[feed] = now_ns
             counters.feeds[feed].packets += 1
@@ -213,7 +215,8 @@ class LegacyFeedChannel:
             self._log.end_event()
             self._tell_states(before)
         line = self._channel.incremental.counters
-        counters.bad_packets = line.rejected
+        loops = (self._channel.recovery.counters, self._channel.definition.counters)
+        counters.bad_packets = self._strange + line.rejected + sum(own.rejected for own in loops)
         counters.delivered = line.delivered
         counters.messages = line.messages
         self._settle()
