@@ -226,6 +226,11 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     """Why there is no book of an instrument: its day was not built, or not with it."""
     lake = catalogue.lake.location
     day, channel = instrument.date, instrument.channel
+    if instrument.security_id in catalogue.inputs(day, channel).levels:
+        return UsageError(
+            f"{name} is told by price levels on {day.isoformat()}, channel {channel}: no book of "
+            "orders can be built. Its snapshots are in legacy_snapshot_full_refresh."
+        )
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
         return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
