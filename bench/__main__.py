@@ -11,7 +11,10 @@ from pathlib import Path
 
 from bench.measure import Row
 
-SECTIONS = ["decoding", "fast", "market", "gateway", "feed", "live", "lake", "books", "years"]
+SECTIONS = [
+    "decoding", "fast", "legacy", "market", "flow", "gateway", "feed", "live", "lake", "books",
+    "years",
+]  # fmt: skip
 
 
 def main() -> None:

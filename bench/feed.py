@@ -6,6 +6,7 @@ measured as *compiled call* is the kernel alone; *with events* turns all that it
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.days import one_feed
 from bench.measure import Row, best
-from pregao.capture import datagrams, read_packets
+from pregao.capture import datagrams, read_blocks, read_packets
 from pregao.clock import MINUTE
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.feed import Channel, ChannelSettings
@@ -50,6 +52,7 @@ def run() -> Iterator[Row]:
             SECTION, f"a channel followed in plain Python, {what}", rate, "kpackets/s", target
         )
     yield from pumped(sent)
+    yield from memory()
 
 
 def pumped(sent: Datagrams) -> Iterator[Row]:
@@ -118,6 +121,37 @@ def pump(batch: Batch, size: int) -> tuple[float, float]:
     if channel.counters.gaps or channel.pumped != before or before < 0.8 * count:
         raise RuntimeError("the day was not followed by the pump")
     return spent / taken * 1e6, whole / (count - half) * 1e6
+
+
+def memory() -> Iterator[Row]:
+    """What following a whole long day takes, at its tenth part and at its end."""
+    capture = one_feed()
+    channel = PumpedChannel(ChannelSettings(int(capture.name[:3]), ("A",), from_the_start=True))
+    channel.want_events(wanted=False)
+    size, begun, early = capture.stat().st_size, False, 0.0
+    for block in read_blocks(capture):
+        if not begun:
+            channel.start(int(block.time_ns[0]))
+            channel.set_lines({0: (Stream.INCREMENTAL, "A")})
+            begun = True
+        lines = np.zeros(len(block), np.int32)
+        batch = Batch(block.buffer, block.offset, block.length, block.time_ns, lines)
+        for at in range(0, len(block), 1024):
+            channel.receive_many(batch, at, min(at + 1024, len(block)))
+            channel.catch_up(1024)
+        if not early and int(block.position[-1]) > size // 10:
+            early = resident()
+    if channel.counters.gaps:
+        raise RuntimeError("the day was not followed to its end")
+    what = f"memory with {channel.counters.delivered / 1e6:.1f} M packets of a day followed"
+    yield Row(SECTION, f"{what}, after a tenth", early, "MB")
+    yield Row(SECTION, f"{what}, at the end", resident(), "MB")
+
+
+def resident() -> float:
+    """Megabytes of memory that this process has."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def pump_with_events(batch: Batch, size: int) -> None:

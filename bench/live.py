@@ -17,8 +17,8 @@ from pregao.capture import read_blocks
 from pregao.clock import MINUTE
 from pregao.exchange.publisher import Channel as Endpoints
 from pregao.exchange.simulation import Settings, Simulation
-from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.followed_channel import FollowedChannel
 from pregao.feed.pump import Datagrams
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live import (
@@ -199,7 +199,7 @@ class Times:
     def __init__(self) -> None:
         self.delays: list[int] = []
 
-    def told(self, channel: Channel, events: list[Any]) -> None:  # noqa: ARG002
+    def told(self, channel: FollowedChannel, events: list[Any]) -> None:  # noqa: ARG002
         received = events[-1].received_ns
         if received:
             self.delays.append(time.time_ns() - received)

@@ -56,6 +56,7 @@ SLOW = frozenset(
         "test_lake_books_build",
         "test_lake_books_days",
         "test_lake_books_lookup",
+        "test_lake_books_series",
         "test_lake_books_unconfirmed",
         "test_lake_commits_exactly_once",
         "test_lake_drop",
@@ -82,6 +83,8 @@ SLOW = frozenset(
         "test_sbe_agreement",
         "test_simulation_run",
         "test_umdf_events",
+        "test_web_browser",
+        "test_web_lake",
     }
 )
 """Files that take seven seconds or more, without what the fixture of Spark is for."""

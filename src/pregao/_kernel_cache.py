@@ -22,7 +22,9 @@ PACKAGE = Path(__file__).parent
 UNUSED_DAYS = 30
 
 _KERNELS = re.compile(r"(^|/)_(\w+_)?kernels\.py$")
-_FOLDER = re.compile(r"kernels-[0-9a-f]{32}|\.kernels-[0-9a-f]{32}\.\d+\.unused")
+_FOLDER = re.compile(
+    r"(kernels|classes)-[0-9a-f]{32}|\.(kernels|classes)-[0-9a-f]{32}\.\d+\.unused"
+)
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from +pregao([\w.]*) +import +(\([^)]*\)|.*)|import +pregao([\w.]*))",
     re.MULTILINE,
@@ -88,12 +90,13 @@ def digest_of(sources: Mapping[str, bytes], versions: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def cache_folder(digest: str) -> Path | None:
+def cache_folder(digest: str, kind: str = "kernels") -> Path | None:
     """A writable folder of that name; None if there is none anywhere.
 
-    Tried are the place that the user named, the user's cache and the temporary folder.
+    ``kind`` is what is kept there: our compiled kernels, or Java's ``classes``. Tried are the place
+    that the user named, the user's cache and the temporary folder.
     """
-    folders = (place / f"kernels-{digest}" for place in _places())
+    folders = (place / f"{kind}-{digest}" for place in _places())
     return next((folder for folder in folders if _usable(folder)), None)
 
 

@@ -13,7 +13,10 @@ import pytest
 
 import pregao
 from pregao.api import Protocol
+from pregao.clock import SECOND
 from pregao.errors import CaptureError, NothingFoundError, UsageError
+from pregao.exchange.simulation import LegacyDepth, Settings, Simulation
+from pregao.feed.channel_events import InstrumentChanged, TradeDone
 from pregao.sbe.names import snake_case
 from tests.cli.market import START, Market, order, small_market, trade, wild_market
 from tests.entrypoint.captured_talk import conversation, segments_of, write_capture
@@ -50,7 +53,8 @@ def test_messages_of_every_template_and_version(tmp_path, seed):
     market = wild_market(seed)
     capture = pregao.read(market.write(tmp_path / "wild.pcap"))
     found = {key(message)[4:6]: message for message in capture.messages()}
-    rows = market.rows(streams=dict.fromkeys((where for where, _ in market.packets), None))
+    streams = dict.fromkeys((where for where, _ in market.packets), None)
+    rows = market.rows(streams=streams, whole=True)
     assert rows
     for row in rows:
         assert found[row.key[4:6]].values == row.values
@@ -230,3 +234,29 @@ def test_what_is_sound_before_damage_is_read(capture, market):
 def test_a_mistake_is_a_sentence_that_says_what_to_do(capture, ask, error, words):
     with pytest.raises(error, match=words):
         ask(capture)
+
+
+def test_captures_of_the_legacy_feed_are_followed_as_those_of_the_binary_one(tmp_path):
+    Simulation(
+        Settings(
+            "derivatives", tmp_path, duration_ns=6 * SECOND, rate=100.0, instruments=4, books=1,
+            legacy=LegacyDepth.ORDERS,
+        )
+    ).run()  # fmt: skip
+    kinds = (TradeDone, InstrumentChanged)
+    told = {}
+    for feed, names in (
+        ("legacy", sorted(tmp_path.glob("*Legacy*.pcap"))),
+        ("binary", [path for path in tmp_path.glob("*.pcap") if "Legacy" not in path.name]),
+    ):
+        found = list(pregao.follow(*names, kinds=kinds, from_the_start=True))
+        told[feed] = (
+            [
+                (each.channel, each.symbol, event.trade_id, event.price, event.size)
+                for each in found
+                if isinstance(event := each.event, TradeDone)
+            ],
+            {each.symbol for each in found if isinstance(each.event, InstrumentChanged)},
+        )
+    assert told["legacy"] == told["binary"]
+    assert told["legacy"][0]

@@ -13,7 +13,7 @@ from pregao.sbe.names import snake_case
 from pregao.sbe.values import ValueKind, beyond_columns, readings
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
-from tests.sbe.support import plausible_body
+from tests.sbe.support import fitted, plausible_body
 
 INCREMENTAL = ("233.252.14.1", 30001)
 SNAPSHOT = ("233.252.14.2", 30002)
@@ -122,8 +122,11 @@ class Market:
                 writer.write(start + 1000 * place, framer.frame(payload))
         return path
 
-    def rows(self, start=START, streams=None):
-        """What the message codec reads and columns can hold, in packet order."""
+    def rows(self, start=START, streams=None, whole=False):
+        """What the message codec reads and columns can hold, in packet order.
+
+        Values that columns cannot hold are null, unless they are asked for as messages have them.
+        """
         streams = STREAM_OF if streams is None else streams
         found = []
         decoder = PacketDecoder()
@@ -145,7 +148,10 @@ class Market:
                 decoded = outcome.decoded
                 if beyond_columns(decoded.message, decoded.values) is not None:
                     continue
-                found.append(Row(key, decoded.message, decoded.version, decoded.values))
+                values = decoded.values
+                if not whole:
+                    values = fitted(decoded.message, values)
+                found.append(Row(key, decoded.message, decoded.version, values))
         return found
 
 

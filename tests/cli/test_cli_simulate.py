@@ -11,8 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pregao.cli import simulate_like
 from pregao.cli.simulate import EPILOG, simulate
+from pregao.clock import SECOND
 from pregao.errors import PregaoError
+from pregao.exchange.simulation import Settings, Simulation
+from pregao.exchange.traders import load_profile
 
 SHORT = ["--duration", "2s", "--rate", "150", "--instruments", "4", "--books", "2"]
 
@@ -95,6 +99,49 @@ def test_a_folder_that_is_not_empty_is_left_alone_without_force(tmp_path):
     assert not list(out.glob("*.gz"))
     assert (out / "notes.txt").read_text() == "mine"
     assert (out / "051_Incremental_A.pcap").exists()
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory):
+    """A lake with half a minute of a market in which few trade."""
+    folder = tmp_path_factory.mktemp("like")
+    settings = Settings("thin-derivatives", folder / "day", seed=4, duration_ns=30 * SECOND)
+    Simulation(settings).run()
+    simulate_like.measured(folder / "day", folder / "lake")
+    return folder / "lake"
+
+
+def test_a_day_like_one_of_a_lake_is_shown_beside_it(tmp_path, lake, monkeypatch):
+    monkeypatch.setattr(simulate_like, "ROUNDS", 2)
+    saved = tmp_path / "like.toml"
+    result = done("--like", lake, "--out", tmp_path / "day", "--save-profile", saved)
+    shown = {
+        words: line.split("│")[2:5]
+        for line in result.stdout.splitlines()
+        for words in simulate_like.WORDS.values()
+        if words in line
+    }
+    assert list(shown) == list(simulate_like.WORDS.values())
+    one_lot = shown[simulate_like.WORDS["one_lot"]]
+    assert 0.7 < float(one_lot[0]) < 0.85
+    assert 0.8 < float(one_lot[2]) < 1.25
+    assert "round 1: all numbers within a factor of" in result.stderr
+    assert load_profile(str(saved)).calibrated["one_lot"] == float(one_lot[0])
+    # What was saved gives the same day again.
+    done("--profile", saved, "--out", tmp_path / "again", "--quiet", "--duration", "5s")
+
+
+def test_a_day_like_another_says_what_is_wrong(tmp_path, lake):
+    out = ["--out", tmp_path / "day"]
+    assert "has no day 2020-01-02" in refused("--like", lake, "--date", "2020-01-02", *out)
+    assert "channel 9" in refused("--like", lake, "--channel", "9", *out)
+    assert "leave --profile out" in refused("--like", lake, "--profile", "stress", *out)
+    assert "--channel is for --like" in refused("--channel", 72, *out)
+    assert "--save-profile is for --like" in refused("--save-profile", "x.toml", *out)
+    assert "nowhere" in refused("--like", tmp_path / "nowhere", *out)
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day" / "mine.txt").write_text("mine")
+    assert "not empty" in refused("--like", lake, *out)
 
 
 def test_help_has_an_example():

@@ -27,6 +27,7 @@ WITHOUT_JSON = {
     "lake ddl": "its output is SQL",
     "lake dictionary": "its output is Markdown",
     "lake drop": "it asks before it acts, and says what it did",
+    "ui": "its output is a page",
     "ep shell": "it is typed at",
     "ep run": "it says whether what was expected came",
 }

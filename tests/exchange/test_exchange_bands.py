@@ -26,8 +26,9 @@ from pregao.exchange.engine.events import (
     Trade,
 )
 from pregao.exchange.engine.instruments import Product
-from pregao.exchange.engine.reports import OrderCancelled
+from pregao.exchange.engine.reports import OrderCancelled, OrderFilled
 from pregao.exchange.engine.terms import (
+    ExecRestatementReason,
     OpenCloseSettlFlag,
     OrdType,
     PriceBandMidpoint,
@@ -204,6 +205,41 @@ def test_a_trade_that_would_leave_the_auction_band_calls_an_auction():
     assert [(trade.price, trade.size) for trade in floor.items(Trade)] == [(px(10.60), 3)]
     assert floor.items(SecurityStatus)[0].status == TradingStatus.OPEN
     floor.check_feed()
+
+
+def test_003_14_1_2_a_frozen_order_is_cancelled_if_it_is_refused_when_the_instrument_thaws():
+    floor = Floor(auction_duration_ns=MINUTE)
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.do(band(REJECTION, 9, 12))
+    floor.order(SELL, 6, 10.60)
+    frozen = floor.order(BUY, 10, 10.60, session=2)
+    (accepted,) = floor.reports()
+    assert accepted.leaves_qty == 10
+    # Meanwhile market operations move the band away from its price.
+    floor.do(band(REJECTION, 9, 10.55))
+    floor.do(AdvanceTime(), after=MINUTE)
+    fill, *_ = floor.reports(OrderFilled)
+    (cancelled,) = floor.reports(OrderCancelled)
+    assert fill.last_qty == 6
+    assert (cancelled.cl_ord_id, cancelled.cum_qty) == (frozen, 6)
+    assert cancelled.reason == ExecRestatementReason.MARKET_OPTION
+    assert floor.book(BUY) == []
+    floor.check_feed()
+
+
+def test_003_14_1_2_a_frozen_order_is_filled_in_parts_when_the_instrument_thaws():
+    floor = Floor(auction_duration_ns=MINUTE)
+    floor.do(band(AUCTION, 9.5, 10.5))
+    floor.order(SELL, 6, 10.60)
+    order = floor.order(BUY, 10, 10.60, session=2)
+    assert [type(report).__name__ for report in floor.reports()] == ["OrderAccepted"]
+    floor.order(SELL, 4, 10.60)
+    floor.do(AdvanceTime(), after=MINUTE)
+    fills = [report for report in floor.reports(OrderFilled) if report.cl_ord_id == order]
+    assert [(each.last_qty, each.cum_qty, each.leaves_qty) for each in fills] == [
+        (6, 6, 4),
+        (4, 10, 0),
+    ]
 
 
 def test_an_auction_is_called_also_when_nothing_has_traded_yet():

@@ -4,6 +4,7 @@ import pytest
 
 from pregao.entrypoint import VERSIONS, FrameReader
 from pregao.exchange.host import report_messages as wire
+from pregao.exchange.host.intake import changed
 from pregao.exchange.host.requests import ON_THE_WIRE, OrderRequest, request_readers
 from pregao.sbe import SchemaCodec, readings
 from pregao.schemas import bundled
@@ -69,3 +70,11 @@ def test_what_is_read_fast_is_what_the_decoder_reads(version):
     assert (request.account, request.tag, request.max_floor, request.min_qty) == (5, 3, 100, 200)
     assert (request.memo, request.desk) == (b"note", b"desk")
     assert (request.investor_prefix, request.investor_document) == (200, 123)
+
+
+def test_003_7_4_who_entered_an_order_stays_and_an_executing_trader_can_be_added():
+    order = OrderRequest(1, 1, 80, 5, 1, 49, 50, 100, 1, 48, None, b"BVMF", b"ABC", 0, 0)
+    first = changed(order, order._replace(trader=b"XYZ", location=b"DMA1", executing_trader=b"E1"))
+    assert (first.trader, first.location, first.executing_trader) == (b"ABC", b"BVMF", b"E1")
+    second = changed(first, order._replace(executing_trader=b"E2"))
+    assert second.executing_trader == b"E1"

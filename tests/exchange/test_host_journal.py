@@ -109,3 +109,9 @@ def test_what_is_no_journal_is_left_alone(tmp_path):
     with pytest.raises(UsageError, match="is no journal of Preg"):
         read(tmp_path)
     assert (tmp_path / "journal-000001").read_bytes() == b"something else entirely"
+
+
+def test_what_is_no_file_is_told_before_it_is_read(tmp_path):
+    (tmp_path / "journal-000001").symlink_to("/dev/full")
+    with pytest.raises(UsageError, match="is not a file"):
+        read(tmp_path)

@@ -468,20 +468,6 @@ def test_numbers_of_any_size_are_refused_or_taken_but_never_harm(exchange):
     ]  # fmt: skip
 
 
-def test_003_15_what_is_not_served_is_refused(exchange):
-    client = exchange.trader(6)
-    client.request(
-        "PositionMaintenanceCancelRequest",
-        posReqID=1,
-        securityID=PETR4,
-        senderLocation="BVMF",
-        enteringTrader="ABC",
-    )
-    values = client.one("BusinessMessageReject")
-    assert values["businessRejectReason"] == 3
-    assert values["refMsgType"] == "PositionMaintenanceCancelRequest"
-
-
 def test_a_good_till_date_order_tells_its_date(trader, exchange):
     day = exchange.settings.first_date
     trader.single(1, timeInForce="GOOD_TILL_DATE", expireDate=date(day.year + 1, 1, 2))

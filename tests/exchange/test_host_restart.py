@@ -17,109 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pregao.errors import UsageError
-from pregao.exchange.host import PRIMARY, ExchangeSettings, Host, Journal
-from tests.entrypoint.raw_peer import MS, SESSION, START, RawPeer
+from pregao.exchange.host import Host, Journal
+from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import (
-    ORDER,
-    PETR4,
-    VALE3,
     Client,
     Exchange,
-    parties,
     quiet_settings,
     whole_state,
 )
-
-SETTINGS = replace(ExchangeSettings(), first_date=date(2026, 5, 28))
-SESSIONS = (SESSION, SESSION + 1)
-
-
-class Floor:
-    """A host in virtual time with two clients; it notes what the exchange is after each step."""
-
-    def __init__(self, folder):
-        self.journal = Journal(folder)
-        self.host = Host(SETTINGS, self.journal)
-        self.now = START
-        self.host.begin(self.now)
-        self.host.control({"do": "day", "date": "2026-05-28"}, self.now)
-        self.host.control({"do": "phase", "phase": "OPEN"}, self.now)
-        self.lines = {}
-        self.peers = {session: RawPeer(6, session) for session in SESSIONS}
-        self.numbers = dict.fromkeys(SESSIONS, 1)
-        for session in SESSIONS:
-            self.connect(session, first=True)
-
-    def connect(self, session, first=False):
-        peer = self.peers[session]
-        line = self.lines[session] = self.host.connect(PRIMARY, self.now)
-        if first:
-            self.host.receive(line, peer.negotiate(now=self.now), self.now)
-        wish = "CANCEL_ON_DISCONNECT_ONLY"
-        number = self.numbers[session]
-        self.host.receive(
-            line,
-            peer.establish(1, number, now=self.now, keep_alive=60_000, cancelOnDisconnectType=wish),
-            self.now,
-        )
-        assert line.established
-
-    def do(self, step):
-        kind, session, number, side, price, quantity, original = step
-        self.now += 7 * MS
-        line = self.lines.get(session)
-        if kind == "leave":
-            if line is not None:
-                self.host.lost(self.lines.pop(session), self.now)
-        elif kind == "wait":
-            self.host.advance(self.now)
-        elif kind == "halt":
-            with contextlib.suppress(UsageError):
-                self.host.control({"do": (price % 2 and "halt") or "resume", "symbol": "PETR4"},
-                                  self.now)  # fmt: skip
-        else:
-            if line is None:
-                self.connect(session)
-            self.request(kind, session, number, side, price, quantity, original)
-
-    def request(self, kind, session, number, side, price, quantity, original):
-        header = {
-            "sessionID": session,
-            "msgSeqNum": self.numbers[session],
-            "sendingTime": self.now,
-            "marketSegmentID": 80,
-        }
-        self.numbers[session] += 1
-        values = ORDER | parties(number, side, quantity, price) | {"businessHeader": header}
-        values["securityID"] = VALE3 if number % 3 == 0 else PETR4
-        peer = self.peers[session]
-        match kind:
-            case "new":
-                frame = peer.frame("SimpleNewOrder", **values)
-            case "single":
-                frame = peer.frame("NewOrderSingle", **values, maxFloor=100, memo="m")
-            case "modify":
-                frame = peer.frame("SimpleModifyOrder", **values, origClOrdID=original)
-            case "cancel":
-                names = ("businessHeader", "clOrdID", "securityID", "side")
-                chosen = {name: values[name] for name in names}
-                frame = peer.frame(
-                    "OrderCancelRequest", **chosen, origClOrdID=original,
-                    senderLocation="BVMF", enteringTrader="A",
-                )  # fmt: skip
-            case "mass":
-                frame = peer.frame(
-                    "OrderMassActionRequest", businessHeader=header, clOrdID=number,
-                    massActionType="CANCEL_ORDERS",
-                )  # fmt: skip
-            case _:
-                frame = peer.frame("SimpleNewOrder", **(values | {"side": 7}))
-        self.host.receive(self.lines[session], frame, self.now)
-
-    def end(self):
-        self.host.commit()
-        self.journal.close()
-
+from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
 
 STEP = st.tuples(
     st.sampled_from(
@@ -139,7 +45,7 @@ STEP = st.tuples(
 @given(st.lists(STEP, max_size=40))
 def test_the_same_journal_makes_the_same_exchange(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("journal")
-    floor = Floor(folder)
+    floor = HostFloor(folder)
     for step in steps:
         floor.do(step)
     expected = whole_state(floor.host)
@@ -156,7 +62,7 @@ def test_the_same_journal_makes_the_same_exchange(tmp_path_factory, steps):
 def test_a_journal_cut_anywhere_makes_the_exchange_of_some_moment(tmp_path_factory, steps, data):
     """Nothing of a turn that was not committed is there; all that was is."""
     folder = tmp_path_factory.mktemp("journal")
-    floor = Floor(folder)
+    floor = HostFloor(folder)
     floor.host.commit()
     sizes = [(floor.journal.bytes, whole_state(floor.host))]
     for step in steps:
@@ -237,11 +143,15 @@ mode = "none"
 class Process:
     """`pregao exchange` as a process of its own."""
 
-    def __init__(self, folder, ports):
+    def __init__(self, folder, ports, room=None):
+        """With ``room`` no file can be larger, as on a disk that is full."""
         config = folder / "exchange.toml"
         primary, backup = ports
         config.write_text(CONFIG.format(primary=primary, backup=backup))
         code = "from pregao.cli.main import run; run()"
+        if room is not None:
+            limit = f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))"
+            code = f"import resource; {limit}; {code}"
         options = ("--config", config, "--journal", folder / "journal")
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "exchange", *map(str, options)],

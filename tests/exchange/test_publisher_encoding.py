@@ -378,7 +378,7 @@ def test_every_template_of_every_version_is_written_by_some_encoder():
             encoder.orders.added(order, 0, 1, place),
             encoder.orders.deleted(events.OrderDeleted(11, Side.BUY, 1, 1, 1, T2), 0, 1, place),
             encoder.orders.side_deleted(events.MassDeleteOrders(11, Side.BUY, 1, T2), 0, 1),
-            encoder.snapshot_orders.message(11, [(1, order)]),
+            encoder.snapshot_orders.message(11, [encoder.snapshot_orders.entry(order, 1)]),
             encoder.snapshot_header(11, 1, 1, 1, 0, 0, None, 1),
             encoder.definitions.message(share(), SecurityUpdateAction.ADD, 1, True),
             *encoder.news.messages(news("x"), 0x80, 0x80),

@@ -26,7 +26,7 @@ from pregao.exchange.simulation.settings import (
     parse_reset,
 )
 from pregao.exchange.simulation.truth import TruthWriter
-from pregao.exchange.traders.profiles import bundled_profiles
+from pregao.exchange.traders.profiles import bundled_profiles, load_profile
 from tests.exchange.capture_replay import (
     Replay,
     arbitrated,
@@ -90,7 +90,7 @@ def test_faults_do_not_change_what_the_market_does(plain, tmp_path):
 @pytest.mark.parametrize("profile", bundled_profiles())
 def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path, profile):
     summary = run(tmp_path, profile, instruments=None, rate=150.0)
-    assert summary["trades"] > 20
+    assert summary["trades"] > (5 if profile == "thin-derivatives" else 20)
     busts = 0
     for number in map(int, summary["channels"]):
         lines = list(checked_books(tmp_path, number, 16))
@@ -109,7 +109,8 @@ def test_each_profile_gives_books_and_trades_that_a_replay_agrees_with(tmp_path,
             (x["security_id"], x["trade_id"]) for x in told if x["action"] == "BUST"
         ]
         busts += len(replay.busts)
-    assert busts == summary["busts"] > 0
+    assert busts == summary["busts"]
+    assert busts or not load_profile(profile).operations["bust"]
 
 
 @pytest.mark.parametrize("version", SCHEMA_VERSIONS)
@@ -359,3 +360,19 @@ def test_who_joins_late_has_the_same_books_in_the_end(tmp_path):
             assert replay.book(line["security_id"], "OFFER") == line["asks"]
             assert replay.rpt_seq[line["security_id"]] == line["rpt_seq"]
     assert compared > 50
+
+
+def test_what_has_happened_is_sent_a_little_later(tmp_path):
+    """T5 comes before T10, by microseconds, and packets keep their order."""
+    run(tmp_path, instruments=8, duration_ns=4 * SECOND)
+    sent, seen = [], 0
+    for packet in arbitrated(tmp_path, 51):
+        sent.append(packet.header.sending_time_ns)
+        for decoded in packet.messages:
+            # A trade that is entered by hand may have happened long ago.
+            if decoded.message.name.startswith(("Order_MBO", "DeleteOrder")):
+                happened = decoded["transactTime"]
+                assert happened <= sent[-1] < happened + SECOND
+                seen += happened < sent[-1]
+    assert seen > 100
+    assert sent == sorted(sent)

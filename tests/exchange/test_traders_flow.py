@@ -174,9 +174,10 @@ def test_a_burst_goes_mostly_to_one_instrument():
     run.requests.clear()
     run.crowd.heat(run.crowd.desks[4])
     run.trade(1000, burst=1)
-    common = Counter(request.security_id for request in run.requests).most_common(1)
+    common = Counter(request.security_id for request in run.requests).most_common(2)
     assert common[0][0] == run.crowd.desks[4].security_id
-    assert common[0][1] > 500
+    # What was planned before the burst goes on beside it.
+    assert common[0][1] > 1.5 * common[1][1]
 
 
 def test_nobody_sends_orders_while_the_market_is_closed():

@@ -17,11 +17,12 @@ from pregao.exchange.engine.commands import (
     AdvanceTime,
     EnterTrade,
     SetGroupPhase,
+    SetPriceBand,
     SetQuantityBand,
     SetSettlementPrice,
 )
 from pregao.exchange.engine.engine import Engine
-from pregao.exchange.engine.terms import TradingStatus
+from pregao.exchange.engine.terms import PriceBandType, PriceLimitType, TradingStatus
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.draws import Draws
 from pregao.exchange.traders.operations import Operations
@@ -157,6 +158,33 @@ def test_000_13_11_2_quantity_bands_are_those_of_the_product():
         assert 0 < band.max_trade_vol <= band.avg_daily_traded_qty
         issued = listing.instrument.no_shares_issued
         assert issued is None or band.max_trade_vol <= issued
+
+
+def test_000_13_11_5_bands_come_again_during_the_day_as_prices():
+    shares = [x for x in MARKET if x.security_type.name in ("CS", "PS")]
+    stress = load_profile("stress")
+    engine = Engine(shares, date(2026, 5, 21))
+    market = engine.market
+    crowd = Crowd(market, list(market.listings.values()), stress, 1, 10)
+    pace = Pace(Draws(1, "p"), stress.bursts, [Span(START, START + LENGTH, 1.0)], 100.0)
+    profile = replace(stress, operations={"bands": 5}, shocks=replace(stress.shocks, count=0))
+    operations = Operations(market, crowd, pace, profile, 1, START, START + LENGTH)
+    for command in operations.opening():
+        engine.apply(command, START)
+    for group in list(market.groups):
+        engine.apply(SetGroupPhase(group, TradingStatus.OPEN), START)
+    sent = [x for x in operations.due(START + LENGTH) if isinstance(x, SetPriceBand)]
+    assert [band.band_type for band in sent] == 5 * [
+        PriceBandType.REJECTION_BAND,
+        PriceBandType.AUCTION_LIMITS,
+    ]
+    for band in sent:
+        listing = market.listings[band.security_id]
+        middle = listing.reference_price()
+        assert band.limit_type == PriceLimitType.PRICE_UNIT
+        assert band.midpoint is None
+        assert band.low < middle < band.high
+        assert band.low % listing.tick == band.high % listing.tick == middle % listing.tick
 
 
 def test_a_halted_instrument_rejoins_its_group_and_a_new_one_is_removed():

@@ -58,6 +58,7 @@ def test_nobody_imports_the_underscore_modules_of_another_package():
         "pregao.net",
         "pregao.entrypoint",
         "pregao.api",
+        "pregao.web",
     ],
 )
 def test_a_package_has_what_it_says_it_has(package):
@@ -71,7 +72,15 @@ def test_a_package_has_what_it_says_it_has(package):
 
 @pytest.mark.parametrize(
     "module",
-    ["pregao", "pregao.api", "pregao.sbe", "pregao.fast", "pregao.schemas", "pregao.cli.main"],
+    [
+        "pregao",
+        "pregao.api",
+        "pregao.sbe",
+        "pregao.fast",
+        "pregao.schemas",
+        "pregao.cli.main",
+        "pregao.web",
+    ],
 )
 def test_arrow_and_numba_are_loaded_by_those_who_use_them(module):
     code = (

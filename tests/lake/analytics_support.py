@@ -28,15 +28,18 @@ def lake_of(**settings):
     return lake, folder / "truth"
 
 
-def analysed(spark, tables=None, books=False, **settings):
-    """The same with analytics tables, after books if need be, made once for all tests."""
+def analysed(tables=None, books=False, **settings):
+    """The same with analytics tables, after books if need be, made once for all tests.
+
+    They are made in this process, in a fraction of the time that Spark takes for so small a day;
+    `assert_same_on_spark` holds the two equal.
+    """
     key = (tables, books, *sorted(settings.items()))
     if key not in _lakes:
         lake, truth = lake_of(**settings)
         if books:
             build_books(lake.location)
-        with few_partitions(spark):
-            analyse(spark, lake, tables=tables)
+        analyse(None, lake, tables=tables)
         _lakes[key] = lake, truth
     return _lakes[key]
 
@@ -80,11 +83,12 @@ def truth_lines(truth, name):
     return [json.loads(line) for line in (truth / name).read_text().splitlines()]
 
 
-def assert_same_here(lake, tables=None):
-    """Made again in this process, without Spark, the tables have the rows that Spark made."""
+def assert_same_on_spark(spark, lake, tables=None):
+    """Made again by Spark, the tables have the rows that this process made."""
     copy = Lake(Path(mkdtemp(prefix="pregao-lake-")) / "lake")
     shutil.copytree(lake.location.path, copy.location.path)
-    made = analyse(None, copy, tables=tables, again=True)
+    with few_partitions(spark):
+        made = analyse(spark, copy, tables=tables, again=True)
     for one in made:
         assert one.rows is not None
         assert in_some_order(copy, one.table) == in_some_order(lake, one.table), one.table

@@ -12,8 +12,8 @@ from tests.lake.test_lake_analytics_trades import SETTINGS
 
 
 @pytest.fixture(scope="module")
-def lake(spark):
-    return analysed(spark, **SETTINGS)[0]
+def lake():
+    return analysed(**SETTINGS)[0]
 
 
 @pytest.fixture(scope="module")

@@ -53,8 +53,8 @@ def in_order(bars):
     return sorted(bars, key=lambda bar: (bar["security_id"], bar["interval"], bar["start_ns"]))
 
 
-def test_bars_equal_a_plain_recomputation(spark):
-    lake, _ = analysed(spark, **SETTINGS)
+def test_bars_equal_a_plain_recomputation():
+    lake, _ = analysed(**SETTINGS)
     expected = in_order(expected_bars(rows(lake, "trades")))
     found = in_order(rows(lake, "bars"))
     assert [{name: bar[name] for name in expected[0]} for bar in found] == expected

@@ -12,8 +12,7 @@ from tests.entrypoint.gateway_desk import REPORT
 from tests.entrypoint.raw_peer import RawPeer
 from tests.lake.analytics_support import (
     DATE,
-    assert_same_here,
-    few_partitions,
+    assert_same_on_spark,
     lake_of,
     messages,
     place,
@@ -143,7 +142,7 @@ def book_rows(lake):
 
 
 @pytest.fixture(scope="module")
-def joined(spark, tmp_path_factory):
+def joined(tmp_path_factory):
     """A day with ticks made by hand and a capture of EntryPoint, analysed."""
     lake, _ = lake_of(**SETTINGS)
     ticks, after = book_rows(lake)
@@ -169,18 +168,16 @@ def joined(spark, tmp_path_factory):
     path = tmp_path_factory.mktemp("private") / "orders.pcap"
     ingest([private_capture(path, requests, reports)], lake.location)
     add(lake, TICKS, ticks)
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["trades", "latency", "orders"])
+    analyse(None, lake, tables=["trades", "latency", "orders"])
     return lake, ticks, after, answered
 
 
 @pytest.fixture(scope="module")
-def with_books(spark):
+def with_books():
     """The same day with the books that the lake builds itself."""
     lake, _ = lake_of(**SETTINGS)
     build_books(lake.location, BookOptions(depth=DEPTH))
-    with few_partitions(spark):
-        analyse(spark, lake, tables=["trades", "orders"])
+    analyse(None, lake, tables=["trades", "orders"])
     ticks = sorted(rows(lake, "ticks"), key=lambda tick: tick["event"])
     return lake, ticks, book_rows(lake)[1], None
 
@@ -190,10 +187,10 @@ def ticked(request):
     return request.getfixturevalue(request.param)
 
 
-def test_this_process_joins_the_same_rows_as_spark(ticked):
+def test_this_process_joins_the_same_rows_as_spark(spark, ticked):
     lake, *_ = ticked
     tables = [name for name in ("trades", "latency", "orders") if name in lake.table_names()]
-    assert all(assert_same_here(lake, tables).values())
+    assert all(assert_same_on_spark(spark, lake, tables).values())
 
 
 def test_trades_know_the_best_prices_before_their_event(ticked):

@@ -8,7 +8,7 @@ from pregao.lake.analytics.session_stats import session_stats
 from pregao.lake.analytics.trades import made_trades
 from tests.lake.analytics_support import (
     analysed,
-    assert_same_here,
+    assert_same_on_spark,
     few_partitions,
     messages,
     rows,
@@ -24,13 +24,13 @@ LOSSY = {"seed": 12, "instruments": 4, "duration": "40s", "loss": "A=0.03,B=0.03
 
 
 @pytest.fixture(scope="module", params=[LATE, LATE_OLD, LOSSY], ids=["late", "old", "lossy"])
-def lake_and_truth(request, spark):
-    return analysed(spark, TABLES, **request.param)
+def lake_and_truth(request):
+    return analysed(TABLES, **request.param)
 
 
 @pytest.fixture(scope="module")
-def late(spark):
-    return analysed(spark, TABLES, **LATE)
+def late():
+    return analysed(TABLES, **LATE)
 
 
 def test_the_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
@@ -45,9 +45,9 @@ def test_the_orders_at_the_end_are_those_of_the_exchange(lake_and_truth):
     assert there == expected
 
 
-def test_this_process_makes_the_same_rows_as_spark_of_days_with_snapshots(lake_and_truth):
+def test_this_process_makes_the_same_rows_as_spark_of_days_with_snapshots(spark, lake_and_truth):
     lake, _ = lake_and_truth
-    assert assert_same_here(lake, TABLES)["orders"] > 100
+    assert assert_same_on_spark(spark, lake, TABLES)["orders"] > 100
 
 
 def test_what_an_order_showed_was_traded_reduced_cancelled_missed_or_is_there(lake_and_truth):
@@ -92,8 +92,8 @@ def test_an_order_of_a_snapshot_has_its_size_there_and_its_own_time_of_entry(lat
     assert {row["origin"] for row in orders.values()} == {"message", "snapshot"}
 
 
-def test_orders_that_went_in_a_gap_ended_unseen(spark):
-    lake, _ = analysed(spark, TABLES, **LOSSY)
+def test_orders_that_went_in_a_gap_ended_unseen():
+    lake, _ = analysed(TABLES, **LOSSY)
     unseen = rows(lake, "orders", end_reason="UNSEEN")
     assert unseen
     assert all(row["ended_ns"] is None and row["end_event"] is None for row in unseen)
@@ -101,8 +101,8 @@ def test_orders_that_went_in_a_gap_ended_unseen(spark):
 
 
 @pytest.mark.parametrize("settings", [LATE, LATE_OLD, LATE | {"seed": 7, "late_join": "0.3"}])
-def test_on_perfect_data_what_came_after_the_first_known_statistics_is_equal(spark, settings):
-    lake, _ = analysed(spark, TABLES if settings in (LATE, LATE_OLD) else TABLES[:1], **settings)
+def test_on_perfect_data_what_came_after_the_first_known_statistics_is_equal(settings):
+    lake, _ = analysed(TABLES if settings in (LATE, LATE_OLD) else TABLES[:1], **settings)
     stats = [row for row in rows(lake, "session_stats") if row["session"] == 0]
     assert stats
     assert [row for row in stats if row["differences"]] == []

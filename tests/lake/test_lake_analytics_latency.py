@@ -61,8 +61,8 @@ def expected_events(lake):
 
 
 @pytest.mark.parametrize(("tables", "settings"), [(None, SETTINGS), (OLD_TABLES, OLD)])
-def test_the_times_of_events_equal_a_plain_recomputation(spark, tables, settings):
-    lake, _ = analysed(spark, tables, **settings)
+def test_the_times_of_events_equal_a_plain_recomputation(tables, settings):
+    lake, _ = analysed(tables, **settings)
     expected = sorted(expected_events(lake), key=lambda row: (row["channel"], row["event"]))
     found = sorted(rows(lake, "latency"), key=lambda row: (row["channel"], row["event"]))
     assert len(found) == len(expected) > 1000
@@ -70,9 +70,9 @@ def test_the_times_of_events_equal_a_plain_recomputation(spark, tables, settings
         assert {name: row[name] for name in wanted} == wanted
 
 
-def test_from_version_15_on_orders_alone_have_no_t10(spark):
+def test_from_version_15_on_orders_alone_have_no_t10():
     for tables, settings, told in ((None, SETTINGS, False), (OLD_TABLES, OLD, True)):
-        lake, _ = analysed(spark, tables, **settings)
+        lake, _ = analysed(tables, **settings)
         added = [row for row in messages(lake, 50) if row["md_update_action"] == "NEW"]
         alone = {row["event"] for row in rows(lake, "latency", messages=1)}
         events = {row["event"] for row in added} & alone
@@ -83,8 +83,8 @@ def test_from_version_15_on_orders_alone_have_no_t10(spark):
             assert (row["t10_ns"] is not None) == told
 
 
-def test_percentiles_of_a_minute_are_those_of_its_events(spark):
-    lake, _ = analysed(spark, **SETTINGS)
+def test_percentiles_of_a_minute_are_those_of_its_events():
+    lake, _ = analysed(**SETTINGS)
     spans = {}
     for row in rows(lake, "latency"):
         minute = row["t11_ns"] // MINUTE * MINUTE

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.analytics.order_chains import chains
 from pregao.lake.analytics.order_positions import taken_orders
-from tests.lake.analytics_support import analysed, assert_same_here, messages, rows, truth_lines
+from tests.lake.analytics_support import analysed, assert_same_on_spark, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS
 
 OLD = {
@@ -23,16 +23,16 @@ BY_HAND = 1 << 1 | 1 << 3 | 1 << 6
 
 
 @pytest.fixture(scope="module", params=["new", "old"])
-def lake_and_truth(request, spark):
+def lake_and_truth(request):
     if request.param == "old":
-        return analysed(spark, OLD_TABLES, **OLD)
-    return analysed(spark, **SETTINGS)
+        return analysed(OLD_TABLES, **OLD)
+    return analysed(**SETTINGS)
 
 
-def test_this_process_makes_the_same_rows_as_spark_at_old_and_new_versions(lake_and_truth):
+def test_this_process_makes_the_same_rows_as_spark_at_old_and_new_versions(spark, lake_and_truth):
     lake, _ = lake_and_truth
     every = "bars" in lake.table_names()
-    made = assert_same_here(lake, None if every else OLD_TABLES)
+    made = assert_same_on_spark(spark, lake, None if every else OLD_TABLES)
     assert all(made.values())
     assert made.keys() == (ANALYTICS.keys() if every else {*OLD_TABLES, "clock_offsets"})
 

@@ -11,8 +11,8 @@ from tests.lake.test_lake_analytics_trades import SETTINGS
 
 
 @pytest.fixture(scope="module")
-def lake(spark):
-    return analysed(spark, **SETTINGS)[0]
+def lake():
+    return analysed(**SETTINGS)[0]
 
 
 def test_000_13_8_and_14_3_published_figures_equal_ours_on_a_clean_day(lake):
@@ -66,9 +66,9 @@ def test_what_was_lost_shows_as_a_difference(spark, lake):
     assert "low" not in found[0]["differences"]
 
 
-def test_a_session_whose_beginning_was_not_captured_has_number_0(spark):
+def test_a_session_whose_beginning_was_not_captured_has_number_0():
     lake, _ = analysed(
-        spark, ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
+        ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
     )
     stats = rows(lake, "session_stats")
     assert stats

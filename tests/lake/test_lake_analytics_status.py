@@ -139,8 +139,8 @@ def test_an_instrument_has_a_state_only_while_it_is_listed():
 
 
 @pytest.fixture(scope="module")
-def lake_and_truth(spark):
-    return analysed(spark, **SETTINGS)
+def lake_and_truth():
+    return analysed(**SETTINGS)
 
 
 def test_at_every_moment_that_the_exchange_wrote_down_its_state_held(lake_and_truth):
@@ -178,9 +178,9 @@ def test_every_session_that_begins_is_marked(lake_and_truth):
     ]
 
 
-def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots(spark):
+def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots():
     lake, truth = analysed(
-        spark, ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
+        ("session_stats", "status"), seed=5, instruments=3, duration="40s", late_join="0.6"
     )
     status = rows(lake, "status")
     first = [row for row in status if row["told_by"].startswith("snapshot")]

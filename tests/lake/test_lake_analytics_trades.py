@@ -17,8 +17,8 @@ SETTINGS = {"seed": 9}
 
 
 @pytest.fixture(scope="module")
-def lake_and_truth(spark):
-    return analysed(spark, **SETTINGS)
+def lake_and_truth():
+    return analysed(**SETTINGS)
 
 
 @pytest.fixture(scope="module")

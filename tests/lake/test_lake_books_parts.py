@@ -13,9 +13,9 @@ from pregao.book.rows import NULL
 from pregao.feed import _kernels
 from pregao.feed.places import BEHIND_PACKET, in_order, packet_of, place_of, ranked
 from pregao.feed.snapshots import LoopRows, owners
-from pregao.lake.books.brought import first_version
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
+from pregao.lake.ingest import first_version
 from pregao.umdf.sequencing import serial_of
 
 MANY = settings(max_examples=150, deadline=None)

@@ -49,8 +49,8 @@ def snippets():
 
 
 @pytest.fixture(scope="module")
-def lake_and_truth(spark):
-    return analysed(spark, books=True, **SETTINGS)
+def lake_and_truth():
+    return analysed(books=True, **SETTINGS)
 
 
 @pytest.fixture(scope="module")

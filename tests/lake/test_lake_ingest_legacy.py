@@ -18,7 +18,7 @@ from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
 from pregao.lake.sql import example
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.store import Lake
-from pregao.legacy import Assembler, MessageReader, MsgType, read_chunks
+from pregao.legacy import Assembler, MessageReader, MsgType, read_chunks, timestamp_digits
 from pregao.legacy.tables import column_name
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
@@ -211,3 +211,41 @@ def test_channels_of_flows_can_be_named(monkeypatch):
     monkeypatch.setenv(VARIABLE, "nonsense")
     with pytest.raises(UsageError, match="ADDRESS:PORT=CHANNEL"):
         channel_of("233.1.1.1:5001")
+
+
+def sent(seconds):
+    """The time of sending of a message, so many seconds after the first."""
+    return {"SendingTime": timestamp_digits(START + seconds * SECOND)}
+
+
+def test_002_5_3_7_numbers_that_begin_anew_are_no_copies_and_no_gaps(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
+    first = [news(number, **sent(0)) for number in (1, 2, 3)]
+    anew = [reset(), *(news(number, **sent(5)) for number in (1, 2, 4))]
+    for name, address in (("a", "233.1.1.1"), ("b", "233.1.1.2")):
+        with PcapWriter(tmp_path / f"{name}.pcap") as writer:
+            for at, payload in enumerate([*first, *anew]):
+                frame = udp_frame("10.0.0.1", 9, address, 5001, payload)
+                writer.write(START + at * SECOND, frame)
+    lake = tmp_path / "lake"
+    report = ingest([str(tmp_path / "a.pcap"), str(tmp_path / "b.pcap")], str(lake))
+    assert report.committed
+    told = [(row["sending_time_ns"], row["msg_seq_num"]) for row in rows(lake, "legacy_news")]
+    assert sorted(told) == [
+        (START + wait * SECOND, number)
+        for wait, numbers in ((0, (1, 2, 3)), (5, (1, 2, 4)))
+        for number in numbers
+    ]
+    assert report.gaps == []
+    assert check_lake(Lake(str(lake))).faults == []
+
+
+def test_002_15_7_numbers_go_on_over_the_hours_and_over_heartbeats(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51")
+    payloads = [
+        news(1, **sent(0)), heartbeat(2, **sent(10)), news(3, **sent(600)) + news(4, **sent(600)),
+        news(5, **sent(3600)), news(8, **sent(7200)),
+    ]  # fmt: skip
+    own = capture(tmp_path / "a.pcap", [(5001, payload) for payload in payloads])
+    report = ingest([own], str(tmp_path / "lake"))
+    assert [(gap["first_missing"], gap["last_missing"]) for gap in report.gaps] == [(6, 7)]

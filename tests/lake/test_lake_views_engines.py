@@ -21,8 +21,8 @@ COMPARED = (
 
 
 @pytest.fixture(scope="module")
-def lake(spark):
-    return analysed(spark, books=True, **SETTINGS)[0]
+def lake():
+    return analysed(books=True, **SETTINGS)[0]
 
 
 @pytest.fixture(scope="module")

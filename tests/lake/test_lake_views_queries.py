@@ -26,7 +26,7 @@ MAY_BE_EMPTY = {"missing_packets", "likely_icebergs"}
 
 @pytest.fixture(scope="module")
 def engines(spark):
-    lake, _ = analysed(spark, books=True, **SETTINGS)
+    lake, _ = analysed(books=True, **SETTINGS)
     with few_partitions(spark):
         yield DuckdbEngine(lake), SparkEngine(connect(lake.location, spark))
 

@@ -21,16 +21,16 @@ def datagram(template: str, number: int, **values: Any) -> bytes:
     return b"".join(write_chunks(number, message(template, number, **values), 1420))
 
 
-def heartbeat(number: int) -> bytes:
-    return datagram("Heartbeat_144", number)
+def heartbeat(number: int, **values: Any) -> bytes:
+    return datagram("Heartbeat_144", number, **values)
 
 
 def reset(new: int = 1, number: int = 1) -> bytes:
     return datagram("SequenceReset_122", number, NewSeqNo=new)
 
 
-def news(number: int, headline: str = "") -> bytes:
-    return datagram("News_143", number, Headline=headline or f"number {number}")
+def news(number: int, headline: str = "", **values: Any) -> bytes:
+    return datagram("News_143", number, Headline=headline or f"number {number}", **values)
 
 
 def incremental(number: int, *entries: dict[str, Any], template: int = 152) -> bytes:

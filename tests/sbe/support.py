@@ -2,6 +2,7 @@
 
 import math
 import random
+from collections import Counter
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -19,6 +20,7 @@ from pregao.sbe.values import (
     MIN_DAY,
     ValueKind,
     beyond_columns,
+    fits_column,
     readings,
 )
 
@@ -232,6 +234,7 @@ def normal(value):
 
 def shown(block, values):
     """A decoded message as a row of columns shows it."""
+    values = fitted(block, values)
     row = {}
     for reading in readings(block):
         row[reading.column] = _shown(reading, values[reading.name])
@@ -240,6 +243,40 @@ def shown(block, values):
     for data in block.data:
         row[snake_case(data.name)] = values[data.name]
     return normal(row)
+
+
+def beyond(block, values):
+    """The columns that cannot hold the values of a message."""
+    for reading in readings(block):
+        yield from _beyond(reading, values[reading.name])
+    for group in block.groups:
+        for entry in values[group.name]:
+            yield from beyond(group, entry)
+
+
+def _beyond(reading, value):
+    if value is not None and reading.kind is ValueKind.RECORD:
+        for member in reading.members:
+            yield from _beyond(member, value[member.name])
+    elif value is not None and not fits_column(reading, value):
+        yield reading.column
+
+
+def fitted(block, values):
+    """The values of a message, null where columns cannot hold them."""
+    kept = {reading.name: _fitted(reading, values[reading.name]) for reading in readings(block)}
+    for group in block.groups:
+        kept[group.name] = [fitted(group, entry) for entry in values[group.name]]
+    return {name: kept.get(name, value) for name, value in values.items()}
+
+
+def _fitted(reading, value):
+    if value is None:
+        return None
+    if reading.kind is ValueKind.RECORD:
+        members = {m.name: _fitted(m, value[m.name]) for m in reading.members}
+        return None if all(each is None for each in members.values()) else members
+    return value if fits_column(reading, value) else None
 
 
 def _shown(reading, value):
@@ -257,7 +294,8 @@ def _shown(reading, value):
 def compare_with_codec(schema, message, version, bodies, block_lengths=None):
     """Kernels and codec must accept the same messages and give the same values.
 
-    Kernels leave out, besides, what the codec reads and columns cannot hold.
+    Kernels leave out, besides, what the codec reads and columns cannot hold; where the field is
+    optional, its value alone, which they count.
     ``bodies`` are messages without their headers. Returns how many were decoded.
     """
     codec = MessageCodec(schema, message)
@@ -266,7 +304,7 @@ def compare_with_codec(schema, message, version, bodies, block_lengths=None):
     positions = ends - np.array([len(body) for body in bodies], np.int64)
     if block_lengths is None:
         block_lengths = [message.block_length] * len(bodies)
-    expected, accepted = [], []
+    expected, accepted, withheld = [], [], []
     for index, (start, end) in enumerate(zip(positions.tolist(), ends.tolist(), strict=True)):
         try:
             decoded = codec.decode_body(buffer, start, block_lengths[index], version, end)
@@ -275,6 +313,7 @@ def compare_with_codec(schema, message, version, bodies, block_lengths=None):
         if beyond_columns(message, decoded.values) is not None:
             continue
         accepted.append(index)
+        withheld.append(Counter(beyond(message, decoded.values)))
         expected.append(shown(message, decoded.values))
     columns = ColumnDecoder(schema, message, version).decode(
         np.frombuffer(buffer, np.uint8), positions, np.array(block_lengths, np.int64), ends
@@ -284,6 +323,7 @@ def compare_with_codec(schema, message, version, bodies, block_lengths=None):
     assert kept == accepted
     assert sorted(kept + columns.rejected.tolist()) == list(range(len(bodies)))
     assert columns.count == len(accepted)
+    assert columns.withheld == sum(withheld, Counter())
     rows = [normal(row) for row in columns.batch.to_pylist()] or [{}] * columns.count
     for row, wanted in zip(rows, expected, strict=True):
         assert row == wanted, message.name

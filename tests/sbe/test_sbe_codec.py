@@ -3,20 +3,23 @@
 from datetime import date
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
+from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.names import snake_case
 from pregao.sbe.values import beyond_columns
 from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled
-from tests.sbe.support import TYPES
+from tests.sbe.support import TYPES, compare_with_codec
 
 SCHEMA = schema_from_bytes(
     f"""<messageSchema id="7" version="2"><types>{TYPES.format(n="uint8")}
-    <type name="Tight" primitiveType="int16" minValue="-5" maxValue="5"/></types>
-    <message name="M" id="1" blockLength="120">
+    <type name="Tight" primitiveType="int16" minValue="-5" maxValue="5"/>
+    <type name="Must32" primitiveType="int32" semanticType="LocalMktDate"/></types>
+    <message name="M" id="1" blockLength="140">
       <field name="small" id="1" type="uint8"/>
       <field name="tight" id="2" type="Tight" presence="optional"/>
       <field name="big" id="3" type="uint64" presence="optional"/>
@@ -29,13 +32,15 @@ SCHEMA = schema_from_bytes(
       <field name="record" id="10" type="Record" presence="optional"/>
       <field name="blob" id="11" type="Blob4" presence="optional"/>
       <field name="version" id="13" type="Version"/>
+      <field name="key" id="15" type="uint64"/>
+      <field name="must" id="16" type="Must32"/>
       <field name="late" id="14" type="uint16" sinceVersion="2" presence="optional"/>
       <group name="entries" id="20"><field name="n" id="21" type="uint8"/></group>
       <data name="memo" id="22" type="Text8"/>
     </message></messageSchema>""".encode()
 )
 CODEC = SchemaCodec(SCHEMA)
-SOUND = {"small": 1, "flags": 0}
+SOUND = {"small": 1, "flags": 0, "key": 1, "must": date(2026, 5, 21)}
 
 REFUSED = [
     ({"nope": 1}, "nope: no such field in M"),
@@ -178,15 +183,31 @@ def test_what_an_older_sender_has_in_the_place_of_a_later_field_does_not_matter(
     ("field", "raw", "reason"),
     [
         ("price", (10**18).to_bytes(8, "little"), "price: a mantissa of more than 18 digits"),
-        ("day", (2932897).to_bytes(4, "little"), "day: a day outside the years 1 to 9999"),
+        ("must", (2932897).to_bytes(4, "little"), "must: a day outside the years 1 to 9999"),
     ],
 )
 def test_decimals_and_dates_out_of_range_are_decode_errors(field, raw, reason):
+    with pytest.raises(DecodeError, match=reason):
+        CODEC.decode(with_bytes(field, raw))
+
+
+def with_bytes(field, raw):
+    """A sound message with some bytes in place of a field."""
     offset = next(f.offset for f in SCHEMA.by_name["M"].fields if f.name == field)
     encoded = bytearray(CODEC.encode("M", SOUND))
     encoded[8 + offset : 8 + offset + len(raw)] = raw
-    with pytest.raises(DecodeError, match=reason):
-        CODEC.decode(bytes(encoded))
+    return bytes(encoded)
+
+
+def test_an_optional_day_that_is_no_date_is_its_number_and_the_rest_is_read():
+    encoded = with_bytes("day", (2932897).to_bytes(4, "little"))
+    decoded = CODEC.decode(encoded)
+    assert decoded["day"] == 2932897
+    assert decoded["small"] == 1
+    assert CODEC.encode("M", decoded.values) == encoded
+    assert beyond_columns(decoded.message, decoded.values) is None
+    with pytest.raises(EncodeError, match="day: 5 is not a date"):
+        CODEC.encode("M", SOUND | {"day": 5})
 
 
 def test_boundary_values_are_values():
@@ -201,13 +222,34 @@ def test_boundary_values_are_values():
 
 
 def test_messages_carry_64_bits_and_columns_say_that_they_do_not():
-    values = SOUND | {"big": 2**63}
+    values = SOUND | {"key": 2**63}
     decoded = CODEC.decode(CODEC.encode("M", values))
-    assert decoded["big"] == 2**63
+    assert decoded["key"] == 2**63
     reason = beyond_columns(decoded.message, decoded.values)
-    assert reason == "big: a number above 9223372036854775807, the largest that a column holds"
-    fits = CODEC.decode(CODEC.encode("M", SOUND | {"big": 2**63 - 1}))
+    assert reason == "key: a number above 9223372036854775807, the largest that a column holds"
+    fits = CODEC.decode(CODEC.encode("M", SOUND | {"key": 2**63 - 1}))
     assert beyond_columns(fits.message, fits.values) is None
+
+
+def test_what_an_optional_column_cannot_hold_is_null_there_and_counted():
+    encoded = [
+        CODEC.encode("M", SOUND | {"big": 7}),
+        CODEC.encode("M", SOUND | {"big": 2**63}),
+        with_bytes("day", (2932897).to_bytes(4, "little")),
+        CODEC.encode("M", SOUND | {"key": 2**63, "big": 2**63}),
+    ]
+    message = SCHEMA.by_name["M"]
+    bodies = [each[8:] for each in encoded]
+    assert compare_with_codec(SCHEMA, message, 2, bodies) == 3
+    ends = np.cumsum([len(body) for body in bodies]).astype(np.int64)
+    starts = ends - np.array([len(body) for body in bodies])
+    lengths = np.full(4, message.block_length)
+    whole = np.frombuffer(b"".join(bodies) + bytes(8), np.uint8)
+    columns = ColumnDecoder(SCHEMA, message, 2).decode(whole, starts, lengths, ends)
+    assert columns.rejected.tolist() == [3]
+    assert columns.withheld == {"big": 1, "day": 1}  # what is rejected is not counted
+    assert columns.batch["big"].to_pylist() == [7, None, None]
+    assert columns.batch["small"].to_pylist() == [1, 1, 1]
 
 
 def test_decode_errors_of_headers():

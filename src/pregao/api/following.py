@@ -10,6 +10,8 @@ from string import ascii_uppercase
 import numpy as np
 
 from pregao.api.capture import read
+from pregao.api.legacy_captures import are_legacy
+from pregao.api.legacy_following import followed_legacy
 from pregao.api.values import Path, listed, paths
 from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
@@ -44,10 +46,13 @@ def follow(
     and definitions may be among them or named on their own. Gaps heal from snapshots as they do
     live. ``symbol`` and ``kinds`` choose events, ``depth`` the levels of the books that come along.
     ``from_the_start`` says that the first packets are the first of the day, so that books need no
-    snapshot. Memory is bounded, whatever the size of the captures.
+    snapshot. Memory is bounded, whatever the size of the captures. Captures of the legacy feed are
+    followed likewise, message by message.
     """
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
+    if are_legacy(names):
+        return followed_legacy(names, wanted, kinds, depth, from_the_start)
     return _followed(names, wanted, kinds, depth, from_the_start)
 
 

@@ -1,7 +1,6 @@
-"""Kernels of captures: one pass over the records of a buffer, and the search for boundaries.
+"""Kernels of captures: one pass over the records of a buffer.
 
-The plain twin of the walks is the message-at-a-time path (``reader`` and ``layers``); the twin of
-the boundary search is in its tests.
+Their plain twin is the message-at-a-time path (``reader`` and ``layers``).
 """
 
 from __future__ import annotations
@@ -11,6 +10,15 @@ from typing import Any
 import numpy as np
 
 from pregao._njit import load_u32, load_u64, njit
+from pregao.capture._layer_kernels import (
+    find_flow,
+    find_ip,
+    find_tcp,
+    find_udp,
+    network_u16,
+    put_segment,
+    word,
+)
 
 # Why a walk stopped.
 ENDED = 0
@@ -29,175 +37,7 @@ AT, DATAGRAMS, ODD, STOPPED, FLOW_COUNT, CAPTURED, PAYLOAD, NUMBER = range(8)
 SEGMENTS, TCP_FLOW_COUNT = 8, 9
 RESULTS = 10
 
-# How the IP header is found: the numbers of ``link_kind``.
-LINK_ODD, LINK_ETHERNET, LINK_COOKED, LINK_COOKED_2, LINK_RAW = range(5)
-
-_HASH_1 = np.uint64(0x9E3779B97F4A7C15)
-_HASH_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_SHIFT = np.uint64(32)
 _SECOND = 1_000_000_000
-
-
-@njit
-def swap_u32(value: Any) -> Any:
-    """The same four bytes in the other order."""
-    wide = np.int64(value)
-    return (wide & 0xFF) << 24 | (wide & 0xFF00) << 8 | (wide >> 8) & 0xFF00 | (wide >> 24) & 0xFF
-
-
-@njit
-def word(buffer: Any, at: int, swapped: bool) -> Any:
-    """An unsigned 32-bit number of the file."""
-    value = np.int64(load_u32(buffer, at))
-    return swap_u32(value) if swapped else value
-
-
-@njit
-def network_u16(buffer: Any, at: int) -> Any:
-    """An unsigned 16-bit number in network byte order."""
-    return np.int64(buffer[at]) << 8 | np.int64(buffer[at + 1])
-
-
-@njit
-def find_ip(buffer: Any, at: int, end: int, link: int) -> Any:
-    """Where the IPv4 header of a frame starts; -1 if the plain code must look at the frame."""
-    if link == LINK_RAW:
-        return at
-    if link == LINK_ETHERNET:
-        kind, ip = at + 12, at + 14
-    elif link == LINK_COOKED:
-        kind, ip = at + 14, at + 16
-    elif link == LINK_COOKED_2:
-        kind, ip = at, at + 20
-    else:
-        return -1
-    if ip > end:
-        return -1
-    ethertype = network_u16(buffer, kind)
-    while ethertype == 0x8100 or ethertype == 0x88A8 or ethertype == 0x9100:
-        if ip + 4 > end:
-            return -1
-        ethertype = network_u16(buffer, ip + 2)
-        ip += 4
-    return ip if ethertype == 0x0800 else -1
-
-
-@njit
-def find_udp(buffer: Any, ip: int, end: int) -> Any:
-    """Where the UDP header behind an IPv4 header starts; -1 for anything but the ordinary.
-
-    Ordinary is a whole packet, no fragment, in which all lengths agree.
-    """
-    if ip < 0 or ip + 28 > end:
-        return -1
-    first = np.int64(buffer[ip])
-    header = (first & 15) * 4
-    total = network_u16(buffer, ip + 2)
-    if (
-        first >> 4 != 4
-        or header < 20
-        or buffer[ip + 9] != 17
-        or network_u16(buffer, ip + 6) & 0x3FFF
-        or ip + total > end
-        or total < header + 8
-    ):
-        return -1
-    udp = ip + header
-    length = network_u16(buffer, udp + 4)
-    if length < 8 or length > total - header:
-        return -1
-    return udp
-
-
-@njit
-def find_tcp(buffer: Any, ip: int, end: int) -> Any:
-    """Where the TCP header behind an IPv4 header starts; -1 for anything but the ordinary."""
-    if ip < 0 or ip + 40 > end:
-        return -1
-    first = np.int64(buffer[ip])
-    header = (first & 15) * 4
-    total = network_u16(buffer, ip + 2)
-    if (
-        first >> 4 != 4
-        or header < 20
-        or buffer[ip + 9] != 6
-        or network_u16(buffer, ip + 6) & 0x3FFF
-        or ip + total > end
-        or total < header + 20
-    ):
-        return -1
-    tcp = ip + header
-    options = np.int64(buffer[tcp + 12] >> 4) * 4
-    if options < 20 or header + options > total:
-        return -1
-    return tcp
-
-
-@njit
-def put_segment(
-    buffer: Any, ip: int, tcp: int, number: int, position: int, time: int, tables: Any,
-    columns: Any, count: int, flows: int,
-) -> Any:  # fmt: skip
-    """Put a TCP segment behind the others; give the number of its flow, -1 if there is no room.
-
-    ``tables`` are those that ``find_flow`` searches, ``columns`` those of a ``SegmentBlock``.
-    """
-    addresses, ports = load_u64(buffer, ip + 12), np.uint64(load_u32(buffer, tcp))
-    found = find_flow(addresses, ports, tables[0], tables[1], tables[2], flows)
-    if found < 0:
-        return found
-    payload = tcp + np.int64(buffer[tcp + 12] >> 4) * 4
-    columns[0][count] = time
-    columns[1][count] = payload
-    columns[2][count] = ip + network_u16(buffer, ip + 2) - payload
-    columns[3][count] = number
-    columns[4][count] = position
-    columns[5][count] = found
-    columns[6][count] = swap_u32(load_u32(buffer, tcp + 4))
-    columns[7][count] = buffer[tcp + 13]
-    return found
-
-
-@njit
-def flow_slot(addresses: Any, ports: Any, slots: Any) -> Any:
-    """Where the search for a flow starts in the table, whose size is a power of two."""
-    mixed = (addresses ^ (ports * _HASH_2)) * _HASH_1
-    return np.int64((mixed ^ (mixed >> _SHIFT)) & np.uint64(slots.size - 1))
-
-
-@njit
-def find_flow(
-    addresses: Any, ports: Any, slots: Any, flow_addresses: Any, flow_ports: Any, count: int
-) -> Any:
-    """The index of a flow; ``count`` if it is new (and now in the table); -1 if there is no room.
-
-    ``slots`` holds indices (-1 where free) and is kept at most half full.
-    """
-    mask = slots.size - 1
-    slot = flow_slot(addresses, ports, slots)
-    while slots[slot] >= 0:
-        index = np.int64(slots[slot])
-        if flow_addresses[index] == addresses and flow_ports[index] == ports:
-            return index
-        slot = (slot + 1) & mask
-    if count >= flow_addresses.size or 2 * (count + 1) > slots.size:
-        return -1
-    slots[slot] = count
-    flow_addresses[count] = addresses
-    flow_ports[count] = ports
-    return count
-
-
-@njit
-def fill_slots(slots: Any, flow_addresses: Any, flow_ports: Any, over_ipv4: Any) -> None:
-    """Put the known flows over IPv4 into an empty table."""
-    mask = slots.size - 1
-    for index in range(over_ipv4.size):
-        if over_ipv4[index]:
-            slot = flow_slot(flow_addresses[index], flow_ports[index], slots)
-            while slots[slot] >= 0:
-                slot = (slot + 1) & mask
-            slots[slot] = index
 
 
 @njit
@@ -440,88 +280,3 @@ def walk_pcapng(
     result[NUMBER] = packets
     result[SEGMENTS] = segment_count
     result[TCP_FLOW_COUNT] = tcp_flows
-
-
-@njit
-def next_boundary(
-    buffer: Any, begin: int, end: int, target: int, swapped: bool, most_captured: int
-) -> Any:
-    """Follow whole records from a boundary to the first one at or after ``target``.
-
-    Gives where it stopped: there, or at a record that is not whole before ``end``, or (as its
-    complement) at one that cannot be.
-    """
-    at = begin
-    while at < target and at + 16 <= end:
-        captured = word(buffer, at + 8, swapped)
-        if captured > most_captured:
-            return ~at
-        if at + 16 + captured > end:
-            break
-        at += 16 + captured
-    return at
-
-
-@njit
-def first_not_before(buffer: Any, end: int, swapped: bool, time_unit_ns: int, time_ns: int) -> Any:
-    """Follow records from the first byte to one that is not before a time.
-
-    If there is none, the complement of where that ended is given.
-    """
-    at = np.int64(0)
-    while at < end and at + 16 <= len(buffer):
-        time = np.int64(word(buffer, at, swapped)) * 1_000_000_000
-        time += np.int64(word(buffer, at + 4, swapped)) * time_unit_ns
-        if time >= time_ns:
-            return at
-        at += 16 + np.int64(word(buffer, at + 8, swapped))
-    return ~at
-
-
-@njit
-def surviving_boundaries(
-    buffer: Any,
-    end: int,
-    starts: int,
-    target: int,
-    swapped: bool,
-    most_captured: int,
-    final: bool,
-    marks: Any,
-    found: Any,
-) -> Any:
-    """Which positions at or after ``target`` can be the first boundary there.
-
-    Every position below ``starts`` is tried as a boundary, all chains of records are followed to
-    the end of the buffer (``final``: of the file), and those that meet a record that cannot be
-    are given up. ``marks`` is zeroed scratch of ``end + 1`` bytes; the survivors go to ``found``;
-    their number is given, never more than one above its size.
-    """
-    for at in range(target):
-        if at >= starts and not marks[at]:
-            continue
-        if at + 16 > end:
-            if final:
-                marks[end] = 1
-            continue
-        captured = word(buffer, at + 8, swapped)
-        if captured <= most_captured:
-            marks[min(at + 16 + captured, end)] = 1
-    count = 0
-    for first in range(target, end + 1):
-        if first >= starts and not marks[first]:
-            continue
-        at = first
-        alive = True
-        while at + 16 <= end:
-            captured = word(buffer, at + 8, swapped)
-            if captured > most_captured:
-                alive = False
-                break
-            at += 16 + captured
-        if alive:
-            if count == found.size:
-                return count + 1
-            found[count] = first
-            count += 1
-    return count

@@ -9,7 +9,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import _kernels, pcap, pcapng
+from pregao.capture import _kernels, _layer_kernels, pcap, pcapng
 from pregao.capture.blocks import (
     PACKET_COLUMNS,
     PADDING,
@@ -41,11 +41,11 @@ BLOCK_BYTES = 4 * 1024 * 1024
 """The usual size of a block: it stays in the processor's cache while it is decoded."""
 
 _LINK_KINDS = {
-    ETHERNET: _kernels.LINK_ETHERNET,
-    LINUX_COOKED: _kernels.LINK_COOKED,
-    LINUX_COOKED_2: _kernels.LINK_COOKED_2,
-    RAW_IPV4: _kernels.LINK_RAW,
-    **dict.fromkeys(RAW_IP, _kernels.LINK_RAW),
+    ETHERNET: _layer_kernels.LINK_ETHERNET,
+    LINUX_COOKED: _layer_kernels.LINK_COOKED,
+    LINUX_COOKED_2: _layer_kernels.LINK_COOKED_2,
+    RAW_IPV4: _layer_kernels.LINK_RAW,
+    **dict.fromkeys(RAW_IP, _layer_kernels.LINK_RAW),
 }
 _INT64_MAX = (1 << 63) - 1
 
@@ -275,7 +275,7 @@ class BlockReader:
                 header.big_endian,
                 header.time_unit_ns,
                 header.most_captured,
-                _LINK_KINDS.get(header.link_type, _kernels.LINK_ODD),
+                _LINK_KINDS.get(header.link_type, _layer_kernels.LINK_ODD),
                 table.slots,
                 table.addresses,
                 table.ports,
@@ -402,7 +402,7 @@ def _clock(interface: pcapng.Interface) -> tuple[int, ...]:
         last = room
     if abs(offset_ns) > _INT64_MAX or last < 0:
         offset_ns, last = 0, -1
-    link = _LINK_KINDS.get(interface.link_type, _kernels.LINK_ODD)
+    link = _LINK_KINDS.get(interface.link_type, _layer_kernels.LINK_ODD)
     longest = pcap.longest_record(interface.snap_length)
     return link, longest, min(last, _INT64_MAX), factor, divisor, shift, offset_ns
 

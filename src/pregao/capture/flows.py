@@ -8,7 +8,7 @@ import struct
 import numpy as np
 from numpy.typing import NDArray
 
-from pregao.capture import _kernels
+from pregao.capture import _layer_kernels as _kernels
 from pregao.capture.layers import Flow, address_text
 from pregao.errors import CaptureError
 

@@ -81,6 +81,13 @@ class PcapWriter:
         if self._waiting_bytes >= _FLUSH_BYTES:
             self._hand_over()
 
+    def write_records(self, records: bytes) -> None:
+        """Write whole records, as `UdpRecords` builds them."""
+        self._waiting.append(records)
+        self._waiting_bytes += len(records)
+        if self._waiting_bytes >= _FLUSH_BYTES:
+            self._hand_over()
+
     def flush(self) -> None:
         """Make everything written so far visible to whoever reads the file."""
         self._hand_over()

@@ -13,7 +13,7 @@ from pregao.clock import format_ns
 
 if TYPE_CHECKING:
     from pregao.book.views import Level, Order
-    from pregao.lake.books.lookup import Moment
+    from pregao.lake.books.span import Moment
 
 EPILOG = "\n\n".join(
     (

@@ -186,6 +186,8 @@ def tell(account: DecodeAccount, seconds: float) -> None:
         say(
             f"{count:,} messages of unknown template {template_id} (version {version}) were skipped"
         )
+    for name, count in sorted(account.withheld.items()):
+        say(f"{count:,} values of {name} are too large for a column and null there")
     statistics = account.reading.statistics
     if statistics.cut:
         say(f"{statistics.cut:,} packets were cut by the snap length and could not be decoded")

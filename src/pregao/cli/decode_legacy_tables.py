@@ -121,9 +121,10 @@ class TableWriter:
             if not found.count(template):
                 continue
             own = found.messages(template)
-            rows = rows_of(tables[message_type(template)], template, found)
+            batch = found.batch(template)
+            rows = rows_of(tables[message_type(template)], template, batch)
             chunk = owner[own]
-            numbers = np.asarray(found.batch(template).column("MsgSeqNum")).astype(np.int64)
+            numbers = np.asarray(batch.column("MsgSeqNum")).astype(np.int64)
             good = ~bad[own]
             wrong = good & (numbers != chunks.number[chunk])
             wrong[rows.unfit] |= good[rows.unfit]
@@ -145,7 +146,8 @@ class TableWriter:
                 pa.array(rows.entry),
                 pa.array(np.full(len(rows.message), template.id, np.int64)),
             ]
-            self._put(template, tables, [*keys, *rows.columns], kept)
+            every = np.arange(len(rows.message))
+            self._put(template, tables, [*keys, *rows.columns(every)], kept)
 
     def _in_time(self, times: Numbers) -> npt.NDArray[np.bool_]:
         since = times >= (0 if self.since_ns is None else self.since_ns)

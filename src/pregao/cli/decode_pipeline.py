@@ -55,6 +55,8 @@ class DecodeAccount:
     rejects: Rejects = field(default_factory=Rejects)
     unknown: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Messages of unknown templates, by template id and version."""
+    withheld: Counter[str] = field(default_factory=Counter)
+    """Values that columns cannot hold and are null in them, by template and column."""
     packets: int = 0
     """Of UDP."""
     sessions: bool = False
@@ -236,6 +238,8 @@ class Pipeline:
             count = len(outcome.rows)
             account.messages += count
             account.templates[outcome.message.name] += count
+            for column, values in outcome.withheld.items():
+                account.withheld[f"{outcome.message.name}.{column}"] += values
             if self._left is not None:
                 self._left -= count
             yield outcome

@@ -57,8 +57,8 @@ Segment = Annotated[int, typer.Option(metavar="NUMBER", help="The market segment
 Trader = Annotated[str, typer.Option(metavar="TEXT", help="The trader who enters (5 characters).")]
 Account = Annotated[int | None, typer.Option(metavar="NUMBER", help="The account of orders.")]
 
-_DEFAULTS = ("127.0.0.1:9610", "127.0.0.1:9611")
-_KEY = "123456789ABC"
+DEFAULT_GATEWAYS = ("127.0.0.1:9610", "127.0.0.1:9611")
+DEFAULT_KEY = "123456789ABC"
 """Of the sessions of an exchange that runs without a configuration."""
 
 
@@ -70,7 +70,7 @@ def shell(
     gateway: Gateways = None,
     session: Session = 100_000_001,
     firm: Firm = 85,
-    access_key: Key = _KEY,
+    access_key: Key = DEFAULT_KEY,
     schema_version: Version = "8.0.0",
     store: Store = None,
     segment: Segment = 80,
@@ -97,7 +97,7 @@ def run(
     gateway: Gateways = None,
     session: Session = 100_000_001,
     firm: Firm = 85,
-    access_key: Key = _KEY,
+    access_key: Key = DEFAULT_KEY,
     schema_version: Version = "8.0.0",
     store: Store = None,
     segment: Segment = 80,
@@ -144,7 +144,7 @@ def _hold(
     if version is None:
         names = ", ".join(f"{each.semantic_version} ({each.number})" for each in known)
         raise UsageError(f"--schema-version is one of {names}; not {schema_version!r}.")
-    places = [parse_address(each, "--gateway") for each in gateways or _DEFAULTS]
+    places = [parse_address(each, "--gateway") for each in gateways or DEFAULT_GATEWAYS]
     addresses = [(place.host, place.port) for place in places]
     settings = ClientSettings(session, firm, access_key, version=version)
 

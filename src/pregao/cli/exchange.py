@@ -254,6 +254,11 @@ def status(
         ],
         numbers="next in next out",
     )
+    waiting = told["give_ups"]
+    if waiting:
+        names = ("id", "security_id", "trade_id", "quantity", "firm", "account", "to_firm")
+        rows = [[str(each[name]) for name in names] for each in waiting]
+        print_table(out, "give-ups", [name.replace("_", " ") for name in names], rows)
 
 
 @ctl.command(epilog="Example: pregao exchange ctl phase all OPEN")
@@ -400,6 +405,51 @@ def pair(
 ) -> None:
     """Let the auctions of two instruments begin and end together."""
     _done(port, f"{symbol} and {other} are paired", do="pair", symbol=symbol, other=other)
+
+
+Firm = Annotated[int, typer.Argument(metavar="FIRM", help="The number of the firm.")]
+Account = Annotated[int, typer.Argument(metavar="ACCOUNT", help="The number of the account.")]
+
+
+@ctl.command(epilog="Example: pregao exchange ctl position 85 1234 PETRF360 --long 500")
+def position(
+    firm: Firm,
+    account: Account,
+    symbol: Symbol,
+    long: Annotated[int, typer.Option("--long", help="How many it holds.")] = 0,
+    short: Annotated[int, typer.Option("--short", help="How many it has written.")] = 0,
+    port: Port = _PORT,
+) -> None:
+    """Let an account have a position in an option, as of the beginning of the day."""
+    told = {"firm": firm, "account": account, "symbol": symbol, "long": long, "short": short}
+    _done(port, "set", do="position", **told)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl give-up 85 1234 127 9898")
+def give_up(
+    firm: Firm,
+    account: Account,
+    to_firm: Annotated[
+        int, typer.Argument(metavar="TO_FIRM", help="The firm that carries them; 0: none any more.")
+    ],
+    to_account: Annotated[int, typer.Argument(metavar="TO_ACCOUNT", help="Its account.")] = 0,
+    port: Port = _PORT,
+) -> None:
+    """Let trades of an account be given up to another firm."""
+    told = {"firm": firm, "account": account, "to_firm": to_firm, "to_account": to_account}
+    _done(port, "linked" if to_firm else "no longer linked", do="give-up", **told)
+
+
+@ctl.command(epilog="Example: pregao exchange ctl take-up 3 --refuse")
+def take_up(
+    number: Annotated[
+        int, typer.Argument(metavar="ID", help="Its number; `status` lists those that wait.")
+    ],
+    refuse: Annotated[bool, typer.Option("--refuse", help="Refuse it instead.")] = False,
+    port: Port = _PORT,
+) -> None:
+    """Accept a trade that was given up, for the firm that is to carry it."""
+    _done(port, "refused" if refuse else "accepted", do="take-up", id=number, refuse=refuse)
 
 
 Catalogue = Annotated[

@@ -32,6 +32,7 @@ from pregao.cli import replay as replay_command
 from pregao.cli import schema as schema_command
 from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
+from pregao.cli import ui as ui_command
 from pregao.cli.ending import ended
 
 app = typer.Typer(
@@ -85,6 +86,7 @@ app.command(epilog=audit_command.EPILOG)(audit_command.audit)
 app.command(epilog=export_command.EPILOG)(export_command.export)
 app.command(epilog=plot_command.EPILOG)(plot_command.plot)
 app.command(epilog=analytics_command.EPILOG)(analytics_command.analytics)
+app.command(epilog=ui_command.EPILOG)(ui_command.ui)
 app.add_typer(lake_commands.app)
 app.add_typer(ep_commands.app)
 app.command(epilog=pack_command.EPILOG)(pack_command.pack)

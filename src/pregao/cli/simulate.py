@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from time import monotonic
@@ -35,6 +36,7 @@ EPILOG = "\n\n".join(
         "Examples:",
         "pregao simulate --profile equities --seed 1 --instruments 40 --duration 30m --out day",
         "pregao simulate --profile stress --messages 10000000 --duration 1h --out large",
+        "pregao simulate --like lake --out like --save-profile like.toml",
         "pregao simulate --loss A=0.01,B=0.02 --reorder 0.001 --late-join 0.5 --out faulty",
         "The hours of the schedule (opening auction, trading, closing call, after-market) are told "
         "within the duration; hours in which nothing can be traded pass quickly, and auctions are "
@@ -53,7 +55,10 @@ def simulate(
     ],
     profile: Annotated[
         str,
-        typer.Option(help="equities, derivatives, stress, or the path of a profile in TOML."),
+        typer.Option(
+            help="equities, derivatives, stress, thin-derivatives, or the path of a profile in "
+            "TOML."
+        ),
     ] = "equities",
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 1,
     instruments: Annotated[
@@ -61,14 +66,19 @@ def simulate(
         typer.Option(help="How many instruments: 40, or all of --instruments-file."),
     ] = None,
     duration: Annotated[
-        str, typer.Option(help="Time that the whole day takes, such as 30m, 1h30m or 45s.")
-    ] = "30m",
-    schema_version: Annotated[
-        int,
+        str | None,
         typer.Option(
-            metavar="VERSION", help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}."
+            help="Time that the whole day takes, such as 1h30m or 45s: 30m, or that of --like."
         ),
-    ] = 16,
+    ] = None,
+    schema_version: Annotated[
+        int | None,
+        typer.Option(
+            metavar="VERSION",
+            help=f"Version of the feed: {', '.join(map(str, SCHEMA_VERSIONS))}; 16, or that of "
+            "--like.",
+        ),
+    ] = None,
     rate: Annotated[
         float | None, typer.Option(help="Mean orders a second; by default the profile's.")
     ] = None,
@@ -103,11 +113,30 @@ def simulate(
         ),
     ] = None,
     day: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--date", metavar="DAY", help="The trading day that is simulated, as 2026-05-21."
+            "--date",
+            metavar="DAY",
+            help=f"The trading day that is simulated, {TRADE_DATE} unless given; with --like, "
+            "the day of the lake.",
         ),
-    ] = TRADE_DATE.isoformat(),
+    ] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LAKE",
+            help="Fit the profile to a day of this lake (the last, unless --date is given), and "
+            "show both flows side by side.",
+        ),
+    ] = None,
+    channel: Annotated[
+        int | None,
+        typer.Option(help="With --like: the channel to be like; the busiest unless given."),
+    ] = None,
+    save_profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="With --like: write the fitted profile here, as TOML."),
+    ] = None,
     instruments_file: Annotated[
         Path | None, typer.Option(help="Catalogue of instruments, TOML or JSON.")
     ] = None,
@@ -141,16 +170,17 @@ def simulate(
     with books.jsonl, trades.jsonl, faults.json and summary.json. The same arguments give the same
     bytes.
     """
-    from pregao.exchange.simulation import Simulation
-
+    if like is None and (channel is not None or save_profile is not None):
+        option = "--channel" if channel is not None else "--save-profile"
+        raise UsageError(f"{option} is for --like LAKE, which fits a profile to a day.")
     settings = Settings(
         profile=profile,
         out=out,
         seed=seed,
         instruments=instruments,
-        duration_ns=parse_duration(duration),
-        schema_version=schema_version,
-        trade_date=_date(day),
+        duration_ns=parse_duration("30m" if duration is None else duration),
+        schema_version=16 if schema_version is None else schema_version,
+        trade_date=TRADE_DATE if day is None else _date(day),
         rate=rate,
         messages=messages,
         faults=fault_rates(
@@ -167,6 +197,18 @@ def simulate(
         force=force,
         legacy=legacy,
     )
+    if like is None:
+        _simulate(settings, quiet)
+    else:
+        wanted = None if day is None else settings.trade_date
+        whole = duration is not None
+        _simulate_like(like, wanted, channel, settings, save_profile, quiet, schema_version, whole)
+
+
+def _simulate(settings: Settings, quiet: bool) -> None:
+    """Run a simulation, and say what came of it."""
+    from pregao.exchange.simulation import Simulation
+
     simulation = Simulation(settings)
     if quiet:
         simulation.run()
@@ -178,7 +220,48 @@ def simulate(
     began = monotonic()
     with ExitStack() as shown:
         summary = simulation.run(_bar(console, shown) if console.is_terminal else None)
-    _show(console, summary, out, monotonic() - began)
+    _show(console, summary, settings.out, monotonic() - began)
+
+
+def _simulate_like(
+    lake: str,
+    day: date | None,
+    channel: int | None,
+    settings: Settings,
+    save: Path | None,
+    quiet: bool,
+    version: int | None,
+    own_duration: bool,
+) -> None:
+    """Fit a profile to a day of a lake, simulate with it, and show both flows."""
+    from tempfile import TemporaryDirectory
+
+    from pregao.cli import simulate_like
+    from pregao.cli.terminal import console as shown_on
+    from pregao.cli.terminal import say
+    from pregao.exchange.simulation import prepare_folder
+
+    if settings.profile != "equities":
+        raise UsageError("--like makes a profile of its own: leave --profile out.")
+    console = shown_on(sys.stderr)
+
+    def tell(number: int, away: float) -> None:
+        if not quiet:
+            say(console, f"round {number}: all numbers within a factor of {away:.2f}")
+
+    real = simulate_like.real_flow(lake, day, channel)
+    settings = simulate_like.like_settings(real, settings, version)
+    if not own_duration:
+        settings = replace(settings, duration_ns=simulate_like.like_duration(real))
+    # A folder that cannot be used is told of before the fit, which takes a while.
+    prepare_folder(settings.out, settings.force)
+    settings = replace(settings, force=True)
+    fitted = simulate_like.fit(real, settings, tell)
+    with simulate_like.fitted_profile(fitted, save) as path, TemporaryDirectory() as folder:
+        _simulate(replace(settings, profile=str(path)), quiet)
+        if not quiet:
+            given = simulate_like.measured(settings.out, Path(folder) / "lake")
+            simulate_like.show(shown_on(sys.stdout), real, given)
 
 
 def _bar(console: Console, shown: ExitStack) -> Progress:

@@ -18,6 +18,12 @@ class Account:
     access_key: str = field(repr=False)
     blocked: bool = False
     throttle: ThrottleLimit | None = None
+    locations: frozenset[str] | None = None
+    """The sender locations, which tell the access category, that it may use; None: any."""
+    traders: frozenset[str] | None = None
+    """The traders that may enter and execute; None: any."""
+    accounts: frozenset[int] | None = None
+    """The accounts that its orders may name; None: any."""
 
 
 @dataclass(frozen=True, slots=True)

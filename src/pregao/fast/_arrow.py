@@ -117,6 +117,17 @@ def batch_of(filled: Filled, node: Node) -> Any:
     return pa.RecordBatch.from_struct_array(whole)
 
 
+_NOTHING: dict[Any, Any] = {}
+
+
+def _nulls(count: int, kind: Any) -> Any:
+    """An array without values; most columns are, and making each anew would take long."""
+    known = _NOTHING.get(kind)
+    if known is None or len(known) < count:
+        known = _NOTHING[kind] = pa.nulls(max(count, 1024), kind)
+    return known.slice(0, count)
+
+
 class _Maker:
     """Makes the arrays of one node."""
 
@@ -148,7 +159,7 @@ class _Maker:
     def array(self, item: Layout, around: _Presence) -> Any:
         kind = type_of(item)
         if item.bit is not None and not self.any[item.bit >> 6] >> (item.bit & 63) & 1:
-            return pa.nulls(self.count, kind)
+            return _nulls(self.count, kind)
         presence = self.presence(item.bit, around)
         own = presence if item.bit is not None else _ALL
         if isinstance(item, Struct):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -124,8 +125,12 @@ class Program:
     """Templates that only the message decoder reads, by id, and why."""
 
 
+@lru_cache(8)
 def program_of(templates: Templates) -> Program:
-    """Make the table of all templates that a stream can name."""
+    """Make the table of all templates that a stream can name.
+
+    Decoders of the same templates share it: nobody changes it.
+    """
     return _Compiler().compile(templates)
 
 

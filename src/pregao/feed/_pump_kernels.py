@@ -148,6 +148,14 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
         block = np.int64(load_u16(buffer, position + BLOCK_LENGTH_AT))
         if use == w.UNUSED or use == w.HEARTBEAT or block != table[_u(kind + w.BLOCK)]:
             break
+        if use == w.BOOKLESS:
+            if not control[w.VOUCHED]:
+                break
+            scratch[_u(count)] = -1
+            count += 1
+            position += length
+            sound = True
+            continue
         if SMALLEST_MESSAGE + block != length:
             break
         body = position + SMALLEST_MESSAGE

@@ -10,13 +10,13 @@ from __future__ import annotations
 # What it goes on from; the first four of these are asked for together.
 (
     VERSION, NEXT, SENDING, RECEIVED, CHANNEL, SCHEMA, WHOLE_SINCE, NOW, SINCE, LIMIT, PROGRESS,
-    BEHIND, MOST_BEHIND, EVENT, BEGINS, WANTED, SINGLY,
-) = range(13, 30)  # fmt: skip
+    BEHIND, MOST_BEHIND, EVENT, BEGINS, WANTED, SINGLY, VOUCHED,
+) = range(13, 31)  # fmt: skip
 # What it has done.
 (
     TOUCHED, CHANGED, ROWS, STORED, DELIVERED, MESSAGES, PACKETS, BYTES, STATUS, DETAIL, EVENT_AT,
-) = range(30, 41)  # fmt: skip
-FEEDS = 41
+) = range(31, 42)  # fmt: skip
+FEEDS = 42
 """Then the words of each feed."""
 FEED_WORDS = 6
 FEED_PACKETS, FEED_FIRST, FEED_DUPLICATES, FEED_BEATS, FEED_REACHED, FEED_HEARD = range(FEED_WORDS)
@@ -73,7 +73,9 @@ ACTIONS_AT = TEMPLATES * TEMPLATE_WORDS
 SIDES_AT = ACTIONS_AT + 256
 TABLE_WORDS = SIDES_AT + 256
 
-UNUSED, COUNTED, ORDERS, HEARTBEAT = 0, 1, 2, 3
+UNUSED, COUNTED, ORDERS, HEARTBEAT, BOOKLESS = 0, 1, 2, 3, 4
+"""What the kernel does with a template's messages. Those that concern no book, and are too long
+for it to read, it passes over if somebody vouches that they can be read."""
 NULL_ROW = -2
 """Behind the last message of a packet, in place of where the words of its instrument are."""
 NO_LIMIT = 1 << 40

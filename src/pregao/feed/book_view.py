@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pregao.book.depth import PriceDepthBook
 from pregao.book.faults import State
 from pregao.book.orders import OrderBook
 from pregao.book.updates import Side
@@ -21,7 +22,7 @@ class ChannelBook:
     """The last packet that was taken in when it was asked for; None before the first."""
     reason: str
     """A sentence about the state."""
-    content: OrderBook
+    content: OrderBook | PriceDepthBook
     """The book itself, for all that it can answer. It is not to be changed."""
 
     @property
@@ -34,8 +35,8 @@ class ChannelBook:
         return self.content.levels(side, depth)
 
     def orders(self, side: Side) -> list[Order]:
-        """The orders of a side in the order in which they would trade."""
-        return self.content.orders(side)
+        """The orders of a side as they would trade, one by one; a book by prices has none."""
+        return self.content.orders(side) if isinstance(self.content, OrderBook) else []
 
     @property
     def bids(self) -> list[Level]:

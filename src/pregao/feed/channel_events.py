@@ -1,4 +1,4 @@
-"""What a followed channel tells: its events as small frozen objects, in the order they happened.
+"""What a followed channel tells: its events as small objects, in the order they happened.
 
 Each one says where it happened (the place of its packet in the incremental stream; None where
 there is none), when that packet was sent, and when it was received. Prices are mantissas of
@@ -8,17 +8,17 @@ there is none), when that packet was sent, and when it was received. Prices are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from typing import Any
 
+from pregao.feed.records import record
 from pregao.umdf.news import News
 from pregao.umdf.phases import GroupKey, Status
 from pregao.umdf.sequencing import Place
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Event:
     """What every event has."""
 
@@ -31,7 +31,7 @@ class Event:
 # Books and trades
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BookChanged(Event):
     """An event of the market, or a snapshot, changed a book; told once, when it was over."""
 
@@ -40,7 +40,7 @@ class BookChanged(Event):
     """The number of the market's event; -1 where a snapshot or its absence changed the book."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TradeDone(Event):
     """A trade; told as its message comes, whatever the state of the book is."""
 
@@ -61,7 +61,7 @@ class TradeDone(Event):
     forward: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TradeBusted(Event):
     """A trade was cancelled by the exchange."""
 
@@ -76,7 +76,7 @@ class TradeBusted(Event):
 # States, statistics, instruments, news
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatusChanged(Event):
     """What holds for an instrument has changed."""
 
@@ -85,7 +85,7 @@ class StatusChanged(Event):
     now: Status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PhaseChanged(Event):
     """The phase of a group has changed."""
 
@@ -94,7 +94,7 @@ class PhaseChanged(Event):
     now: Status
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatisticChanged(Event):
     """A statistic, band or price of reference was told, or is no more."""
 
@@ -115,7 +115,7 @@ class Change(Enum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class InstrumentChanged(Event):
     """An instrument was added, changed or deleted."""
 
@@ -124,7 +124,7 @@ class InstrumentChanged(Event):
     change: Change
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NewsReceived(Event):
     """A piece of news, put together from its parts."""
 
@@ -134,21 +134,21 @@ class NewsReceived(Event):
 # Trust
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unconfirmed(Event):
     """Packets are missing that may have been about an instrument."""
 
     security_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confirmed(Event):
     """What was missing is made up for, or was not about the instrument."""
 
     security_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stale(Event):
     """A book is known to have missed something; it waits for a snapshot."""
 
@@ -156,7 +156,7 @@ class Stale(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Healed(Event):
     """A stale book is sound again."""
 
@@ -165,7 +165,7 @@ class Healed(Event):
     """What healed it: snapshot, absent, emptied, reset, message."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Gap(Event):
     """Packets that no feed brought in time."""
 
@@ -178,19 +178,19 @@ class Gap(Event):
 # The channel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChannelDown(Event):
     """Nothing came on any feed for three heartbeats: no book of the channel is confirmed."""
 
     silent_ns: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ChannelUp(Event):
     """The channel is heard again, and what was missed meanwhile is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FailedOver(Event):
     """The channel is followed at another site from here on, whose numbers are its own."""
 
@@ -198,29 +198,29 @@ class FailedOver(Event):
     """The feeds of that site."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Synchronized(Event):
     """Every instrument is known and every book is confirmed, for the first time or again."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RecoveryIdle(Event):
     """The recovery streams have nothing to tell until a ChannelReset (000 §7.5)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class BooksReset(Event):
     """A ChannelReset: every book is empty and is filled anew."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class VersionChanged(Event):
     """The incremental stream goes on with another sequence version."""
 
     sequence_version: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EventsMissed(Event):
     """So many events were not taken in time and are gone: read books and statistics anew."""
 

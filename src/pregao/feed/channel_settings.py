@@ -14,6 +14,16 @@ MISSED_HEARTBEATS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class LegacyFeed:
+    """What a channel of the legacy feed (UMDF FIX/FAST) is told besides."""
+
+    platform: str = "PUMA"
+    """The platform that sends it: PUMA or MEGABOLSA."""
+    market_depth: int | None = None
+    """How many price levels books show of which no snapshot came; None is all orders."""
+
+
+@dataclass(frozen=True, slots=True)
 class ChannelSettings:
     """All that following a channel depends on."""
 
@@ -43,6 +53,8 @@ class ChannelSettings:
     """No piece of news is longer."""
     news_ns: int = 60 * SECOND
     """The parts of a piece of news are waited for no longer than this."""
+    legacy: LegacyFeed | None = None
+    """None for the binary feed."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.number <= 0xFF:

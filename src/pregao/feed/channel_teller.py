@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Doubted, Update
-from pregao.book.updates import Confirmed as BookConfirmed
+from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Update
 from pregao.feed import channel_events as told
 from pregao.feed.backlog import MOST_WAITING, Backlog
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings
 from pregao.feed.definitions import Instrument
-from pregao.feed.healing import Gap, Healed, is_void
-from pregao.feed.listener import NO_EVENT, Listener, Part
+from pregao.feed.event_log import EventLog
+from pregao.feed.healing import is_void
+from pregao.feed.listener import NO_EVENT, Part
 from pregao.feed.market_state import (
     STATISTICS,
     GroupChange,
@@ -48,14 +48,12 @@ _NOWHERE = Place(0, 0)
 """The place of what was told before the first packet."""
 
 
-class Teller(Listener):
+class Teller(EventLog):
     """Collects the events of a channel until they are taken."""
 
     def __init__(self, settings: ChannelSettings, counters: ChannelCounters) -> None:
+        super().__init__(settings.most_events, counters)
         self.state = MarketState()
-        self.place: Place | None = None
-        """Where what is told now happens, when it was sent, and when it was received."""
-        self.sending_ns = self.received_ns = 0
         self.now_ns = 0
         """The time that passes; when packets were received may be told by another clock."""
         self.missing = 0
@@ -69,19 +67,11 @@ class Teller(Listener):
         book has been filled, and the statistics that may have been lost before."""
         self.reset = False
         """Has a ChannelReset come since this was last looked at?"""
-        self.wanted = True
-        """Is anybody to be told?"""
         self.backlog: Backlog | None = None
         """Where what messages say of the market's state waits; None if it does not."""
         self.know: Callable[[int], None] = lambda _: None
         """Makes the follower know an instrument."""
-        self._counters = counters
-        self._most = settings.most_events
-        self._events: list[told.Event] = []
-        self._missed = 0
         self._news = NewsParts(settings.most_news_bytes, settings.news_ns)
-        self._touched: dict[int, int] = {}
-        """The books that changed in the event that is not over yet, and its number."""
         self._set_aside: dict[int, int] = {}
         self._event = self._template = 0
         """Of the message that is being told."""
@@ -96,32 +86,6 @@ class Teller(Listener):
             **dict.fromkeys(STATISTICS, self._statistic),
             **dict.fromkeys(templates.SECURITY_DEFINITIONS, self._definition),
         }
-
-    # Events
-
-    def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
-        """Tell an event of here and now."""
-        if not self.wanted:
-            return
-        if len(self._events) >= self._most:
-            # A slow reader never stops the feed: it is told that it has missed something.
-            self._missed += len(self._events)
-            self._counters.events_missed += len(self._events)
-            self._events.clear()
-        self._events.append(kind(self.place, self.sending_ns, self.received_ns, *values))
-
-    def take(self) -> list[told.Event]:
-        """The events since they were last taken, in order."""
-        events, self._events = self._events, []
-        if self._missed:
-            first = told.EventsMissed(self.place, self.sending_ns, self.received_ns, self._missed)
-            events.insert(0, first)
-            self._missed = 0
-        return events
-
-    def at(self, place: Place | None, sending_ns: int, received_ns: int) -> None:
-        """What is told from here on happens there and then."""
-        self.place, self.sending_ns, self.received_ns = place, sending_ns, received_ns
 
     @property
     def _here(self) -> Place:
@@ -141,37 +105,14 @@ class Teller(Listener):
         """These books changed in the event that is not over yet."""
         self._touched = touched
 
-    def end_event(self) -> None:
-        """Tell of the books that changed: the event is over, or its end was lost."""
-        touched, self._touched = self._touched, {}
-        for security_id, event in touched.items():
-            self.tell(told.BookChanged, security_id, event)
-
     # Books
 
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
         """A book took an update in."""
+        super().updated(security_id, event, update)
         kind = type(update)
-        if kind is Doubted:
-            self._counters.unconfirmed += 1
-            self.tell(told.Unconfirmed, security_id)
-        elif kind is BookConfirmed:
-            self._counters.confirmed += 1
-            self.tell(told.Confirmed, security_id)
-        else:
-            self._touched[security_id] = event
-            if event != NO_EVENT and (kind is BookEmptied or kind is ChannelReset):
-                self.awaited[security_id] = self._here
-
-    def stale(self, gap: Gap) -> None:
-        """A book is not to be trusted any more."""
-        self._counters.stale += 1
-        self.tell(told.Stale, gap.security_id, gap.reason)
-
-    def healed(self, healed: Healed) -> None:
-        """A stale book is sound again."""
-        self._counters.healed += 1
-        self.tell(told.Healed, healed.gap.security_id, healed.by.name.lower())
+        if event != NO_EVENT and (kind is BookEmptied or kind is ChannelReset):
+            self.awaited[security_id] = self._here
 
     # Messages
 
@@ -181,13 +122,23 @@ class Teller(Listener):
         """A message of the incremental stream was taken in."""
         handler = self._handlers.get(template_id)
         if handler is not None:
-            if self.backlog is not None and template_id in _OF_STATE:
+            if self.backlog is not None and self._may_wait(template_id, values):
                 where = (place, self.sending_ns, self.received_ns)
                 self.backlog.add(partial(self._look, where, event, template_id, values), 1)
             else:
                 self.hear(place, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
+
+    def _may_wait(self, template_id: int, values: Mapping[str, Any]) -> bool:
+        """Does nothing but the market's state depend on a message?"""
+        if template_id in _OF_STATE:
+            return True
+        if template_id in templates.SECURITY_DEFINITIONS and self.state.definitions.complete:
+            if values["securityUpdateAction"] != "DELETE":
+                self.know(values["securityID"])
+            return True
+        return False
 
     def hear(self, place: Place, event: int, template_id: int, values: Mapping[str, Any]) -> None:
         """Tell what a message says beside what it does to books."""

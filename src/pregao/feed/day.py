@@ -42,7 +42,7 @@ from pregao.feed.statistics import (
 )
 from pregao.feed.statistics_audit import StatisticAudit
 from pregao.umdf.gap_columns import Counters, Followed
-from pregao.umdf.gaps import Step
+from pregao.umdf.gaps import MOST_IN_PACKET, Step
 
 LAST_SERIAL = 1 << 40
 """Behind every packet of a day."""
@@ -64,6 +64,16 @@ class ChannelDay:
     """The packets that are missing, those before the first one too."""
     loops: tuple[WholeLoop, ...] = ()
     """Whole loops of snapshots: behind each hole the first one."""
+    most_in_packet: int = MOST_IN_PACKET
+    """More messages than this no packet has."""
+    marks_trades: bool = True
+    """Do trades tell whether they set the last price? On the legacy feed they do not."""
+
+    def counters(self, instruments: int) -> Counters:
+        """The counters of instruments of which nothing has come."""
+        return Counters.new(
+            instruments, from_the_start=self.from_the_start, most_in_packet=self.most_in_packet
+        )
 
     @property
     def kind(self) -> BookKind:
@@ -188,7 +198,7 @@ class DayFollower:
     def _begin(self, sequence: Sequence) -> Origins:
         """Make ready for the instruments that there are."""
         day, securities = self.day, sequence.securities
-        self._counters = Counters.new(len(securities), from_the_start=day.from_the_start)
+        self._counters = day.counters(len(securities))
         self._changes, self._output = self._open_output(securities)
         statistics = statistics_of(self.others.incremental, securities, day.base)
         self._statistics = Statistics.joined([*statistics, self._changes.statistics()])
@@ -261,7 +271,7 @@ class DayFollower:
         audited = np.setdiff1d(sequence.snapshot[agrees], sequence.snapshot[doubtful])
         differences = StatisticAudit(
             self.others, self.snapshots, self._changes, sequence.securities, self.day.base,
-            self.day.from_the_start,
+            self.day.from_the_start, self.day.marks_trades,
         ).differences(
             audited, self._loaded, Statistics.joined([self._statistics, self._told])
         )  # fmt: skip

@@ -18,10 +18,9 @@ from pregao.feed.legacy_meaning import (
     EMPTY_BOOK,
     SIDES,
     Entry,
-    level_update,
-    order_update,
     snapshot_levels,
     snapshot_orders,
+    update_of,
 )
 from pregao.feed.listener import Listener, Part
 from pregao.legacy import InLoop, LegacyMessage, LoopEnded, MsgType
@@ -155,8 +154,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         security_id = message.security_id or 0
         book = self.books.get(security_id)
         depth = self.market_depth(security_id) if book is None else _depth_of(book)
-        meaning = order_update if depth is None else level_update
-        return meaning(key_of(message), message.item.values)
+        return update_of(key_of(message), message.item.values, depth)
 
     def _load(self, snapshot: Snapshot, place: Place) -> None:
         assert snapshot.header is not None

@@ -84,6 +84,14 @@ def mantissa_of(price: Decimal | None) -> int | None:
     return whole
 
 
+def exact_mantissa(price: Decimal | None) -> int | None:
+    """A price as books keep it; None of one that they cannot have."""
+    try:
+        return mantissa_of(price)
+    except _UnreadableError:
+        return None
+
+
 def _side(entry: Entry) -> Side:
     return SIDES[entry["MDEntryType"]]
 
@@ -108,15 +116,18 @@ def _inserted_ns(entry: Entry) -> int | None:
     return moment_ns(entry.get("MDInsertDate"), entry.get("MDInsertTime"))
 
 
-def order_update(key: MessageKey, entry: Entry) -> Update | None:
-    """What an entry does to a book by order depth; None if it is of no book."""
+def update_of(key: MessageKey, entry: Entry, depth: int | None) -> Update | DepthUpdate | None:
+    """What an entry does to a book of so many price levels, or of all orders if it is None.
+
+    None if the entry is of no book.
+    """
     kind = entry.get("MDEntryType")
     if kind == EMPTY_BOOK:
         return BookEmptied(key)
     if kind not in SIDES:
         return None
     try:
-        return _order_update(key, entry)
+        return _order_update(key, entry) if depth is None else _level_update(key, entry)
     except _UnreadableError as wrong:
         return Interrupted(key, str(wrong))
 
@@ -149,19 +160,6 @@ def _order_update(key: MessageKey, entry: Entry) -> Update:
             return TopRemoved(key, side, position or 0, rpt_seq)
         case action:
             return Interrupted(key, f"update action {action} is not one of a book by orders")
-
-
-def level_update(key: MessageKey, entry: Entry) -> DepthUpdate | None:
-    """What an entry does to a book by price depth; None if it is of no book."""
-    kind = entry.get("MDEntryType")
-    if kind == EMPTY_BOOK:
-        return BookEmptied(key)
-    if kind not in SIDES:
-        return None
-    try:
-        return _level_update(key, entry)
-    except _UnreadableError as wrong:
-        return Interrupted(key, str(wrong))
 
 
 def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
@@ -261,6 +259,8 @@ class LegacyTrade:
     busted: bool
     volume: int | None
     """What was traded in the session up to it."""
+    seller_days: int | None = None
+    """Days until delivery of a forward."""
 
 
 def trade_of(entry: Entry) -> LegacyTrade | None:
@@ -285,6 +285,7 @@ def trade_of(entry: Entry) -> LegacyTrade | None:
         moment_ns(entry.get("MDEntryDate"), entry.get("MDEntryTime")),
         entry.get("MDUpdateAction") == DELETE,
         entry.get("TradeVolume"),
+        entry.get("SellerDays"),
     )
 
 

@@ -7,12 +7,13 @@ up to its own place, however late it comes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from typing import Any, Final
 
 from pregao.feed.definitions import Definitions, Instrument, group_key
 from pregao.feed.listener import Part
+from pregao.feed.records import record
 from pregao.schemas import bundled_message_ids
 from pregao.umdf import templates
 from pregao.umdf.phases import (
@@ -61,7 +62,7 @@ Key = tuple[str, Any]
 """A statistic's name, and which one it is where there are several."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Statistic:
     """A statistic as it was told last."""
 
@@ -74,7 +75,7 @@ class Statistic:
     that is followed no more."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class StatisticChange:
     """A statistic was told (or, with None, is no more)."""
 
@@ -84,7 +85,7 @@ class StatisticChange:
     statistic: Statistic | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GroupChange:
     """The phase of a group has changed."""
 
@@ -138,18 +139,18 @@ class MarketState:
 
     def statistic(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
-    ) -> Iterator[StateChange]:
+    ) -> Iterable[StateChange]:
         """A statistic is told."""
         key = key_of(template_id, values)
         if values.get("mDUpdateAction") == "DELETE":
-            yield from self._remove(security_id, key)
-            return
-        yield from self._set(security_id, key, template_id, values, place)
+            return self._remove(security_id, key)
+        changes: Iterable[StateChange] = self._set(security_id, key, template_id, values, place)
         if template_id == templates.CLOSING_PRICE:
-            yield from self._age_closing_price(security_id, values)
-        elif template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
+            return [*changes, *self._age_closing_price(security_id, values)]
+        if template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
             # Every trade was busted: there is no last price any more.
-            yield from self._remove(security_id, _LAST_TRADE)
+            return [*changes, *self._remove(security_id, _LAST_TRADE)]
+        return changes
 
     def trade(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
@@ -243,14 +244,17 @@ class MarketState:
         template_id: int,
         values: Mapping[str, Any],
         place: Place,
-    ) -> Iterator[StateChange]:
+    ) -> tuple[StatisticChange, ...]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
             # Who joins late learns from a snapshot how far trades have been counted.
             number = _trade_number(values)
             self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
         statistic = Statistic(*key, values, template_id, place)
-        self.statistics.setdefault(security_id, {})[key] = statistic
-        yield StatisticChange(security_id, *key, statistic)
+        own = self.statistics.get(security_id)
+        if own is None:
+            own = self.statistics[security_id] = {}
+        own[key] = statistic
+        return (StatisticChange(security_id, *key, statistic),)
 
     def _remove(self, security_id: int, key: Key) -> Iterator[StateChange]:
         if self.statistics.get(security_id, {}).pop(key, None) is not None:

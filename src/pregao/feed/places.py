@@ -17,9 +17,8 @@ INDEX_BITS = 13
 """A packet of 64 kB has fewer messages than this many bits can count."""
 BEHIND_PACKET = (1 << INDEX_BITS) - 1
 """The index of the place behind all messages of a packet."""
-_SERIAL_BITS = 36
-"""Of a day: 32 bits for the number, and room for a few sequence versions."""
-_RANK_BITS = 63 - INDEX_BITS - _SERIAL_BITS
+_BITS = 63
+"""A number has so many, without its sign."""
 
 
 def place_of(serial: Numbers, index: Numbers | int) -> Numbers:
@@ -61,8 +60,8 @@ def ranked(*several: Numbers) -> tuple[Numbers, list[Numbers]]:
 
 def in_order(rank: Numbers, place: Numbers) -> Numbers:
     """The indexes that sort by instrument and place, equal ones kept in order."""
-    most = int(place.max(initial=0))
-    if most >> (63 - _RANK_BITS) == 0 and int(rank.max(initial=0)) >> _RANK_BITS == 0:
+    bits = int(place.max(initial=0)).bit_length()
+    if int(rank.max(initial=0)).bit_length() + bits <= _BITS:
         # Rows come sorted, so this is a merge of a few runs.
-        return np.argsort((rank << (63 - _RANK_BITS)) | place, kind="stable")
+        return np.argsort((rank << bits) | place, kind="stable")
     return np.lexsort((place, rank))

@@ -28,6 +28,7 @@ from pregao.sbe.values import Reading, ValueKind, readings
 from pregao.umdf import templates
 from pregao.umdf.event_columns import flags_place
 from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.recovery import NEVER_DISCARDED
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
@@ -73,7 +74,14 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
     table[w.ACTIONS_AT :] = UNKNOWN
     for template_id in {*heard, *_ORDERS, templates.EXECUTION_SUMMARY}:
         message = schema.by_id.get(template_id)
-        if message is None or message.groups or message.data or template_id >= w.TEMPLATES:
+        if message is None or template_id >= w.TEMPLATES:
+            continue
+        if template_id in NEVER_DISCARDED:
+            at = template_id * w.TEMPLATE_WORDS
+            table[[at + w.USE, at + w.BLOCK]] = w.BOOKLESS, message.block_length
+            table[at + w.FLAGS_AT] = flags_place(template_id, message)
+            continue
+        if message.groups or message.data:
             continue
         words = _words(message, version, heard=template_id in heard)
         if words is not None:

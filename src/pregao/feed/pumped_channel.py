@@ -19,14 +19,18 @@ from pregao.feed.backlog import Backlog
 from pregao.feed.book_view import ChannelBook
 from pregao.feed.channel import FEWEST_BEHIND, Channel
 from pregao.feed.channel_settings import ChannelCounters, ChannelSettings, ChannelState
+from pregao.feed.definitions import Instrument
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
 from pregao.feed.pump_tables import PumpTables
+from pregao.feed.raw_packets import RawPacket
+from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
-from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.packets import PacketDecoder, decode_header
 from pregao.umdf.phases import Phases
+from pregao.umdf.recovery import NEVER_DISCARDED
 from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
@@ -96,6 +100,11 @@ class PumpedChannel(Channel):
                     done = pump.detail
                 elif self._read_schema(datagrams, at):
                     continue
+                elif self._pass_over(datagrams, at):
+                    at += 1
+                    if singly:
+                        return at
+                    continue
                 elif at == before:
                     self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
                     self._pausing = self._pause
@@ -121,6 +130,36 @@ class PumpedChannel(Channel):
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
         _, _, schema_id, version = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
         return self._pump.set_schema(schema_id, version)
+
+    def _pass_over(self, datagrams: Datagrams, at: int) -> bool:
+        """Take in a packet whose only message concerns no book: nothing is handed back for it."""
+        if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
+            return False
+        start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
+        _, template_id, _, _ = MESSAGE_HEADER.unpack_from(datagrams.buffer.data, start)
+        if template_id not in NEVER_DISCARDED:
+            return False
+        teller = self._teller
+        if template_id != templates.NEWS and not teller.state.definitions.complete:
+            return False  # which streams are needed depends on it
+        payload = datagrams.payload(at)
+        raw = RawPacket.of(decode_header(payload), payload, 0)
+        if raw.broken or len(raw.frames) != 1:
+            return False
+        frame = raw.frames[0]
+        decoded = self._decoder.outcome(payload, frame).decoded
+        if decoded is None:
+            return False
+        self._tell()
+        pump = self._pump
+        if not pump.pass_over(datagrams, at):
+            return False
+        version, following, *times = pump.place()
+        place = Place(version, following - 1)
+        teller.at(place, *times)
+        teller.now_ns = pump.now_ns
+        teller.message(place, pump.event, template_id, decoded.values)
+        return True
 
     # From the plain machine to the kernel, and back
 
@@ -199,21 +238,22 @@ class PumpedChannel(Channel):
             teller.backlog.add(partial(self._look, version, messages), len(messages))
             return
         place = Place(version, following)
+        securities = pump.securities
         for row in pump.take_rows():
             kind, item, event, number, sending_ns, received_ns, _, _ = row
-            if kind == w.MESSAGE:
-                self._tell_message(version, pump.message(row))
-                continue
             if number != place.sequence_number:
                 place = Place(version, number)
+            if kind == w.MESSAGE:
+                self._tell_message(place, pump.message(row))
+                continue
             teller.at(place, sending_ns, received_ns)
-            teller.tell(told.BookChanged, pump.securities[item], event)
+            teller.tell(told.BookChanged, securities[item], event)
         teller.at(Place(version, following - 1), *times)
 
     def _look(self, version: int, messages: ToldMessages, most: int) -> int:
         """Tell of messages that have waited, so many at the most; gives how many are left."""
         for message in messages.take(most):
-            self._tell_message(version, message)
+            self._tell_message(Place(version, message.number), message)
         return len(messages)
 
     def catch_up(self, most: int) -> None:
@@ -223,13 +263,16 @@ class PumpedChannel(Channel):
         elif self._handed and self._teller.backlog is not None:
             self._tell()
 
-    def _tell_message(self, version: int, message: ToldMessage) -> None:
-        teller, frame = self._teller, message.frame
-        place = Place(version, message.number)
-        decoded = self._decoder.outcome(message.payload, frame).decoded
-        assert decoded is not None
-        teller.at(place, message.sending_ns, message.received_ns)
-        teller.hear(place, message.event, frame.template_id, decoded.values)
+    def _tell_message(self, place: Place, message: ToldMessage) -> None:
+        _, _, _, event, data, begin, end = message
+        header = MESSAGE_HEADER.unpack_from(data, begin + FRAMING_SIZE)
+        block_length, template_id, schema_id, version = header
+        codec = self._decoder.codec(schema_id, version).codec(template_id)
+        assert codec is not None  # the kernel reads no others
+        body = begin + SMALLEST_MESSAGE
+        values = codec.decode_body(data, body, block_length, version, end).values
+        self._teller.at(place, message.sending_ns, message.received_ns)
+        self._teller.hear(place, event, template_id, values)
 
     def take_batch(self) -> EventBatch:
         """The same as columns, for which books that changed never become objects."""
@@ -241,7 +284,7 @@ class PumpedChannel(Channel):
                 if isinstance(part, ToldBooks):
                     parts.append(part.batch(version))
                 else:
-                    self._tell_message(version, part)
+                    self._tell_message(Place(version, part.number), part)
                     parts.append(EventBatch.of(teller.take()))
             teller.at(Place(version, following - 1), *times)
         return EventBatch.joined(parts)
@@ -318,6 +361,13 @@ class PumpedChannel(Channel):
         """The last packet that was taken in, or that a heartbeat named as the last one."""
         self._sync()
         return super().place
+
+    @property
+    def instruments(self) -> Mapping[int, Instrument]:
+        """The instruments by their security ids."""
+        self._tell()
+        self._teller.catch_up()
+        return super().instruments
 
     @property
     def phases(self) -> Phases:

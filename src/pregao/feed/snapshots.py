@@ -163,8 +163,11 @@ def snapshot_orders(
     at = np.empty(len(owner), np.int64)
     _kernels.spread_ranges(starts, counts, at)
     # An order whose header, or whose side, is not known makes its snapshot incomplete.
-    kept = np.flatnonzero((owner >= 0) & (entries.side[at] < 2))
-    entries, owner = entries.taken(at[kept]), owner[kept]
+    known = (owner >= 0) & (entries.side[at] < 2)
+    if not known.all():
+        at, owner = at[known], owner[known]
+    if len(at) < len(entries) or (np.diff(at) != 1).any():
+        entries = entries.taken(at)
     queued = queue_order(
         owner, entries.side, entries.price, entries.flags, entries.order_id,
         entries.position if by_position else None,
@@ -313,7 +316,9 @@ def whole_loops(headers: MessageColumns, spans: VersionSpans, base: int) -> list
         version_of(headers, spans), headers.numbers("last_msg_seq_num_processed"), base
     )
     order = np.lexsort((loop.number, loop.sending))
-    breaks = np.flatnonzero(np.diff(loop.version[order]) != 0) + 1
+    # A loop ends where the version changes, or, on a feed without versions, numbers begin anew.
+    anew = (np.diff(loop.version[order]) != 0) | (np.diff(loop.number[order]) < 0)
+    breaks = np.flatnonzero(anew) + 1
     found = []
     for own in np.split(order, breaks):
         if len(np.unique(loop.security[own])) == int(reports[own].max(initial=0)) > 0:

@@ -60,6 +60,8 @@ class StatisticAudit:
     securities: Numbers
     base: int
     from_the_start: bool
+    marks_trades: bool = True
+    """Can the last price be known from trades?"""
 
     def differences(
         self, audited: Numbers, loaded: Numbers, statistics: Statistics
@@ -72,7 +74,8 @@ class StatisticAudit:
         found: dict[int, list[str]] = {}
         for template in sorted({*self.others.snapshot, *_MUST_BE_SHOWN}):
             if template == LAST_TRADE_PRICE:
-                self._last_trade(audited, statistics, found)
+                if self.marks_trades:
+                    self._last_trade(audited, statistics, found)
             else:
                 self._template(template, audited, loaded, found)
         return found

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.fast import Field, Kind, Operator, Template, Templates
 from pregao.legacy import _kernels
+from pregao.legacy.times import DAY_DIGITS, FIRST_WITH_MILLISECONDS
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -28,6 +29,7 @@ FAULTS: Final = {
 }
 """What is wrong with datagrams, as `read_chunks` says it."""
 _NUMBER, _SENDING_TIME = 34, 52
+_DAY_AFTER_ALL: Final = 100_000_000
 
 
 @dataclass(slots=True)
@@ -138,6 +140,20 @@ def _time_kind(template: Template) -> int:
     time = first[1]
     assert isinstance(time, Field)
     return _kernels.TIME_AS_TEXT if time.kind is Kind.ASCII else _kernels.TIME_AS_NUMBER
+
+
+def moments_of(days: Numbers, times: Numbers, null: int) -> Numbers:
+    """Dates and times of day as nanoseconds: `times.moment_ns` of columns.
+
+    ``null`` is the number where there is none, in what is given and in what comes out.
+    """
+    untimed = times == null
+    digits = np.where(times >= FIRST_WITH_MILLISECONDS, times, times * 1000)
+    sound = (
+        (days > 0) & (days < _DAY_AFTER_ALL) & (untimed | ((digits >= 0) & (digits < DAY_DIGITS)))
+    )
+    found = times_of(np.where(sound, days, 0) * DAY_DIGITS + np.where(untimed | ~sound, 0, digits))
+    return np.where(found > 0, found, null)
 
 
 def times_of(digits: Numbers) -> Numbers:

@@ -1,8 +1,8 @@
 """Messages of the legacy feed as rows of tables: one table for each message, over its templates.
 
 A row is an entry of what the message repeats (MDEntries, RelatedSym), with the message's own fields
-beside it; a message that repeats nothing is one row. Decimals have one scale. What entries repeat
-themselves (legs, underlyings, attributes) is JSON.
+beside it; a message that repeats nothing, or has no entry, is one row. Decimals have one scale.
+What entries repeat themselves (legs, underlyings, attributes) is JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.fast import ColumnDecoder, MessageColumns, Template, Templates
+from pregao.fast import ColumnDecoder, Template, Templates
 from pregao.legacy import _kernels
 from pregao.legacy.messages import MsgType, message_type
 from pregao.sbe.names import snake_case
@@ -119,19 +119,37 @@ def bundled_tables() -> dict[MsgType, LegacyTable]:
 
 @dataclass(slots=True)
 class Rows:
-    """Rows of a table: which message each is of, which of its entries, and the columns."""
+    """Rows of a table: which message each is of, which of its entries, and what they hold."""
 
     message: Numbers
     """Among the messages of the template."""
     entry: Numbers
-    columns: list[Any]
     unfit: Numbers
     """Messages with a number that no column holds."""
+    _columns: list[tuple[Any, bool, Any]]
+    """Of each column: its values (None if there are none), whether they are of messages, its
+    type."""
+
+    def column(self, at: int, chosen: Numbers) -> Any:
+        """One column of some rows."""
+        values, of_messages, held = self._columns[at]
+        if values is None:
+            return nulls(len(chosen), held)
+        return values.take(pa.array(self.message[chosen] if of_messages else chosen))
+
+    def columns(self, chosen: Numbers) -> list[Any]:
+        """All columns of some rows."""
+        of_messages, of_entries = pa.array(self.message[chosen]), pa.array(chosen)
+        return [
+            nulls(len(chosen), held)
+            if values is None
+            else values.take(of_messages if told else of_entries)
+            for values, told, held in self._columns
+        ]
 
 
-def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Rows:
-    """The rows of a template's messages."""
-    batch = found.batch(template)
+def rows_of(table: LegacyTable, template: Template, batch: Any) -> Rows:
+    """The rows of a template's messages, which are a record batch of `MessageColumns`."""
     repeated = repeated_of(template)
     count = batch.num_rows
     message = np.arange(count, dtype=np.int64)
@@ -141,23 +159,52 @@ def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Ro
         for field, column in zip(batch.schema, batch.columns, strict=True)
         if field.name != repeated
     }
+    inner: dict[str, Any] = {}
     if repeated is not None:
         lists = batch.column(repeated)
         offsets = np.asarray(lists.offsets).astype(np.int64)
         sizes = np.diff(offsets)
-        message = np.repeat(message, sizes)
-        entry = np.arange(len(message)) - np.repeat(offsets[:-1] - offsets[0], sizes)
-        own = {name: column.take(pa.array(message)) for name, column in own.items()}
         entries = lists.flatten()
-        own |= dict(zip(entries.type.names, entries.flatten(), strict=True))
-    unfit = np.zeros(len(message), np.bool_)
-    columns = [_column(own.get(name), held, len(message), unfit) for _, name, held in table.columns]
-    return Rows(message, entry, columns, np.unique(message[unfit]))
+        if len(sizes) and not sizes.all():  # a message without entries has a row all the same
+            entries = entries.take(_with_nothing(sizes))
+            sizes = np.maximum(sizes, 1)
+        message = np.repeat(message, sizes)
+        entry = np.arange(len(message)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        inner = dict(zip(entries.type.names, entries.flatten(), strict=True))
+    unfit = np.zeros(count, np.bool_)
+    unfit_rows = np.zeros(len(message), np.bool_)
+    columns = [
+        (_column(inner[name], held, unfit_rows), False, held)
+        if name in inner
+        else (_column(own.get(name), held, unfit), True, held)
+        for _, name, held in table.columns
+    ]
+    unfit[message[unfit_rows]] = True
+    return Rows(message, entry, np.flatnonzero(unfit), columns)
 
 
-def _column(values: Any, held: Any, count: int, unfit: npt.NDArray[np.bool_]) -> Any:
-    if values is None or values.null_count == count:
-        return pa.nulls(count, held)
+_NULLS: dict[Any, Any] = {}
+
+
+def nulls(count: int, kind: Any) -> Any:
+    """A column without values; most columns are, and making each anew would take long."""
+    known = _NULLS.get(kind)
+    if known is None or len(known) < count:
+        known = _NULLS[kind] = pa.nulls(max(count, 1024), kind)
+    return known.slice(0, count)
+
+
+def _with_nothing(sizes: Numbers) -> Any:
+    """Which entry each row has; none where a message has no entries."""
+    rows = np.maximum(sizes, 1)
+    nothing = np.repeat(sizes == 0, rows)
+    return pa.array(np.cumsum(~nothing) - 1, mask=nothing)
+
+
+def _column(values: Any, held: Any, unfit: npt.NDArray[np.bool_]) -> Any | None:
+    """The values of a column as its type has them; None if there are none."""
+    if values is None or values.null_count == len(values):
+        return None
     if pa.types.is_list(values.type):
         return _as_json(values)
     if pa.types.is_struct(values.type):
@@ -172,7 +219,7 @@ def _column(values: Any, held: Any, count: int, unfit: npt.NDArray[np.bool_]) ->
 
 def _scaled(values: Any, unfit: npt.NDArray[np.bool_]) -> Any:
     """Decimals with exponents of their own at one scale."""
-    exponent, mantissa = values.field(0), values.field(1)
+    exponent, mantissa = values.field(0).fill_null(0), values.field(1).fill_null(0)
     exponents = np.array(exponent.to_numpy(zero_copy_only=False), np.int16)
     out = np.empty(len(values), np.int64)
     mantissas = mantissa.to_numpy(zero_copy_only=False).astype(np.int64)

@@ -12,9 +12,9 @@ from functools import lru_cache
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_DAY_DIGITS = 1_000_000_000
+DAY_DIGITS = 1_000_000_000
 """A timestamp is a date times this, and a time of day with milliseconds."""
-_FIRST_WITH_MILLISECONDS = 1_000_000
+FIRST_WITH_MILLISECONDS = 1_000_000
 """From here on a time of day has milliseconds; below it has none."""
 
 Digits = int | str | None
@@ -24,9 +24,9 @@ Digits = int | str | None
 def timestamp_ns(value: Digits) -> int | None:
     """A timestamp as nanoseconds since 1970."""
     number = _number(value)
-    if number is None or number < _DAY_DIGITS:
+    if number is None or number < DAY_DIGITS:
         return None
-    day, milliseconds = divmod(number, _DAY_DIGITS)
+    day, milliseconds = divmod(number, DAY_DIGITS)
     return moment_ns(day, milliseconds, milliseconds=True)
 
 
@@ -43,7 +43,7 @@ def moment_ns(day: Digits, time: Digits, *, milliseconds: bool | None = None) ->
     if number is None:
         return start if time is None else None
     if milliseconds is None:
-        milliseconds = number >= _FIRST_WITH_MILLISECONDS
+        milliseconds = number >= FIRST_WITH_MILLISECONDS
     number = number if milliseconds else number * 1000
     seconds, thousandths = divmod(number, 1000)
     rest, second = divmod(seconds, 100)
@@ -62,12 +62,12 @@ def timestamp_digits(time_ns: int) -> int:
 
 def date_digits(time_ns: int) -> int:
     """The day of a moment, as the wire has it."""
-    return timestamp_digits(time_ns) // _DAY_DIGITS
+    return timestamp_digits(time_ns) // DAY_DIGITS
 
 
 def time_digits(time_ns: int) -> int:
     """The time of day of a moment with milliseconds, as PUMA has it."""
-    return timestamp_digits(time_ns) % _DAY_DIGITS
+    return timestamp_digits(time_ns) % DAY_DIGITS
 
 
 @lru_cache(4096)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.book.views import Level
-from pregao.feed.channel import Channel
 from pregao.feed.channel_events import Event
+from pregao.feed.followed_channel import FollowedChannel
 from pregao.umdf.sequencing import Place
 
 
@@ -73,7 +73,7 @@ Item = LiveEvent | FreshBook | Missed
 """What a consumer gets."""
 
 
-def copy_of(channel: Channel, security_id: int, depth: int) -> BookCopy:
+def copy_of(channel: FollowedChannel, security_id: int, depth: int) -> BookCopy:
     """The best levels of a book."""
     book = channel.book(security_id)
     return BookCopy(

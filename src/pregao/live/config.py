@@ -14,6 +14,12 @@
     [channel.51.definition]
     A = "233.252.14.4:30514"
 
+A channel of the legacy feed says so, and by which platform it is sent::
+
+    [channel.10]
+    protocol = "legacy"
+    platform = "PUMA"
+
 A mistake is told with the file, the table and the entry.
 """
 
@@ -29,7 +35,8 @@ from typing import Any, NoReturn
 
 from pregao.clock import parse_span
 from pregao.errors import PregaoError, UsageError
-from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
+from pregao.legacy import PLATFORMS
 from pregao.net import BUFFER_BYTES, Address, parse_address
 from pregao.umdf.streams import Stream
 
@@ -39,7 +46,12 @@ BACKUP_FEED = "C"
 _TOP = ("interface", "buffer_bytes", "spin", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
 _NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
-_CHANNEL = (*(stream.value for stream in STREAMS), "backup", "process", *_SPANS, *_NUMBERS)
+_PROTOCOLS = ("umdf", "legacy")
+_LEGACY = ("platform", "market_depth")
+_CHANNEL = (
+    *(stream.value for stream in STREAMS), "protocol", *_LEGACY, "backup", "process", *_SPANS,
+    *_NUMBERS,
+)  # fmt: skip
 _LINE = ("address", "interface", "source")
 _LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
 
@@ -242,12 +254,34 @@ def _settings(
                 reading.fail(entry, f"takes a whole number, not {table[entry]!r}")
             values[entry] = table[entry]
     feeds = tuple(each for each in names if each not in backup)
+    values["legacy"] = _legacy(reading, table, backup)
     for site in filter(None, (feeds, backup)):
         _check_loops(reading, site[0], lines)
     try:
         return ChannelSettings(number, feeds, tuple(backup), **values)
     except UsageError as error:
         reading.fail("", f"cannot be followed: {str(error).rstrip('.')}")
+
+
+def _legacy(reading: _Reading, table: Mapping[str, Any], backup: list[str]) -> LegacyFeed | None:
+    """What a channel of the legacy feed is told; None of the binary feed."""
+    protocol = reading.text(table, "protocol") or _PROTOCOLS[0]
+    if protocol not in _PROTOCOLS:
+        reading.fail("protocol", f"takes {' or '.join(_PROTOCOLS)}, not {protocol!r}")
+    if protocol != "legacy":
+        for entry in _LEGACY:
+            if entry in table:
+                reading.fail(entry, 'is for channels with protocol = "legacy"')
+        return None
+    if backup:
+        reading.fail("backup", "is for the binary feed: the legacy feed has A and B alone")
+    platform = reading.text(table, "platform") or LegacyFeed().platform
+    if platform not in PLATFORMS:
+        reading.fail("platform", f"takes {' or '.join(PLATFORMS)}, not {platform!r}")
+    depth = table.get("market_depth", 0)
+    if not _is_whole(depth) or depth < 0:
+        reading.fail("market_depth", f"takes a number of price levels, 0 for all orders: {depth!r}")
+    return LegacyFeed(platform, depth or None)
 
 
 def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:
@@ -281,9 +315,15 @@ def config_text(config: LiveConfig) -> str:
     if config.spin:
         parts.append("spin = true\n")
     for channel in config.channels:
+        own = []
         if channel.number in config.processes:
-            name = config.processes[channel.number]
-            parts.append(f"\n[channel.{channel.number}]\nprocess = {json.dumps(name)}\n")
+            own.append(f"process = {json.dumps(config.processes[channel.number])}\n")
+        if channel.legacy is not None:
+            own.append('protocol = "legacy"\n')
+            own.append(f"platform = {json.dumps(channel.legacy.platform)}\n")
+            own.append(f"market_depth = {channel.legacy.market_depth or 0}\n")
+        if own:
+            parts += [f"\n[channel.{channel.number}]\n", *own]
         for stream in STREAMS:
             parts.append(f"\n[channel.{channel.number}.{stream.value}]\n")
             for line in config.lines:

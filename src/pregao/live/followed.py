@@ -11,6 +11,8 @@ from pregao.errors import NetworkError
 from pregao.feed.channel import Channel
 from pregao.feed.channel_events import Event
 from pregao.feed.channel_settings import ChannelSettings
+from pregao.feed.followed_channel import FollowedChannel
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line
 from pregao.live.latency import RecentDelays
@@ -22,7 +24,7 @@ _RECENT_NS = 10 * SECOND
 class Listener(Protocol):
     """Hears what channels tell, in the handler's thread: it must be quick, and never wait."""
 
-    def told(self, channel: Channel, events: list[Event]) -> None:
+    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
         """Something happened on a channel."""
 
 
@@ -30,13 +32,15 @@ class Listener(Protocol):
 class Followed:
     """A channel, and what is known of receiving it."""
 
-    channel: Channel
+    channel: FollowedChannel
     delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
     """From sending to receiving, of the incremental stream."""
 
 
 def new_followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:
     """A channel of which nothing has come; unless ``compiled`` is False, with the pump."""
+    if settings.legacy is not None:
+        return Followed(LegacyFeedChannel(settings))
     return Followed(Channel(settings) if compiled is False else PumpedChannel(settings))
 
 

@@ -148,7 +148,9 @@ class FeedHandler:
         self._timed = self._owners.copy()
         for number, each in self._route.items():
             self._owners[number] = each.line.channel
-            if each.wanted and each.line.stream is Stream.INCREMENTAL:
+            # Packets of the legacy feed have no header that tells when they were sent.
+            tells = each.followed.channel.settings.legacy is None
+            if each.wanted and tells and each.line.stream is Stream.INCREMENTAL:
                 self._timed[number] = each.line.channel
 
     def _leave(self, line: Line) -> None:

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from pregao.capture import Source
 from pregao.clock import SECOND
 from pregao.errors import UsageError
+from pregao.legacy import MessageReader
+from pregao.legacy.recognition import is_legacy
 from pregao.live.merging import Stretch, merged
 from pregao.net import Address, Interface, Sender
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
@@ -97,7 +100,8 @@ class Replayer:
     ) -> None:
         """Without ``targets`` everything goes where the captured packets went.
 
-        With ``current_times`` the packets' sending times are moved to when they are sent.
+        With ``current_times`` the packets' sending times are moved to when they are sent; those
+        of the legacy feed, which are in its messages, stay as they are.
         """
         self.counts = ReplayCounts()
         self._captures = captures
@@ -107,6 +111,8 @@ class Replayer:
         self._ttl = ttl
         self._current = current_times
         self._stopped = threading.Event()
+        self._timed: dict[int, bool] = {}
+        """By line: do its packets have a header with their sending time?"""
 
     def stop(self) -> None:
         """End the replay soon."""
@@ -164,7 +170,8 @@ class Replayer:
         buffer = stretch.buffer
         if self._current:
             buffer = buffer.copy()
-            _set_times(buffer, offset, length, pace)
+            timed = self._have_times(stretch)[wanted]
+            _set_times(buffer, offset[timed], length[timed], pace)
         due = pace.due(time_ns)
         at = 0
         while at < len(offset) and not self._stopped.is_set():
@@ -180,6 +187,18 @@ class Replayer:
             if told is not None:
                 told(self.counts)
 
+    def _have_times(self, stretch: Stretch) -> NDArray[np.bool_]:
+        """Which datagrams have a header with their sending time, as the first of a line shows."""
+        lines, firsts = np.unique(stretch.line, return_index=True)
+        for line, at in zip(lines.tolist(), firsts.tolist(), strict=True):
+            if line not in self._timed:
+                begin = int(stretch.offset[at])
+                payload = stretch.buffer[begin : begin + int(stretch.length[at])].tobytes()
+                self._timed[line] = not is_legacy(payload, _legacy_reader())
+        known = np.array([self._timed[line] for line in lines.tolist()], np.bool_)
+        found: NDArray[np.bool_] = known[np.searchsorted(lines, stretch.line)]
+        return found
+
     def _count(self, length: NDArray[np.int32], capture_ns: int, late_ns: int) -> None:
         counts = self.counts
         counts.packets += len(length)
@@ -187,6 +206,11 @@ class Replayer:
         counts.capture_ns = capture_ns
         if self._speed.factor is not None:
             counts.late_ns = max(counts.late_ns, late_ns)
+
+
+@cache
+def _legacy_reader() -> MessageReader:
+    return MessageReader()
 
 
 class _Pace:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable, Iterable
 
 from pregao.errors import UsageError
-from pregao.feed.channel import Channel
 from pregao.feed.channel_events import (
     BookChanged,
     Confirmed,
@@ -20,6 +19,7 @@ from pregao.feed.channel_events import (
     Stale,
     Unconfirmed,
 )
+from pregao.feed.followed_channel import FollowedChannel
 from pregao.live.books import FreshBook, Item, LiveEvent, Missed, copy_of
 from pregao.live.handler import FeedHandler
 from pregao.names import folded
@@ -70,7 +70,7 @@ class Subscription:
 
     # In the handler's thread
 
-    def told(self, channel: Channel, events: list[Event]) -> None:
+    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
         """Keep what the consumer wants to hear of."""
         number = channel.settings.number
         found: list[Item] = []
@@ -141,7 +141,7 @@ class Subscription:
         return found
 
 
-def _symbol(channel: Channel, security_id: int, event: Event) -> str | None:
+def _symbol(channel: FollowedChannel, security_id: int, event: Event) -> str | None:
     if isinstance(event, InstrumentChanged):
         return event.symbol
     instrument = channel.instruments.get(security_id)

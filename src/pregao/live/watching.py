@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from pregao.feed.channel import Channel
 from pregao.feed.channel_events import BookChanged, Event, TradeBusted, TradeDone
+from pregao.feed.followed_channel import FollowedChannel
 from pregao.live.books import BookCopy, copy_of
 from pregao.live.handler import FeedHandler
 
@@ -55,7 +55,7 @@ class Watcher:
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], _Activity] = {}
 
-    def told(self, channel: Channel, events: list[Event]) -> None:
+    def told(self, channel: FollowedChannel, events: list[Event]) -> None:
         """Something happened on a channel."""
         number = channel.settings.number
         for event in events:
@@ -98,7 +98,7 @@ class Watcher:
         tape = tuple(self._of(channel, security_id).tape)
         return InstrumentPage(row, status.name.lower().replace("_", " "), tape)
 
-    def _row(self, channel: Channel, security_id: int, depth: int) -> InstrumentRow:
+    def _row(self, channel: FollowedChannel, security_id: int, depth: int) -> InstrumentRow:
         number = channel.settings.number
         activity = self._of(number, security_id)
         return InstrumentRow(

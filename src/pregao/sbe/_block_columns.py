@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,22 @@ _LONGEST_TEXT = 256
 
 _SLACK = 3 * _kernels.ALIGNMENT + 8
 """More than the parts of a column can take beyond what its values need."""
+
+
+@dataclass(slots=True)
+class _Marks:
+    """What is wrong with some blocks: whether they are bad, and which values were withheld."""
+
+    bad: Flags
+    withheld: Counter[str]
+
+    def sorted_out(self, leaf: Reading, wrong: Flags, null: Flags) -> Flags:
+        """What is null, if these values are wrong: they too, where the field is optional."""
+        if leaf.null is None or leaf.kind is ValueKind.DECIMAL or not wrong.any():
+            self.bad |= wrong
+            return null
+        self.withheld[leaf.column] += int(np.count_nonzero(wrong))
+        return null | wrong
 
 
 @dataclass(slots=True)
@@ -114,37 +131,45 @@ class BlockColumns:
         return None
 
     def decode(
-        self, buffer: Bytes, positions: Numbers, block_lengths: Numbers, bad: Flags, reach: int
+        self,
+        buffer: Bytes,
+        positions: Numbers,
+        block_lengths: Numbers,
+        bad: Flags,
+        reach: int,
+        withheld: Counter[str],
     ) -> list[Any]:
         """A column for each reading; blocks with a value out of range are marked bad.
 
+        Where the field is optional, such a value is null instead, and counted as withheld.
         ``reach`` is the length of the shortest block.
         """
         count = len(positions)
         if count == 0:
             return [pa.array([], kind) for _, kind, _ in self._spans]
-        arrays = self._by_kernel(buffer, positions, reach, bad)
+        marks = _Marks(bad, withheld)
+        arrays = self._by_kernel(buffer, positions, reach, marks)
         columns = []
         for reading, kind, leaves in self._spans:
             if reading.since_version > self._version:
                 columns.append(pa.nulls(count, kind))
             elif reading.end > reach:
-                columns.append(self._short(reading, buffer, positions, block_lengths, bad))
+                columns.append(self._short(reading, buffer, positions, block_lengths, marks))
             elif reading.kind is not ValueKind.RECORD and leaves.start in arrays:
                 columns.append(arrays[leaves.start])
             else:
-                parts = [self._part(i, arrays, buffer, positions, bad) for i in leaves]
+                parts = [self._part(i, arrays, buffer, positions, marks) for i in leaves]
                 columns.append(_assembled(reading, iter(parts)))
         return columns
 
     def _part(
-        self, index: int, arrays: dict[int, Any], buffer: Bytes, positions: Numbers, bad: Flags
+        self, index: int, arrays: dict[int, Any], buffer: Bytes, positions: Numbers, marks: _Marks
     ) -> Any:
         leaf = self._leaves[index]
         if leaf.since_version > self._version:
             return pa.nulls(len(positions), self._types[index])
         found = arrays.get(index)
-        return self._by_numpy(leaf, buffer, positions, bad) if found is None else found
+        return self._by_numpy(leaf, buffer, positions, marks) if found is None else found
 
     def _short(
         self,
@@ -152,25 +177,26 @@ class BlockColumns:
         buffer: Bytes,
         positions: Numbers,
         block_lengths: Numbers,
-        bad: Flags,
+        marks: _Marks,
     ) -> Any:
         """A column of which some blocks, of an older sender, do not reach the field."""
         rows = np.flatnonzero(block_lengths >= reading.end)
         wrong = np.zeros(len(rows), np.bool_)
+        own = _Marks(wrong, marks.withheld)
         parts = []
         for leaf in reading.leaves:
             if leaf.since_version > self._version or not len(rows):
                 parts.append(pa.nulls(len(rows), column_type(leaf)))
             else:
-                parts.append(self._by_numpy(leaf, buffer, positions[rows], wrong))
-        bad[rows[wrong]] = True
+                parts.append(self._by_numpy(leaf, buffer, positions[rows], own))
+        marks.bad[rows[wrong]] = True
         compact = _assembled(reading, iter(parts))
         places = np.zeros(len(positions), np.int64)
         places[rows] = np.arange(len(rows))
         return compact.take(pa.array(places, mask=block_lengths < reading.end))
 
     def _by_kernel(
-        self, buffer: Bytes, positions: Numbers, reach: int, bad: Flags
+        self, buffer: Bytes, positions: Numbers, reach: int, marks: _Marks
     ) -> dict[int, Any]:
         """The columns that the kernel fills, all in one arena."""
         count = len(positions)
@@ -194,7 +220,7 @@ class BlockColumns:
         ):
             index = filled.index
             if odd:  # a name or a value that is out of the ordinary: look at each
-                arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, bad)
+                arrays[index] = self._by_numpy(self._leaves[index], buffer, positions, marks)
                 continue
             buffers = [
                 memory.slice(validity, bits) if nulls else None,
@@ -209,7 +235,7 @@ class BlockColumns:
             arrays[index] = array
         return arrays
 
-    def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, bad: Flags) -> Any:
+    def _by_numpy(self, leaf: Reading, buffer: Bytes, positions: Numbers, marks: _Marks) -> Any:
         """A column read without the kernel: the rare types, and the values out of the ordinary."""
         starts = positions + leaf.offset
         if leaf.kind is ValueKind.TEXT:
@@ -230,13 +256,13 @@ class BlockColumns:
         if leaf.kind is ValueKind.NUMBERS:
             values = numbers.reshape(-1, leaf.length)
             if leaf.primitive.name == "uint64":
-                bad |= (values > _INT64.max).any(axis=1)
+                marks.bad |= (values > _INT64.max).any(axis=1)
             kind = column_type(leaf)
             flat = pa.array(_native(values.reshape(-1), leaf), kind.value_type)
             return pa.FixedSizeListArray.from_arrays(flat, leaf.length)
-        return self._numbers(leaf, numbers, bad)
+        return self._numbers(leaf, numbers, marks)
 
-    def _numbers(self, leaf: Reading, numbers: npt.NDArray[Any], bad: Flags) -> Any:
+    def _numbers(self, leaf: Reading, numbers: npt.NDArray[Any], marks: _Marks) -> Any:
         """A column of single numbers, checked one by one."""
         null = np.zeros(len(numbers), np.bool_)
         if leaf.null is not None:
@@ -250,7 +276,7 @@ class BlockColumns:
             else:
                 wide = numbers.astype(np.int64)
                 wrong = (wide < low) | (wide > high)
-            bad |= wrong & ~null
+            null = marks.sorted_out(leaf, wrong & ~null, null)
         values = np.where(null, 0, _native(numbers, leaf))
         mask = null if null.any() else None
         if leaf.kind is ValueKind.DECIMAL:

@@ -73,10 +73,12 @@ def _date_converter(reading: Reading) -> Converter:
     null = reading.null
     reason = f"{reading.name}: a day outside the years 1 to 9999"
 
-    def convert(day: int) -> date | None:
+    def convert(day: int) -> date | int | None:
         if day == null:
             return None
         if not MIN_DAY <= day <= MAX_DAY:
+            if null is not None:
+                return day  # the rest of the message is sound without it
             raise DecodeError(reason)
         return date.fromordinal(EPOCH_ORDINAL + day)
 

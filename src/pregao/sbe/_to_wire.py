@@ -14,7 +14,7 @@ from typing import Any
 
 from pregao.sbe._from_wire import Converter
 from pregao.sbe.model import Nature
-from pregao.sbe.values import EPOCH_ORDINAL, MAX_MANTISSA, Reading, ValueKind
+from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Reading, ValueKind
 
 EXACT = Context(
     prec=60, Emin=-60, Emax=60, traps=[DivisionByZero, Inexact, InvalidOperation, Overflow]
@@ -144,9 +144,12 @@ def _date_encoder(reading: Reading) -> Converter:
     def encode(value: Any) -> int | float:
         if value is None:
             return _null(reading)
-        if not isinstance(value, date):
+        if isinstance(value, date):
+            day = value.toordinal() - EPOCH_ORDINAL
+        elif type(value) is int and null is not None and not MIN_DAY <= value <= MAX_DAY:
+            day = value  # of a day that is no date, as messages of others may have it
+        else:
             raise RefusedError(f"{value!r} is not a date")
-        day = value.toordinal() - EPOCH_ORDINAL
         if not low <= day <= high:
             raise RefusedError(f"{value} does not fit")
         if day == null:

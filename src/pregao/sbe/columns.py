@@ -2,12 +2,15 @@
 
 The same readings as the message codec's, by kernels instead of one value at a time. A message
 that the codec would refuse is left out and its index reported; the codec then says why. So is one
-with an unsigned number that a signed 64-bit column cannot hold (`beyond_columns` names it).
+with an unsigned number that a signed 64-bit column cannot hold (`beyond_columns` names it). Where
+such a number, or a day after the year 9999, is in an optional field, the message is kept: the
+column has null there, and the value is counted as withheld.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,6 +39,8 @@ class Columns:
     """The indexes of the decoded messages; None where all were decoded."""
     rejected: Numbers
     """The indexes of the messages left out."""
+    withheld: Counter[str] = field(default_factory=Counter)
+    """How many values of optional fields columns cannot hold, by column; they are null."""
 
 
 @dataclass(slots=True)
@@ -122,9 +127,12 @@ class ColumnDecoder:
         shortest, past_end = _kernels.check_blocks(positions, block_lengths, ends)
         bad = positions + block_lengths > ends if past_end else np.zeros(count, np.bool_)
         if not past_end:
-            batch = self._decode(buffer, positions, block_lengths, ends, bad, int(shortest))
+            withheld: Counter[str] = Counter()
+            batch = self._decode(
+                buffer, positions, block_lengths, ends, bad, int(shortest), withheld
+            )
             if batch is not None:
-                return Columns(batch, count, None, np.empty(0, np.int64))
+                return Columns(batch, count, None, np.empty(0, np.int64), withheld)
         # Something is wrong with some: leave them out until the rest is sound.
         kept = np.arange(count)
         batch = None
@@ -133,10 +141,13 @@ class ColumnDecoder:
             bad = np.zeros(len(kept), np.bool_)
             lengths = block_lengths[kept]
             shortest = lengths.min(initial=1 << 62)
-            batch = self._decode(buffer, positions[kept], lengths, ends[kept], bad, int(shortest))
+            withheld = Counter()
+            batch = self._decode(
+                buffer, positions[kept], lengths, ends[kept], bad, int(shortest), withheld
+            )
         rejected = np.ones(count, np.bool_)
         rejected[kept] = False
-        return Columns(batch, len(kept), kept, np.flatnonzero(rejected))
+        return Columns(batch, len(kept), kept, np.flatnonzero(rejected), withheld)
 
     def _decode(
         self,
@@ -146,6 +157,7 @@ class ColumnDecoder:
         ends: Numbers,
         bad: npt.NDArray[np.bool_],
         shortest: int,
+        withheld: Counter[str],
     ) -> Any:
         """The batch; or None, with the bad ones marked."""
         count = len(positions)
@@ -166,7 +178,9 @@ class ColumnDecoder:
                 assert node.columns is not None
                 wrong = np.zeros(total, np.bool_)
                 shortest_entry = int(lengths.min(initial=1 << 62))
-                fields = node.columns.decode(buffer, starts, lengths, wrong, shortest_entry)
+                fields = node.columns.decode(
+                    buffer, starts, lengths, wrong, shortest_entry, withheld
+                )
                 if np.count_nonzero(wrong):
                     self._blame(wrong, index, list_offsets, offset_bases, totals, bad)
                 owners = count if node.parent < 0 else totals[node.parent]
@@ -174,7 +188,7 @@ class ColumnDecoder:
                 offsets = list_offsets[first : first + owners + 1]
                 fields += self._parts(index, arrays, total)
                 arrays[index] = list_of(self._lists[index], offsets, fields, total)
-        fields = self._root.decode(buffer, positions, block_lengths, bad, shortest)
+        fields = self._root.decode(buffer, positions, block_lengths, bad, shortest, withheld)
         if np.count_nonzero(bad):
             return None
         fields += self._parts(-1, arrays, count)

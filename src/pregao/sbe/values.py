@@ -114,8 +114,12 @@ class Reading:
 
 
 def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
-    """Why the values of a message, which the codec takes, do not fit columns; None if they do."""
-    found = next(_too_large(readings(block), values), None)
+    """Why the values of a message, which the codec takes, do not fit columns; None if they do.
+
+    Where a field is optional, a value that does not fit is null in columns and does not matter.
+    """
+    beyond = _beyond(readings(block), values)
+    found = next((field.name for field in beyond if field.null is None), None)
     if found is not None:
         return f"{found}: a number above {MAX_SIGNED}, the largest that a column holds"
     for group in block.groups:
@@ -126,17 +130,26 @@ def beyond_columns(block: Block, values: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _too_large(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[str]:
+def _beyond(fields: tuple[Reading, ...], values: Mapping[str, Any]) -> Iterator[Reading]:
+    """The fields whose values columns cannot hold."""
     for field in fields:
         value = values[field.name]
         if value is None:
             continue
         if field.kind is ValueKind.RECORD:
-            yield from _too_large(field.members, value)
-        elif field.primitive.name == "uint64" and field.kind in _WHOLE_NUMBERS:
-            numbers = value if field.kind is ValueKind.NUMBERS else (value,)
-            if max(numbers) > MAX_SIGNED:
-                yield field.name
+            yield from _beyond(field.members, value)
+        elif not fits_column(field, value):
+            yield field
+
+
+def fits_column(field: Reading, value: Any) -> bool:
+    """Can a column hold the value of a field?"""
+    if field.kind is ValueKind.DATE:
+        return not isinstance(value, int)  # the number of a day that is no date
+    if field.primitive.name == "uint64" and field.kind in _WHOLE_NUMBERS:
+        numbers = value if field.kind is ValueKind.NUMBERS else (value,)
+        return bool(max(numbers) <= MAX_SIGNED)
+    return True
 
 
 def python_encoding(name: str | None) -> str:

@@ -35,14 +35,14 @@ CONFIRMED = 128
 NOTHING = gaps.NOTHING
 UNSEEN = gaps.UNSEEN
 UNPROVEN = gaps.UNPROVEN
-MOST_IN_PACKET = gaps.MOST_IN_PACKET
 
 continues = njit(gaps.continues)
 
 
 @njit
 def follow_counts(
-    starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, steps, before
+    starts, kinds, counts, missing, covered, sound, last, stale, proven, doubted, most_in_packet,
+    steps, before,
 ):  # fmt: skip
     """Follow each instrument's items, from one start to the next; its counter goes on.
 
@@ -76,7 +76,7 @@ def follow_counts(
                     if not continues(max(known, 0), count):
                         step = GAP
                         broken = True
-                    elif proof != UNPROVEN and whole and count > MOST_IN_PACKET * (past - proof):
+                    elif proof != UNPROVEN and whole and count > most_in_packet * (past - proof):
                         proof = max(proof, past)
                 if count > 0:
                     known = count

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -173,6 +174,8 @@ class Batch:
     rows: Numbers
     columns: Any
     """A ``pyarrow.RecordBatch``; it may have no columns, so count by ``rows``."""
+    withheld: Counter[str] = field(default_factory=Counter)
+    """How many values of optional fields columns cannot hold, by column; they are null."""
 
 
 @dataclass(slots=True)
@@ -256,7 +259,7 @@ class BulkDecoder:
             yield self._reject(walked, row, self._reason(walked, row))
         kept = rows if result.kept is None else rows[result.kept]
         if len(kept):
-            yield Batch(schema, decoder.message, kind.version, kept, result.batch)
+            yield Batch(schema, decoder.message, kind.version, kept, result.batch, result.withheld)
 
     def _decoder(
         self, schema: Schema, message: Message, kind: MessageKind

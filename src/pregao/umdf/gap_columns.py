@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.umdf import _gap_kernels as k
-from pregao.umdf.gaps import InstrumentCount
+from pregao.umdf.gaps import MOST_IN_PACKET, InstrumentCount
 
 Numbers = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.uint8]
@@ -33,9 +33,12 @@ class Counters:
     """How many packets were missing up to the last proof."""
     doubted: Codes
     """Were packets missing behind it?"""
+    most_in_packet: int = MOST_IN_PACKET
 
     @staticmethod
-    def new(instruments: int, *, from_the_start: bool) -> Counters:
+    def new(
+        instruments: int, *, from_the_start: bool, most_in_packet: int = MOST_IN_PACKET
+    ) -> Counters:
         """Counters of instruments of which nothing has come."""
         first = InstrumentCount.new(from_the_start=from_the_start)
         return Counters(
@@ -43,13 +46,15 @@ class Counters:
             np.zeros(instruments, np.uint8),
             np.full(instruments, first.proven, np.int64),
             np.zeros(instruments, np.uint8),
+            most_in_packet,
         )
 
     def copy(self) -> Counters:
         """The same counters, apart."""
         return Counters(
-            self.last.copy(), self.stale.copy(), self.proven.copy(), self.doubted.copy()
-        )
+            self.last.copy(), self.stale.copy(), self.proven.copy(), self.doubted.copy(),
+            self.most_in_packet,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -91,6 +96,6 @@ def follow(
     sound = np.ones(len(kinds), np.uint8) if sound is None else sound
     k.follow_counts(
         starts, kinds, counts, missing, covered, sound, counters.last, counters.stale,
-        counters.proven, counters.doubted, steps, before,
+        counters.proven, counters.doubted, counters.most_in_packet, steps, before,
     )  # fmt: skip
     return Followed(steps, before)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
@@ -213,10 +214,16 @@ def frame(message: bytes) -> bytes:
 
 
 def _framing(message: bytes) -> bytes:
+    return _framing_of(len(message))
+
+
+@cache
+def _framing_of(size: int) -> bytes:
+    """The framing header of a message of some size: there are few sizes and many messages."""
     try:
-        return FRAMING_HEADER.pack(FRAMING_SIZE + len(message), ENCODING_TYPE)
+        return FRAMING_HEADER.pack(FRAMING_SIZE + size, ENCODING_TYPE)
     except struct.error:
-        length = FRAMING_SIZE + len(message)
+        length = FRAMING_SIZE + size
         raise EncodeError(f"a message of {length} bytes does not fit a frame") from None
 
 
@@ -225,5 +232,6 @@ def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
     channel, version, number, time = header
     parts = [PACKET_HEADER.pack(channel, 0, version, number, time)]
     for message in messages:
-        parts += (_framing(message), message)
+        parts.append(_framing_of(len(message)))
+        parts.append(message)
     return b"".join(parts)

@@ -5,6 +5,7 @@ units of market events (``events``) come out. It knows no clock, no feed and no 
 catalogues and schedules that it is asked to read.
 """
 
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.catalogue import bundled_catalogue, load_catalogue
 from pregao.exchange.engine.commands import (
     CancelOrder,
@@ -21,6 +22,7 @@ from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStat
 from pregao.exchange.engine.views import BookView
 
 __all__ = [
+    "AuctionRules",
     "BookView",
     "CancelOrder",
     "Command",
@@ -39,4 +41,5 @@ __all__ = [
     "default_schedule",
     "load_catalogue",
     "load_schedule",
+    "parse_auction_rules",
 ]

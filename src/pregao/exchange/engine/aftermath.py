@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pregao.exchange.engine.auction_ends import join_pairs
+from pregao.exchange.engine.auction_ends import extend_auctions, join_pairs
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.protected_mode import protect
 from pregao.exchange.engine.spreads import refresh_implied, trade_legs
@@ -14,6 +14,11 @@ def settle(market: Market, now_ns: int) -> None:
     while True:
         if market.spread_fills:
             trade_legs(market, now_ns)
+        elif market.announced:
+            announced, market.announced = market.announced, []
+            market.tell([*announced], event=False)
+        elif market.extending:
+            extend_auctions(market, now_ns)
         elif market.called:
             join_pairs(market, now_ns)
         elif market.reached:

@@ -241,10 +241,12 @@ def publish_theoretical(
     security_id = listing.security_id
     if after is None:
         assert before is not None
+        _moved(market, listing, now_ns)
         withdraw_theoretical(listing)
         items += deleted_theoretical(market, security_id, now_ns)
         return
     if before is None or (before.price, before.quantity) != (after.price, after.quantity):
+        _moved(market, listing, now_ns)
         price = TheoreticalOpeningPrice(
             security_id, after.price, after.quantity, market.trade_day, now_ns
         )
@@ -259,6 +261,13 @@ def publish_theoretical(
         imbalance = AuctionImbalance(security_id, condition, abs(after.imbalance), now_ns)
         shown[AuctionImbalance] = imbalance
         items.append(imbalance)
+
+
+def _moved(market: Market, listing: Listing, now_ns: int) -> None:
+    """The theoretical price or quantity has changed: so late that the end of the auction moves?"""
+    if listing.watch_ns is not None and now_ns >= listing.watch_ns:
+        market.extending.append(listing)
+        market.follows = True
 
 
 def deleted_theoretical(market: Market, security_id: int, now_ns: int) -> tuple[MarketItem, ...]:

@@ -8,7 +8,9 @@ the other one can end too. Market operations can end either by hand, without ask
 from __future__ import annotations
 
 from pregao.errors import UsageError
+from pregao.exchange.engine.auction_times import EXTENSION, SYNCHRONIZATION, announcement
 from pregao.exchange.engine.commands import PairAuctions
+from pregao.exchange.engine.events import News
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.phases import (
@@ -17,7 +19,8 @@ from pregao.exchange.engine.phases import (
     REJOINS,
     RESERVED,
     detach,
-    synchronization,
+    extend,
+    postpone,
     tell_change,
 )
 from pregao.umdf.phases import TradingEvent
@@ -51,11 +54,8 @@ def run_due(market: Market, now_ns: int) -> None:
     for listing in due:
         if listing.window_ns is not None:
             _answer(market, listing, listing.window_ns)
-        elif listing.active_auction and listing.open_time_ns is not None:
-            if listing.pair is not None and listing.pair.status in AUCTIONS:
-                _ask(market, listing, listing.open_time_ns)
-            else:
-                _close(market, listing, listing.open_time_ns)
+        elif listing.active_auction:
+            _reached(market, listing, _end(listing))
     market.next_due_ns = min(
         (
             _end(listing)
@@ -68,9 +68,42 @@ def run_due(market: Market, now_ns: int) -> None:
 
 def _end(listing: Listing) -> int:
     """When something happens to an auction by itself."""
-    end = listing.open_time_ns if listing.window_ns is None else listing.window_ns
+    if listing.window_ns is not None:
+        return listing.window_ns
+    end = listing.open_time_ns if listing.closes_ns is None else listing.closes_ns
     assert end is not None
     return end
+
+
+def _reached(market: Market, listing: Listing, now_ns: int) -> None:
+    """The end of an auction has come: it ends, unless its rules or its pair say otherwise."""
+    news = postpone(market, listing, now_ns)
+    if news is not None:
+        _tell(market, listing, news, now_ns)
+    elif listing.pair is not None and listing.pair.status in AUCTIONS:
+        _ask(market, listing, now_ns)
+    else:
+        _close(market, listing, now_ns)
+
+
+def extend_auctions(market: Market, now_ns: int) -> None:
+    """Move the ends of auctions whose theoretical price or quantity has changed late."""
+    extending, market.extending = market.extending, []
+    for listing in extending:
+        rules, end = listing.auction, listing.open_time_ns
+        if listing.own_status is None:
+            end = listing.group.open_time_ns
+        # It may have ended, or moved already, within the same command.
+        if listing.watch_ns is None or listing.watch_ns > now_ns or rules is None or end is None:
+            continue
+        news = extend(market, listing, end + rules.extension_ns, EXTENSION, now_ns)
+        _tell(market, listing, news, now_ns)
+
+
+def _tell(market: Market, listing: Listing, news: News, now_ns: int) -> None:
+    """Tell that an auction goes on, and why."""
+    tell_change(market, listing, RESERVED, _CHANGED, now_ns)
+    market.tell([news], event=False)
 
 
 def _close(market: Market, listing: Listing, now_ns: int) -> None:
@@ -89,8 +122,7 @@ def _wait(market: Market, listing: Listing, now_ns: int) -> None:
     """Let an auction go on without a scheduled end, and say so."""
     detach(market, listing, RESERVED, None, now_ns)
     listing.pending = True
-    tell_change(market, listing, RESERVED, _CHANGED, now_ns)
-    market.tell([synchronization(listing, now_ns)], event=False)
+    _tell(market, listing, announcement(listing, SYNCHRONIZATION, now_ns), now_ns)
 
 
 def _answer(market: Market, listing: Listing, now_ns: int) -> None:
@@ -98,7 +130,7 @@ def _answer(market: Market, listing: Listing, now_ns: int) -> None:
     listing.window_ns = None
     pair = listing.pair
     if pair is not None and pair.status in AUCTIONS and not pair.pending:
-        market.tell([synchronization(listing, now_ns)], event=False)
+        market.tell([announcement(listing, SYNCHRONIZATION, now_ns)], event=False)
         return
     if pair is not None and pair.pending:
         _close(market, pair, now_ns)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import (
     ExerciseStyle,
     GovernanceIndicator,
@@ -190,6 +191,13 @@ def _cfi(value: object) -> str:
     return value
 
 
+def _auction(value: object) -> AuctionRules:
+    try:
+        return parse_auction_rules(value)
+    except ValueError as fault:
+        raise _FieldError(str(fault)) from fault
+
+
 _ELIGIBILITIES = {
     "ELECTRONIC_MATCH": InstrAttribValue.ELECTRONIC_MATCH_OR_GTD_GTC_ELIGIBLE,
     "ORDER_CROSS": InstrAttribValue.ORDER_CROSS_ELIGIBLE,
@@ -262,6 +270,7 @@ _FIELDS: dict[str, _Parser] = {
     "previous_close": _decimal(PRICE8_SCALE),
     "protection_offset": _decimal(PRICE_SCALE, above_zero=True),
     "rlp_improvement": _decimal(PRICE_SCALE, above_zero=True),
+    "auction": _auction,
 }
 """How each field is read; the fields below refer to other instruments or make up several."""
 

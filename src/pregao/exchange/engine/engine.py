@@ -1,7 +1,7 @@
 """The matching engine: commands and a time in, the market's outcome out.
 
-It is a pure state machine: no clock, no randomness, no floats, no I/O. The same commands at the
-same times give the same outcomes.
+It is a pure state machine: no clock, no floats, no I/O, and draws that follow from a seed.
+The same commands at the same times give the same outcomes.
 """
 
 from __future__ import annotations
@@ -15,44 +15,56 @@ from pregao.errors import UsageError
 from pregao.exchange.engine import (
     aftermath,
     auction_ends,
+    blocking,
     commands,
     crosses,
+    days,
     entry,
+    exercise,
     forwards,
+    give_ups,
     mass_action,
     modification,
     notices,
     phases,
     protected_mode,
     registration,
+    restatement,
     spreads,
     surveillance,
     trade_entry,
     user_spreads,
     withdrawal,
 )
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.commands import Command
 from pregao.exchange.engine.events import SecurityGroupPhase
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import Outcome
+from pregao.exchange.engine.silent_market import SilentMarket
 from pregao.exchange.engine.views import BookView, group_phases, view
 
 _Handler = Callable[[Market, Any, int], None]
 
 
 def _end_day(market: Market, command: commands.EndDay, now_ns: int) -> None:
-    """End the trading day, also for forwards that nobody accepted."""
+    """End the trading day, also for forwards that nobody accepted and options that mature."""
+    exercise.exercise_matured(market, now_ns)
     forwards.expire_declarations(market, now_ns)
-    phases.end_day(market, command, now_ns)
+    days.end_day(market, command, now_ns)
 
 
 def _start_day(market: Market, command: commands.StartDay, now_ns: int) -> None:
     """Begin a trading day, with protections that watch afresh and without idle spreads."""
     if command.trade_date > market.trade_date:
+        exercise.exercise_matured(market, now_ns)
         forwards.expire_declarations(market, now_ns)
     user_spreads.note_activity(market)
-    phases.start_day(market, command, now_ns)
+    days.start_day(market, command, now_ns)
+    market.positions.start_day()
+    market.give_ups.clear()
+    restatement.carry_over(market)
     protected_mode.reset_all(market)
     user_spreads.remove_idle(market, now_ns)
 
@@ -62,12 +74,19 @@ _HANDLERS: dict[type, _Handler] = {
     commands.ModifyOrder: modification.modify_order,
     commands.CancelOrder: withdrawal.cancel_order,
     commands.MassCancel: mass_action.mass_cancel,
+    commands.RestateOrders: restatement.restate_orders,
     commands.NewCross: crosses.new_cross,
     commands.DeclareForward: forwards.declare_forward,
     commands.AcceptForward: forwards.accept_forward,
     commands.RefuseForward: forwards.refuse_forward,
     commands.CancelForward: forwards.cancel_forward,
     commands.DefineSpread: user_spreads.define_spread,
+    commands.MaintainPosition: exercise.maintain_position,
+    commands.CancelMaintenance: exercise.cancel_maintenance,
+    commands.AllocateTrade: blocking.allocate_trade,
+    commands.SetPosition: exercise.set_position,
+    commands.LinkAccounts: give_ups.link_accounts,
+    commands.AnswerGiveUp: give_ups.answer_give_up,
     commands.SetProtection: protected_mode.set_protection,
     commands.RemoveProtection: protected_mode.remove_protection,
     commands.SetDelta: protected_mode.set_delta,
@@ -115,13 +134,15 @@ class Engine:
     """The market of a list of instruments.
 
     With ``track_positions`` every book update tells its place in the book, which schema versions
-    below 15 publish; it costs a walk over the price levels each time. ``auction_duration_ns`` is
+    below 15 publish; it costs a walk over the price levels each time. Without ``reports`` nobody
+    is told what became of their orders, refusals aside. ``auction_duration_ns`` is
     how long an auction called by a band lasts; ``trade_memory`` how many trades can be busted;
     ``rlp_share`` the share of an instrument's volume that retail liquidity providers may trade
     (1e-4, None for all of it); ``synchronism_ns`` how long an instrument whose auction ends waits
     for the answer of its pair, at most a second. With ``implied_orders`` eligible
     spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
-    legs of spreads that users define.
+    legs of spreads that users define. ``auction_rules`` say how auctions end whose instrument and
+    phase have no rules of their own; random ends follow from ``seed``.
     """
 
     def __init__(
@@ -130,6 +151,7 @@ class Engine:
         trade_date: date,
         *,
         track_positions: bool = False,
+        reports: bool = True,
         auction_duration_ns: int = 5 * MINUTE,
         trade_memory: int = 100_000,
         first_order_id: int = 1,
@@ -137,10 +159,12 @@ class Engine:
         synchronism_ns: int = 10 * MILLISECOND,
         implied_orders: bool = False,
         no_legs: Iterable[int] = (),
+        auction_rules: AuctionRules | None = None,
+        seed: int = 0,
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
-        self.market = Market(
+        self.market = (Market if reports else SilentMarket)(
             trade_date,
             track_positions,
             auction_duration_ns,
@@ -149,6 +173,8 @@ class Engine:
             rlp_share,
             synchronism_ns,
             frozenset(no_legs),
+            auction_rules,
+            seed,
         )
         self._now_ns = 0
         self._untold: Outcome | None = None

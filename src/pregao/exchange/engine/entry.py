@@ -241,6 +241,7 @@ def publish(
         execution = Execution()
     items: list[MarketItem] = [*execution.updates, call_auction(market, listing, now_ns)]
     _rest(market, listing, order, items, now_ns, last_px)
+    listing.frozen_by = order
     publish_theoretical(market, listing, items, now_ns)
     market.tell(items)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from enum import IntEnum
 
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.terms import PRICE8_PER_PRICE, PriceType, Side
 
 
@@ -232,6 +233,9 @@ class Instrument:
 
     rlp_improvement: int | None = None
     """How much better than the best price a retail liquidity provider is, as a price (1e-4)."""
+
+    auction: AuctionRules | None = None
+    """How its auctions end; None: as their phase or the market says."""
 
     @property
     def tick(self) -> int:

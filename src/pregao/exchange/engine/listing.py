@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.events import Statistic, TradeItem
 from pregao.exchange.engine.instruments import InstrAttribValue, Instrument, Product, SecurityType
-from pregao.exchange.engine.orders import BookSide
+from pregao.exchange.engine.orders import BookSide, Order
 from pregao.exchange.engine.terms import (
     PRICE8_PER_PRICE,
     PriceBandType,
@@ -65,7 +66,7 @@ class Theoretical(NamedTuple):
 class Group:
     """A group of instruments that share a phase."""
 
-    __slots__ = ("members", "name", "open_time_ns", "phase", "session", "since_ns")
+    __slots__ = ("auction", "members", "name", "open_time_ns", "phase", "session", "since_ns")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -73,6 +74,8 @@ class Group:
         self.session = TradingSession.REGULAR
         self.open_time_ns: int | None = None
         self.since_ns = 0
+        self.auction: AuctionRules | None = None
+        """The rules of the auctions of its phase."""
         self.members: list[Listing] = []
 
 
@@ -123,15 +126,20 @@ class Listing:
 
     __slots__ = (
         "active_auction",
+        "auction",
         "auction_high",
         "auction_low",
         "bands",
         "bands_float",
         "bids",
+        "closes_ns",
         "derivative",
+        "extended",
         "fixed_income",
+        "frozen_by",
         "group",
         "instrument",
+        "keeps_positions",
         "last_trade",
         "lot",
         "max_qty",
@@ -158,6 +166,7 @@ class Listing:
         "trades",
         "volume_limit",
         "waiting",
+        "watch_ns",
         "window_ns",
     )
 
@@ -174,6 +183,16 @@ class Listing:
         self.open_time_ns: int | None = None
         self.since_ns: int | None = None
         self.active_auction = False
+        self.auction: AuctionRules | None = None
+        """The rules of the auction that runs."""
+        self.frozen_by: Order | None = None
+        """The order whose trade would have left the auction band."""
+        self.extended = 0
+        """How often its end has moved."""
+        self.watch_ns: int | None = None
+        """From when on a change of the theoretical price or quantity moves its end."""
+        self.closes_ns: int | None = None
+        """When it ends at random; the market is not told."""
         self.pair: Listing | None = None
         """The instrument whose auctions begin and end with this one's."""
         self.pending = False
@@ -210,6 +229,7 @@ class Listing:
         self.takes_orders = not (
             instrument.is_forward or instrument.security_type in _WITHOUT_A_BOOK
         )
+        self.keeps_positions = instrument.put_or_call is not None
         self.takes_crosses = instrument.allows(InstrAttribValue.ORDER_CROSS_ELIGIBLE)
 
     def side(self, side: Side) -> BookSide:

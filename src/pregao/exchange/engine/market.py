@@ -12,10 +12,18 @@ from datetime import date
 from typing import TYPE_CHECKING, NamedTuple
 
 from pregao.errors import UsageError
-from pregao.exchange.engine.events import MarketEvent, MarketItem, OrderAdded, OrderDeleted
+from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.events import (
+    MarketEvent,
+    MarketItem,
+    News,
+    OrderAdded,
+    OrderDeleted,
+)
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.listing import Group, Listing, TradeRecord
 from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.positions import Positions
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import (
     OrderAccepted,
@@ -33,6 +41,7 @@ from pregao.exchange.engine.terms import (
 
 if TYPE_CHECKING:
     from pregao.exchange.engine.forwards import Declaration
+    from pregao.exchange.engine.give_ups import GiveUp
     from pregao.exchange.engine.protections import Protection
     from pregao.exchange.engine.spreads import Spread
 
@@ -63,13 +72,20 @@ class Market:
     """Instruments, groups, resting orders and counters."""
 
     __slots__ = (
+        "announced",
         "auction_duration_ns",
+        "auction_rules",
         "by_client",
         "called",
+        "carried",
         "declarations",
         "deltas",
         "exec_id",
+        "extending",
         "follows",
+        "give_up_id",
+        "give_up_links",
+        "give_ups",
         "groups",
         "implied_id",
         "implied_of",
@@ -79,12 +95,14 @@ class Market:
         "no_legs",
         "order_id",
         "orders",
+        "positions",
         "protections",
         "quote_id",
         "reached",
         "reports",
         "rlp_share",
         "secondary_id",
+        "seed",
         "spread_fills",
         "spreads",
         "synchronism_ns",
@@ -108,6 +126,8 @@ class Market:
         rlp_share: int | None = None,
         synchronism_ns: int = 0,
         no_legs: frozenset[int] = frozenset(),
+        auction_rules: AuctionRules | None = None,
+        seed: int = 0,
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -124,11 +144,26 @@ class Market:
         self.synchronism_ns = synchronism_ns
         self.no_legs = no_legs
         """Instruments that no user-defined spread can have as a leg."""
+        self.auction_rules = auction_rules
+        self.seed = seed
+        """What draws follow from."""
+        self.extending: list[Listing] = []
+        """Instruments whose auction has changed so late that its end moves."""
+        self.announced: list[News] = []
+        """News that follow the event."""
         self.user_spreads: dict[int, date] = {}
         """Spreads of users, with the last day on which they were used."""
         self.quote_id = 0
         self.declarations: dict[int, Declaration] = {}
         """Forwards that wait for their respondent, by quote id."""
+        self.positions = Positions()
+        self.give_up_links: dict[tuple[int, int], tuple[int, int]] = {}
+        """Source accounts with the firms and accounts that carry their trades."""
+        self.give_up_id = 0
+        self.give_ups: dict[int, GiveUp] = {}
+        """Trades that wait for the firm that is to carry them."""
+        self.carried: dict[int, list[int]] = {}
+        """Orders of an earlier day whose sessions were not told of them yet, by session."""
         self.called: list[Listing] = []
         """Paired instruments that went into an auction: their pairs follow."""
         self.kept_trades: deque[tuple[int, int]] = deque()

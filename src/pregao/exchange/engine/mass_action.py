@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pregao.exchange.engine.auction import participates
+from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import GTC, GTD, MOA, check_cancel_state
 from pregao.exchange.engine.commands import MassCancel
 from pregao.exchange.engine.events import MarketItem
@@ -105,5 +106,7 @@ def _is_meant(market: Market, command: MassCancel, order: Order) -> bool:
     if order.time_in_force in (GTC, GTD):
         return False
     if order.time_in_force == MOA and participates(listing, order):
+        return False
+    if command.reason != _OPERATIONAL_ERROR and check_bound(listing, order, order.price, 0):
         return False
     return listing.window_ns is None and check_cancel_state(listing.status) is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import (
     FOK,
     HIDDEN,
@@ -35,7 +36,12 @@ from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.self_trade import check_investor
-from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
+from pregao.exchange.engine.terms import (
+    CxlRejResponseTo,
+    ExecRestatementReason,
+    OrdType,
+    TimeInForce,
+)
 from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
 
 
@@ -154,6 +160,9 @@ def _check(
         reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
+    if reject is None and listing.status != OPEN:
+        leaves = order.leaves + terms.quantity - order.quantity
+        reject = check_bound(listing, order, terms.price, leaves)
     if reject is not None:
         return reject
     auction = (MOA, MOC)
@@ -302,6 +311,19 @@ def _report(
     del market.by_client[(order.session, order.security_id, before)]
     order.cl_ord_id = command.cl_ord_id
     market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
+    report_change(market, order, before, now_ns, working=working)
+
+
+def report_change(
+    market: Market,
+    order: Order,
+    before: int,
+    now_ns: int,
+    *,
+    working: bool = True,
+    reason: ExecRestatementReason | None = None,
+) -> None:
+    """Tell the owner what the order is now; ``before`` is the ClOrdID that it had."""
     market.exec_id += 1
     market.reports.append(
         OrderModified(
@@ -326,6 +348,7 @@ def _report(
             now_ns,
             working,
             order.stop_px,
+            reason,
         )
     )
 

@@ -37,6 +37,11 @@ class Order:
     leg_of: int = 0
     """The spread that an order trades a leg of, or 0."""
 
+    @property
+    def position_account(self) -> int:
+        """The account whose position a trade changes."""
+        return self.account
+
     __slots__ = (
         "account",
         "cl_ord_id",
@@ -130,7 +135,15 @@ class Order:
 class LegOrder(Order):
     """What the order of a spread does in one of its legs: it lives only for the trade."""
 
-    __slots__ = ("leg_of",)
+    __slots__ = ("leg_of", "owner_account")
+
+    owner_account: int
+    """The account of the spread's order."""
+
+    @property
+    def position_account(self) -> int:
+        """The account whose position a trade changes: the spread's."""
+        return self.owner_account
 
 
 class Level:

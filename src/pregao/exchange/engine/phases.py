@@ -15,16 +15,25 @@ from pregao.exchange.engine.auction import (
     uncross,
     withdraw_theoretical,
 )
+from pregao.exchange.engine.auction_times import (
+    OSCILLATION,
+    PROTECTION,
+    RANDOM_END,
+    SYNCHRONIZATION,
+    announcement,
+    outside_protection,
+    random_part,
+    rules_of,
+    watch,
+)
+from pregao.exchange.engine.bands import refresh
 from pregao.exchange.engine.commands import (
     AdvanceTime,
-    EndDay,
     RejoinGroup,
     SetGroupPhase,
     SetSecurityStatus,
-    StartDay,
 )
 from pregao.exchange.engine.events import (
-    ClosingPrice,
     ExecutionStatistics,
     HighPrice,
     LowPrice,
@@ -36,15 +45,7 @@ from pregao.exchange.engine.events import (
 )
 from pregao.exchange.engine.listing import Group, Listing, Statistics
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.orders import Order
-from pregao.exchange.engine.session_statistics import regular_close
-from pregao.exchange.engine.terms import (
-    PRICE8_PER_PRICE,
-    NewsSource,
-    OpenCloseSettlFlag,
-    TimeInForce,
-    TradingStatus,
-)
+from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce, TradingStatus
 from pregao.umdf.phases import TradingEvent
 
 PAUSE = TradingStatus.PAUSE
@@ -85,23 +86,25 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
     if command.session is not None:
         group.session = command.session
     group.open_time_ns = command.open_time_ns if command.phase == RESERVED else None
+    group.auction = command.auction if command.phase in AUCTIONS else None
     group.since_ns = now_ns
     before: list[MarketItem] = []
     after: list[MarketItem] = []
-    held: list[Listing] = []
+    news: list[MarketItem] = []
     for listing in group.members:
         # When a group gathers orders again, so do its instruments, but for forbidden ones.
         if command.phase == RESERVED and listing.own_status not in (None, FORBIDDEN):
             detach(market, listing, None, None, now_ns)
             after.append(_status(market, listing, RESERVED, REJOINS, group.open_time_ns, now_ns))
-        if listing.pair is not None and _must_wait(listing, listing.pair, command.phase):
-            detach(market, listing, RESERVED, None, now_ns)
-            listing.pending = True
-            held.append(listing)
-            after.append(_status(market, listing, RESERVED, _CHANGED, None, now_ns))
+        if (told := _held(market, listing, command.phase, now_ns)) is not None:
+            news.append(told)
+            open_time = listing.open_time_ns
+            after.append(_status(market, listing, RESERVED, _CHANGED, open_time, now_ns))
+        elif listing.own_status is None:
+            _follow(market, listing, now_ns)
         _change(market, listing, command.new_session, before, after, now_ns)
-    _publish(market, before, _phase(market, group, command.new_session, now_ns), after)
-    market.tell([synchronization(listing, now_ns) for listing in held], event=False)
+    _publish(market, before, phase_message(market, group, command.new_session, now_ns), after)
+    market.tell(news, event=False)
     for listing in group.members:
         # Instruments that only waited for one of this group can end their auction too.
         pair = listing.pair
@@ -110,28 +113,54 @@ def set_group_phase(market: Market, command: SetGroupPhase, now_ns: int) -> None
             tell_change(market, pair, pair.group.phase, REJOINS, now_ns)
 
 
-def _must_wait(listing: Listing, pair: Listing, phase: TradingStatus) -> bool:
+def _held(market: Market, listing: Listing, phase: TradingStatus, now_ns: int) -> News | None:
+    """Does an instrument stay in its auction when its group opens? Then the news of it."""
+    if phase != OPEN or listing.own_status is not None or listing.status not in AUCTIONS:
+        return None
+    if (told := postpone(market, listing, now_ns)) is not None:
+        return told
+    if listing.pair is None or not _must_wait(listing, listing.pair):
+        return None
+    detach(market, listing, RESERVED, None, now_ns)
+    listing.pending = True
+    return announcement(listing, SYNCHRONIZATION, now_ns)
+
+
+def _must_wait(listing: Listing, pair: Listing) -> bool:
     """Must an instrument stay in its auction, because its pair's has not come to its end?"""
-    if phase != OPEN or listing.own_status is not None:
-        return False
-    if listing.status not in AUCTIONS or pair.status not in AUCTIONS or pair.pending:
+    if pair.status not in AUCTIONS or pair.pending:
         return False
     return pair.own_status is not None or pair.group is not listing.group
 
 
-def synchronization(listing: Listing, now_ns: int) -> News:
-    """What tells the market that an auction waits for that of another instrument."""
-    symbol = listing.instrument.symbol
-    return News(
-        listing.security_id,
-        NewsSource.MARKET_SURVEILLANCE,
-        None,
-        None,
-        now_ns,
-        f"Auction for instrument {symbol} - synchronization",
-        f"Call for instrument {symbol} -Reason: synchronization",
-        "",
-    )
+def postpone(market: Market, listing: Listing, now_ns: int) -> News | None:
+    """The scheduled end of an auction has come: what its rules say instead, if they do.
+
+    The caller tells the state, then the news.
+    """
+    rules = listing.auction
+    if rules is None:
+        return None
+    if listing.extended < rules.extensions and outside_protection(listing, rules):
+        return extend(market, listing, now_ns + rules.extension_ns, PROTECTION, now_ns)
+    if not rules.random_ns or listing.closes_ns is not None:
+        return None
+    extended = listing.extended
+    detach(market, listing, RESERVED, None, now_ns)
+    watch(listing, rules, None, now_ns, extended)
+    listing.closes_ns = now_ns + random_part(market, listing, rules, now_ns)
+    _plan(market, listing, listing.closes_ns)
+    return announcement(listing, RANDOM_END, now_ns)
+
+
+def extend(market: Market, listing: Listing, end_ns: int, reason: str, now_ns: int) -> News:
+    """Move the end of an auction; the caller tells the state, then the news."""
+    rules, extended = listing.auction, listing.extended + 1
+    before = listing.group.open_time_ns if listing.own_status is None else listing.open_time_ns
+    detach(market, listing, RESERVED, end_ns, now_ns)
+    # Up to the end that was scheduled before, nothing moves it again.
+    watch(listing, rules, end_ns, max(now_ns, before or 0), extended)
+    return announcement(listing, reason, now_ns)
 
 
 def set_security_status(market: Market, command: SetSecurityStatus, now_ns: int) -> None:
@@ -169,7 +198,13 @@ def call_auction(market: Market, listing: Listing, now_ns: int) -> SecurityStatu
 
     The caller adds the order that called the auction, and publishes.
     """
+    rules = rules_of(market, listing, None)
     end = now_ns + market.auction_duration_ns
+    if rules is not None:
+        if rules.duration_ns is not None:
+            end = now_ns + rules.duration_ns
+        market.announced.append(announcement(listing, OSCILLATION, now_ns))
+        market.follows = True
     detach(market, listing, RESERVED, end, now_ns)
     listing.status = RESERVED
     if listing.pair is not None:
@@ -204,10 +239,28 @@ def detach(
     listing.own_status = own
     listing.open_time_ns = open_time_ns if own == RESERVED else None
     listing.since_ns = now_ns
-    listing.active_auction = listing.open_time_ns is not None
-    due = market.next_due_ns
-    if listing.open_time_ns is not None and (due is None or listing.open_time_ns < due):
-        market.next_due_ns = listing.open_time_ns
+    listing.active_auction = False
+    if own is None:
+        _follow(market, listing, now_ns)
+        return
+    end = listing.open_time_ns
+    watch(listing, rules_of(market, listing, None), end, now_ns)
+    if end is not None:
+        _plan(market, listing, end)
+
+
+def _plan(market: Market, listing: Listing, end_ns: int) -> None:
+    """An auction ends by itself at a time."""
+    listing.active_auction = True
+    if market.next_due_ns is None or end_ns < market.next_due_ns:
+        market.next_due_ns = end_ns
+
+
+def _follow(market: Market, listing: Listing, now_ns: int) -> None:
+    """An instrument follows its group: its auctions are those of the phase."""
+    group = listing.group
+    rules = rules_of(market, listing, group.auction) if group.phase in AUCTIONS else None
+    watch(listing, rules, group.open_time_ns, now_ns)
 
 
 def tell_change(
@@ -257,6 +310,7 @@ def _change(
         return
     if status in _UNCROSSED_ON_ENTRY:
         uncross(market, listing, before, now_ns)
+        _thaw(market, listing, before, now_ns)
         _expire_auction_orders(market, listing, before, now_ns)
     withdraw_theoretical(listing)
     if priced and listing.own_status in AUCTIONS:
@@ -264,6 +318,21 @@ def _change(
         before += deleted_theoretical(market, listing.security_id, now_ns)
     if new_session:
         reset_statistics(listing)
+
+
+def _thaw(market: Market, listing: Listing, items: list[MarketItem], now_ns: int) -> None:
+    """After the auction that an order has called: is what is left of it still taken (§14.1.2)?
+
+    The auction may have moved the bands away from its price; then it is cancelled.
+    """
+    order, listing.frozen_by = listing.frozen_by, None
+    if order is None or order.level is None or not order.leaves or order.price is None:
+        return
+    refresh(listing)
+    if not listing.reject_low <= order.price <= listing.reject_high:
+        items.append(market.take(listing, order, now_ns))
+        market.forget(order)
+        market.cancelled(order, now_ns, ExecRestatementReason.MARKET_OPTION)
 
 
 def _expire_auction_orders(
@@ -303,85 +372,9 @@ def reset_statistics(listing: Listing) -> None:
     withdraw_theoretical(listing)
 
 
-def end_day(market: Market, _command: EndDay, now_ns: int) -> None:
-    """Expire the orders whose validity ends with the day, one event per instrument."""
-    for listing in market.listings.values():
-        ending = [
-            order
-            for side in (listing.bids, listing.offers)
-            for order in side
-            if _ends_today(market, order)
-        ]
-        items: list[MarketItem] = [market.take(listing, order, now_ns) for order in ending]
-        for order in listing.waiting:
-            if _ends_today(market, order):
-                listing.waiting.remove(order)
-                ending.append(order)
-        if items and listing.status in AUCTIONS:
-            publish_theoretical(market, listing, items, now_ns)
-        market.expire(ending, now_ns)
-        market.tell(items)
-
-
-def _ends_today(market: Market, order: Order) -> bool:
-    if order.implied or order.time_in_force == TimeInForce.GOOD_TILL_CANCEL:
-        return False
-    if order.time_in_force == TimeInForce.GOOD_TILL_DATE:
-        return order.expire_date is None or order.expire_date <= market.trade_date
-    return True
-
-
-def start_day(market: Market, command: StartDay, now_ns: int) -> None:
-    """Begin a trading day: new statistics and trade numbers, and the previous close of each.
-
-    The day before is ended if it was not. The previous close is the day's closing price if one
-    was published, else the last price of its regular session, else the last trade.
-    """
-    if command.trade_date < market.trade_date:
-        raise UsageError(
-            f"the trading day {command.trade_date} lies before the current one "
-            f"({market.trade_date})"
-        )
-    if command.trade_date > market.trade_date:
-        end_day(market, EndDay(), now_ns)
-    market.set_trade_date(command.trade_date)
-    for listing in market.listings.values():
-        closing = listing.shown.pop((ClosingPrice, OpenCloseSettlFlag.DAILY), None)
-        if isinstance(closing, ClosingPrice):
-            listing.previous_close8 = closing.price8
-        elif (last := regular_close(listing)) is not None or (
-            last := listing.statistics.last
-        ) is not None:
-            listing.previous_close8 = last * PRICE8_PER_PRICE
-        reset_statistics(listing)
-        listing.trades.clear()
-        listing.trade_id = 0
-    market.kept_trades.clear()
-    for group in market.groups.values():
-        market.tell([_phase(market, group, True, now_ns)], event=False)
-    closes: list[MarketItem] = []
-    flag = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
-    for listing in market.listings.values():
-        if listing.previous_close8 is not None:
-            close = ClosingPrice(
-                listing.security_id,
-                listing.previous_close8,
-                flag,
-                None,
-                market.trade_day,
-                now_ns,
-            )
-            listing.shown[(ClosingPrice, flag)] = close
-            closes.append(close)
-    market.tell(closes, event=False)
-    for listing in market.listings.values():
-        if listing.status in AUCTIONS:
-            items: list[MarketItem] = []
-            publish_theoretical(market, listing, items, now_ns)
-            market.tell(items)
-
-
-def _phase(market: Market, group: Group, new_session: bool, now_ns: int) -> SecurityGroupPhase:
+def phase_message(
+    market: Market, group: Group, new_session: bool, now_ns: int
+) -> SecurityGroupPhase:
     """The message that tells a group's phase."""
     return SecurityGroupPhase(
         group.name,

@@ -13,6 +13,10 @@ from pregao.exchange.engine.terms import (
     MassActionRejectReason,
     OrdStatus,
     OrdType,
+    PosMaintAction,
+    PosMaintStatus,
+    PosTransType,
+    PosType,
     QuoteStatus,
     QuoteStatusResponseTo,
     SecurityResponseType,
@@ -96,6 +100,8 @@ class OrderModified:
     transact_time_ns: int
     working: bool = True
     stop_px: int | None = None
+    reason: ExecRestatementReason | None = None
+    """Why it is told again, if nobody changed it."""
 
 
 @record
@@ -273,6 +279,48 @@ class ForwardTraded:
     transact_time_ns: int
 
 
+@record
+class PositionReported:
+    """What became of a request about a position, or what happened to one (PositionMaintenance).
+
+    ``session`` is 0 where any session of the firm is meant.
+    """
+
+    exec_id: int
+    session: int
+    firm: int
+    request_id: int
+    orig_request_id: int
+    security_id: int
+    account: int
+    kind: PosTransType
+    action: PosMaintAction
+    status: PosMaintStatus
+    quantities: tuple[tuple[PosType, int, int], ...]
+    """Kind, long and short quantity of the position as it is now."""
+    trade_id: int
+    threshold: int
+    contrary: bool
+    code: int
+    text: str
+    transact_time_ns: int
+
+
+@record
+class AllocationReported:
+    """The answer to an allocation; ``code`` says why it was refused."""
+
+    exec_id: int
+    session: int
+    firm: int
+    allocation_id: int
+    security_id: int
+    quantity: int
+    cancels: bool
+    code: int
+    transact_time_ns: int
+
+
 Report = (
     OrderAccepted
     | OrderRestated
@@ -286,6 +334,8 @@ Report = (
     | ForwardOffered
     | ForwardReported
     | ForwardTraded
+    | PositionReported
+    | AllocationReported
 )
 """Anything told in private; ``session`` is whom it is for."""
 

@@ -8,6 +8,7 @@ for the ``default`` of those not named, a list of entries::
     phase = "OPEN"
     session = "REGULAR"       # or NON_REGULAR: the after-market
     new_session = true        # statistics start afresh
+    auction = { extension = 30, window = 60 }   # how auctions of the phase end: `auction_rules`
 
 Times of a group only go forward. An auction's estimated end is the time of the entry after it.
 """
@@ -23,6 +24,7 @@ from typing import Any
 
 from pregao.clock import DAY, HOUR, MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.catalogue import read_document
 from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.engine.instruments import Instrument, SecurityType
@@ -34,7 +36,8 @@ DEFAULT = "default"
 _PHASES = {
     phase.name: phase for phase in TradingStatus if phase != TradingStatus.UNKNOWN_OR_INVALID
 } | {"PRE_OPEN": TradingStatus.RESERVED, "PRE_CLOSE": TradingStatus.FORBIDDEN}
-_FIELDS = frozenset({"time", "phase", "session", "new_session"})
+_AUCTIONS = (TradingStatus.RESERVED, TradingStatus.FINAL_CLOSING_CALL)
+_FIELDS = frozenset({"time", "phase", "session", "new_session", "auction"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class Entry:
     phase: TradingStatus
     session: TradingSession = TradingSession.REGULAR
     new_session: bool = False
+    auction: AuctionRules | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,9 @@ class Schedule:
                 end = None
                 if entry.phase == TradingStatus.RESERVED and following is not None:
                     end = start + following.time_ns
-                command = SetGroupPhase(group, entry.phase, entry.session, entry.new_session, end)
+                command = SetGroupPhase(
+                    group, entry.phase, entry.session, entry.new_session, end, entry.auction
+                )
                 due.append((start + entry.time_ns, command))
         due.sort(key=lambda timed: timed[0])
         return due
@@ -211,7 +217,15 @@ def _entry(row: object, where: str) -> Entry:
     new_session = row.get("new_session", False)
     if not isinstance(new_session, bool):
         raise UsageError(f"{where}, field new_session: it is neither true nor false")
-    return Entry(time_ns, _PHASES[phase], TradingSession[session], new_session)
+    rules = None
+    if "auction" in row:
+        if _PHASES[phase] not in _AUCTIONS:
+            raise UsageError(f"{where}, field auction: {phase} is no auction")
+        try:
+            rules = parse_auction_rules(row["auction"])
+        except ValueError as fault:
+            raise UsageError(f"{where}, field auction: {fault}") from fault
+    return Entry(time_ns, _PHASES[phase], TradingSession[session], new_session, rules)
 
 
 def _shown(time_ns: int) -> str:

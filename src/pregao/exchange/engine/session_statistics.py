@@ -15,6 +15,7 @@ from pregao.exchange.engine.events import (
     Trade,
     TradeItem,
 )
+from pregao.exchange.engine.give_ups import note_give_up
 from pregao.exchange.engine.listing import Listing, Party, Statistics, TradeRecord
 from pregao.exchange.engine.market import Market, SpreadFill
 from pregao.exchange.engine.orders import BUY, Order
@@ -125,6 +126,12 @@ def matched(
         market.keep_trade(listing, TradeRecord(trade, order_party, resting_party))
     else:
         market.keep_trade(listing, TradeRecord(trade, resting_party, order_party))
+    if listing.keeps_positions:
+        market.positions.traded(resting, trade.trade_id, quantity)
+        market.positions.traded(order, trade.trade_id, quantity)
+    if market.give_up_links:
+        note_give_up(market, resting, trade.trade_id, quantity)
+        note_give_up(market, order, trade.trade_id, quantity)
     if market.protections:
         count_fill(market, listing, resting, quantity, now_ns)
         count_fill(market, listing, order, quantity, now_ns)

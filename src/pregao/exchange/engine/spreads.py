@@ -373,6 +373,7 @@ def _leg_order(
         now_ns,
     )
     order.implied = True
-    order.account = -1
+    order.account = -1  # protections do not count legs
+    order.owner_account = owner.account
     order.leg_of = owner.security_id
     return order

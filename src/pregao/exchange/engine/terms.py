@@ -336,3 +336,36 @@ PRICE8_PER_PRICE = PRICE8_SCALE // PRICE_SCALE
 """A price times this is the same price in units of 1e-8."""
 RATIO_SCALE = 10_000_000
 """Leg ratios are integers of 1e-7."""
+
+
+class PosType(StrEnum):
+    """Kind of quantity of a position (tag 703)."""
+
+    TRANSACTION_QUANTITY = "T"
+    START_OF_DAY_QTY = "S"
+    OPTION_EXERCISE_QTY = "E"
+    BLOCKED_QTY = "B"
+
+
+class PosTransType(IntEnum):
+    """What is asked about a position (tag 709)."""
+
+    EXERCISE = 1
+    AUTOMATIC_EXERCISE = 105
+    EXERCISE_NOT_AUTOMATIC = 106
+
+
+class PosMaintAction(IntEnum):
+    """Is a request new, or does it take one back (tag 712)?"""
+
+    NEW = 1
+    CANCEL = 3
+
+
+class PosMaintStatus(IntEnum):
+    """What became of a request about a position (tag 722)."""
+
+    ACCEPTED = 0
+    REJECTED = 2
+    COMPLETED = 3
+    NOT_EXECUTED = 9

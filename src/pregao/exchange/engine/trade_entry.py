@@ -10,6 +10,7 @@ from dataclasses import replace
 from pregao.errors import UsageError
 from pregao.exchange.engine.commands import AmendTrade, BustTrade, EnterTrade
 from pregao.exchange.engine.events import ForwardTrade, MarketItem, Trade, TradeBust, TradeItem
+from pregao.exchange.engine.give_ups import drop_give_ups
 from pregao.exchange.engine.listing import Listing, Party, TradeRecord
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import FillBusted
@@ -39,6 +40,8 @@ def bust_trade(market: Market, command: BustTrade, now_ns: int) -> None:
     record = _record(listing, command.trade_id)
     trade = record.item
     del listing.trades[trade.trade_id]
+    market.positions.resized(listing.security_id, trade.trade_id, 0)
+    drop_give_ups(market, listing.security_id, trade.trade_id)
     uncount_trade(listing.statistics, trade)
     settle_first_and_last(listing, trade)
     items: list[MarketItem] = [
@@ -233,6 +236,7 @@ def amend_trade(market: Market, command: AmendTrade, now_ns: int) -> None:
         trade_condition=_amended_condition(listing, old, price),
         transact_time_ns=now_ns if command.transact_time_ns is None else command.transact_time_ns,
     )
+    market.positions.resized(listing.security_id, old.trade_id, size)
     uncount_trade(listing.statistics, old)
     if old.trade_id > listing.statistics.after_id:
         count_trade(listing.statistics, price, size)

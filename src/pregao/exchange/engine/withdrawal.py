@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
+from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import check_auction_end, check_cancel_state, check_state
 from pregao.exchange.engine.commands import CancelOrder
 from pregao.exchange.engine.events import MarketItem
@@ -44,6 +45,8 @@ def cancel_order(market: Market, command: CancelOrder, now_ns: int) -> None:
         reject = None
     else:
         reject = check_auction_end(listing) or check_cancel_state(listing.status)
+        if reject is None and command.reason is None:
+            reject = check_bound(listing, order, order.price, 0)
     if reject is not None or listing is None or order is None:
         market.rejected(
             command.session,

@@ -8,21 +8,24 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from pregao.clock import MILLISECOND
 from pregao.errors import UsageError
-from pregao.exchange.engine import Engine
+from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
 from pregao.exchange.engine.commands import (
     AddInstrument,
+    AnswerGiveUp,
     BustTrade,
     ChangeInstrument,
     Command,
     EndDay,
     ExpelOrder,
+    LinkAccounts,
     PairAuctions,
     ProtectionReference,
     PublishNews,
@@ -31,6 +34,7 @@ from pregao.exchange.engine.commands import (
     RemoveProtection,
     ResetChannel,
     SetGroupPhase,
+    SetPosition,
     SetPriceBand,
     SetProtection,
     SetSecurityStatus,
@@ -85,7 +89,7 @@ def _phase(request: Request, engine: Engine) -> list[Command]:
     group = str(request.get("group", ALL_GROUPS))
     if group != ALL_GROUPS and group not in known:
         raise UsageError(f"there is no group {group!r}; there are {', '.join(known)}")
-    session = request.get("session")
+    session, rules = request.get("session"), request.get("auction")
     return [
         SetGroupPhase(
             each,
@@ -93,6 +97,7 @@ def _phase(request: Request, engine: Engine) -> list[Command]:
             None if session is None else TradingSession[str(session)],
             bool(request.get("new_session", False)),
             request.get("open_time_ns"),
+            None if rules is None else AuctionRules(**rules),
         )
         for each in (known if group == ALL_GROUPS else [group])
     ]
@@ -192,6 +197,27 @@ def _reference(engine: Engine, name: str) -> ProtectionReference:
     return ProtectionReference(find_instrument(engine, name).security_id)
 
 
+def _position(request: Request, engine: Engine) -> list[Command]:
+    return [
+        SetPosition(
+            _whole(request, "firm"),
+            _whole(request, "account"),
+            _security_id(request, engine),
+            _limit(request, "long") or 0,
+            _limit(request, "short") or 0,
+        )
+    ]
+
+
+def _give_up(request: Request, _engine: Engine) -> list[Command]:
+    numbers = (_whole(request, name) for name in ("firm", "account", "to_firm", "to_account"))
+    return [LinkAccounts(*numbers)]
+
+
+def _take_up(request: Request, _engine: Engine) -> list[Command]:
+    return [AnswerGiveUp(_whole(request, "id"), not request.get("refuse"))]
+
+
 def _unprotect(request: Request, _engine: Engine) -> list[Command]:
     return [RemoveProtection(_whole(request, "id"))]
 
@@ -233,6 +259,9 @@ _MAKE: Final[dict[str, Callable[[Request, Engine], list[Command]]]] = {
     "protect": _protect,
     "unprotect": _unprotect,
     "pair": _pair,
+    "position": _position,
+    "give-up": _give_up,
+    "take-up": _take_up,
     "reset": _reset,
     "end-day": _end_day,
     "day": _day,
@@ -288,4 +317,5 @@ def phase_request(command: SetGroupPhase) -> dict[str, Any]:
         "session": None if command.session is None else command.session.name,
         "new_session": command.new_session,
         "open_time_ns": command.open_time_ns,
+        "auction": None if command.auction is None else asdict(command.auction),
     }

@@ -9,6 +9,7 @@ the same books, sessions and sequence numbers.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
@@ -23,6 +24,7 @@ from pregao.entrypoint import (
     GatewaySessions,
     MessageRejected,
     Received,
+    SessionEstablished,
     SessionStore,
     messages,
     pack_record,
@@ -32,23 +34,22 @@ from pregao.entrypoint import (
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.session_state import Record as SessionRecord
 from pregao.errors import UsageError
-from pregao.exchange.engine import Engine, rejects
-from pregao.exchange.engine.commands import AdvanceTime, Command, MassCancel
+from pregao.exchange.engine import Engine
+from pregao.exchange.engine.commands import MassCancel, RestateOrders
 from pregao.exchange.engine.events import MarketEvent
-from pregao.exchange.engine.refusals import refuse
-from pregao.exchange.engine.terms import CxlRejResponseTo, ExecRestatementReason
-from pregao.exchange.host import intake, rare_requests
+from pregao.exchange.engine.terms import ExecRestatementReason
 from pregao.exchange.host.control import engine_commands
+from pregao.exchange.host.desk import Desk
 from pregao.exchange.host.journal import Journal, Kind, Record
-from pregao.exchange.host.reporting import Asked, Reporting
-from pregao.exchange.host.requests import CancelRequest, OrderRequest, request_readers
+from pregao.exchange.host.requests import OrderRequest, request_readers
+from pregao.exchange.host.rights import take_accounts, tell_accounts
+from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
 from pregao.exchange.host.settings import ExchangeSettings
 
 PRIMARY: Final = 1
 BACKUP: Final = 2
-_NOBODY: Final = Asked()
 _NO_SESSION: Final = 0
-_ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
+_FIRST_RESTATED: Final = 6
 
 
 class _Sessions(SessionStore):
@@ -91,12 +92,12 @@ class Host:
         self._now_ns = 0
         self.starts = 0
         """How many processes the journal tells of, this one included."""
-        self.requests = 0
         self.engine = Engine(
             settings.instruments,
             settings.first_date,
             auction_duration_ns=settings.auction_duration_ns,
             implied_orders=settings.implied_orders,
+            auction_rules=settings.auction_rules,
         )
         store = _Sessions(self)
         self.gateways = {
@@ -115,9 +116,13 @@ class Host:
         """The connections that may have something to say."""
         self.dropped: list[GatewayConnection] = []
         """The connections that ended without a word, as when a gateway fails."""
-        self._units: list[MarketEvent] = []
-        self._segments = self._listed_segments()
-        self._reporting = Reporting(self.engine.market, self._owner, self._sessions_of)
+        self._risk = RiskPath()
+        self._desk = Desk(
+            self.engine,
+            lambda number: self.gateways[self.active][number],
+            self._owner,
+            self._sessions_of,
+        )
 
     # What the owner does.
 
@@ -149,7 +154,11 @@ class Host:
     @property
     def next_due_ns(self) -> int | None:
         """When `advance` has something to do."""
-        due = [self.engine.next_due_ns, *(each.next_due_ns for each in self.gateways.values())]
+        due = [
+            self.engine.next_due_ns,
+            self._risk.next_due_ns,
+            *(each.next_due_ns for each in self.gateways.values()),
+        ]
         return min((time for time in due if time is not None), default=None)
 
     def advance(self, now_ns: int) -> None:
@@ -158,8 +167,7 @@ class Host:
         due = self.engine.next_due_ns
         if due is not None and due <= now:
             self._write(Kind.TIME, now, _NO_SESSION, b"")
-            self._apply(AdvanceTime(), _NOBODY, now)
-            self._reporting.forget_places()
+            self._desk.advance(now)
         for gateway in self.gateways.values():
             for event in gateway.advance(now):
                 self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
@@ -179,8 +187,13 @@ class Host:
 
     def take_units(self) -> list[MarketEvent]:
         """What is to be published since the last time."""
-        units, self._units = self._units, []
+        units, self._desk.units = self._desk.units, []
         return units
+
+    @property
+    def requests(self) -> int:
+        """How many of the frequent requests reached the desk."""
+        return self._desk.requests
 
     # From the journal.
 
@@ -194,14 +207,15 @@ class Host:
             count += 1
             self._now_ns = max(self._now_ns, record.time_ns)
             self._once_more(record)
-            if len(self._units) > 1000:
-                self._units.clear()  # they were published
-        self._units.clear()
+            if len(self._desk.units) > 1000:
+                self._desk.units.clear()  # they were published
+        self._desk.units.clear()
         self._again = False
         return count
 
     def _once_more(self, record: Record) -> None:
         now = record.time_ns
+        self._arrivals(now)
         match record.kind:
             case Kind.REQUEST:
                 self._request_again(record.session, frame_of(record.body), now)
@@ -214,10 +228,11 @@ class Host:
             case Kind.CANCEL:
                 self._cancel(record.session, record.body.decode(), now)
             case Kind.TIME:
-                self._apply(AdvanceTime(), _NOBODY, now)
-                self._reporting.forget_places()
+                self._desk.advance(now)
             case Kind.START:
                 self._started(json.loads(record.body))
+            case Kind.RESTATE:
+                self._desk.apply(RestateOrders(record.session), now)
             case Kind.HANDSHAKE:
                 pass
 
@@ -244,6 +259,9 @@ class Host:
         told = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
+            "sessions": tell_accounts(self.settings.sessions),
+            "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
+            "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
         self._write(Kind.START, now, _NO_SESSION, json.dumps(told).encode())
         self._started(told)
@@ -259,6 +277,12 @@ class Host:
         if not self.starts:
             # The day on which it all began, not that of the process that reads of it.
             self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
+            self.engine.market.seed = told.get("seed", 0)
+        for gateway in self.gateways.values():
+            take_accounts(gateway, told.get("sessions", {}))
+        self._desk.restrict(each.account for each in self.gateways[self.active])
+        self._risk.delay = RiskDelay(*told.get("risk", ()))
+        self._risk.seed = self.engine.market.seed
         self.starts += 1
 
     # What happens.
@@ -268,28 +292,44 @@ class Host:
             request = event.content
             if self._journal is not None and not self._again:
                 self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
-            self._request(event, request, now_ns)
+            if self._risk.delay.takes_time and isinstance(request, OrderRequest):
+                self._risk.send(
+                    request.session,
+                    request.number,
+                    now_ns,
+                    lambda then: self._desk.request(event, request, then),
+                )
+            else:
+                self._desk.request(event, request, now_ns)
             return
         match event:
             case Received():
                 session_id = event.message["businessHeader"]["sessionID"]
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
-                session = self.gateways[self.active][session_id]
-                rare_requests.answer(
-                    event,
-                    session,
-                    self.engine.market,
-                    self._segments,
-                    lambda command, asked: self._apply(command, asked, now_ns),
-                    lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
-                    now_ns,
-                )
-                self._heard(session)
+                if self._risk.delay.takes_time and event.name in OVERTAKEN:
+                    self._risk.send(
+                        session_id,
+                        event.number,
+                        now_ns,
+                        lambda then: self._desk.rare_request(event, session_id, then),
+                    )
+                else:
+                    self._desk.rare_request(event, session_id, now_ns)
             case MessageRejected():
                 session_id = self._session_of(event)
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
             case _:
                 self._write(Kind.HANDSHAKE, now_ns, _NO_SESSION, repr(event).encode())
+                if isinstance(event, SessionEstablished):
+                    self._restate(event.session_id, now_ns)
+
+    def _restate(self, session_id: int, now_ns: int) -> None:
+        """Tell a session of orders of an earlier day, if its version has a word for it."""
+        if session_id not in self.engine.market.carried:
+            return
+        if self.gateways[self.active][session_id].state.version >= _FIRST_RESTATED:
+            self._write(Kind.RESTATE, now_ns, session_id, b"")
+            self._desk.apply(RestateOrders(session_id), now_ns)
 
     def _session_of(self, event: MessageRejected) -> int:
         """Whose message was rejected."""
@@ -298,73 +338,10 @@ class Host:
         session_id: int = known.decode(frame)["businessHeader"]["sessionID"]
         return session_id
 
-    def _request(self, event: Admitted, request: OrderRequest | CancelRequest, now_ns: int) -> None:
-        """Bring a frequent request to the engine."""
-        self.requests += 1
-        if request.segment not in self._segments:
-            session = self.gateways[self.active][request.session]
-            text = f"marketSegmentID {request.segment} is no segment of this market"
-            message = session.messages.decode(event.frame)
-            data = event.frame.data
-            session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
-            return
-        name = event.name
-        new = name in _ENTERING
-        reject = intake.refusal(self.engine.market, request, new=new)
-        if reject is not None:
-            self._refuse(request, reject, new=new, now_ns=now_ns)
-            return
-        command: Command
-        if isinstance(request, CancelRequest):
-            command = intake.cancel_order(request)
-        elif new:
-            firm = self.gateways[self.active][request.session].account.firm
-            command = intake.new_order(request, firm)
-        else:
-            command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
-        self._apply(command, Asked(request), now_ns)
-
-    def _refuse(
-        self,
-        request: OrderRequest | CancelRequest,
-        reject: rejects.Reject,
-        *,
-        new: bool,
-        now_ns: int,
-    ) -> None:
-        """Report a request that does not reach the market."""
-        if new:
-            response = CxlRejResponseTo.NEW
-        elif isinstance(request, CancelRequest):
-            response = CxlRejResponseTo.CANCEL
-        else:
-            response = CxlRejResponseTo.REPLACE
-        reports = refuse(
-            self.engine.market,
-            request.session,
-            request.cl_ord_id,
-            request.security_id,
-            response,
-            reject,
-            now_ns,
-            request.order_id or 0,
-            request.orig_cl_ord_id or 0,
-        )
-        self._reporting.tell(reports, Asked(request), now_ns)
-
-    def _apply(self, command: Command, asked: Asked, now_ns: int) -> None:
-        """Let the engine do something, and tell everybody what came of it."""
-        outcome = self.engine.apply(command, now_ns)
-        if outcome.market:
-            self._units += outcome.market
-        if outcome.reports:
-            self._reporting.tell(outcome.reports, asked, now_ns)
-
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
         """Cancel the orders of a session that left and did not come back in time (§4.7)."""
-        self._apply(
-            MassCancel(session_id, 0, reason=ExecRestatementReason[reason]), _NOBODY, now_ns
-        )
+        reason_code = ExecRestatementReason[reason]
+        self._desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
 
     def _control(self, request: Mapping[str, Any], now_ns: int) -> None:
         match request.get("do"):
@@ -374,13 +351,12 @@ class Host:
                 self._disconnect(int(request["session"]), now_ns)
             case "day":
                 for command in engine_commands(request, self.engine):
-                    self._apply(command, _NOBODY, now_ns)
+                    self._desk.apply(command, now_ns)
                 self._reset_sessions(now_ns, week=bool(request.get("week")))
             case _:
                 for command in engine_commands(request, self.engine):
-                    self._apply(command, _NOBODY, now_ns)
-        self._reporting.forget_places()
-        self._segments = self._listed_segments()
+                    self._desk.apply(command, now_ns)
+        self._desk.look_again()
 
     def _fail_over(self, now_ns: int) -> None:
         """The active gateway fails; the backup takes over, or comes up again (§5.5)."""
@@ -419,11 +395,6 @@ class Host:
 
     # Small things.
 
-    def _listed_segments(self) -> frozenset[int]:
-        """The market segments that instruments are listed in."""
-        numbers = (each.market_segment_id for each in self.engine.instruments)
-        return frozenset(number for number in numbers if number is not None)
-
     def _owner(self, session_id: int) -> GatewaySession | None:
         session = self.gateways[self.active].get(session_id)
         if session is not None and session.connection is not None:
@@ -446,7 +417,22 @@ class Host:
         """The time, which never goes back."""
         if now_ns > self._now_ns:
             self._now_ns = now_ns
+        if self._risk.next_due_ns is not None:
+            self._arrivals(self._now_ns)
         return self._now_ns
+
+    def _arrivals(self, now_ns: int) -> None:
+        """Let the requests arrive that the risk engine is done with, each at its own time."""
+        while (arrived := self._risk.arriving(now_ns)) is not None:
+            then, arrive = arrived
+            # The time follows from the request, but whoever reads the journal sees it.
+            self._write(Kind.TIME, then, _NO_SESSION, b"")
+            arrive(then)
+
+    @property
+    def holding(self) -> bool:
+        """Are requests on their way through the risk engine?"""
+        return self._risk.next_due_ns is not None
 
     @property
     def now_ns(self) -> int:

@@ -151,6 +151,10 @@ def changed(before: OrderRequest, request: OrderRequest) -> OrderRequest:
     kept = {name: getattr(before, name) for name in _KEPT if getattr(request, name) is None}
     if request.account_type == _REMOVE_ACCOUNT:
         kept["account"] = None
+    if before.trader is not None:
+        # Who entered an order stays so; who executes it can be added, but not exchanged.
+        kept |= {"trader": before.trader, "location": before.location}
+        kept["executing_trader"] = before.executing_trader or request.executing_trader
     return request._replace(**kept)
 
 

@@ -43,6 +43,8 @@ class Kind(IntEnum):
     """Something of the market came due."""
     HANDSHAKE = 7
     """A session message as it came, credentials blanked: for people, nothing follows from it."""
+    RESTATE = 8
+    """A session is told of its orders that are of an earlier day."""
 
 
 class Record(NamedTuple):
@@ -80,6 +82,8 @@ class Journal:
             raise UsageError(f"{folder}: another exchange has this journal open.") from None
         self._file = -1
         self._size = 0
+        self._broken: UsageError | None = None
+        """Why nothing more can be written."""
 
     def files(self) -> list[Path]:
         """Its files, oldest first."""
@@ -89,6 +93,8 @@ class Journal:
         """What it holds; a torn end of the last file is put aside. To be read before writing."""
         files = self.files()
         for path in files:
+            if not path.is_file():
+                raise UsageError(f"{path}: is not a file, so it is no journal of Pregão.")
             data = path.read_bytes()
             position = len(_MAGIC)
             if not data.startswith(_MAGIC):
@@ -122,10 +128,19 @@ class Journal:
                 "from a copy, or begin with another --journal."
             )
         self.torn = len(data) - position
-        path.with_name(path.name + ".torn").write_bytes(data[position:])
-        with path.open("r+b") as file:
-            file.truncate(position)
-            os.fsync(file.fileno())
+        aside = path.with_name(path.name + ".torn")
+        try:
+            aside.write_bytes(data[position:])
+            with path.open("r+b") as file:
+                file.truncate(position)
+                os.fsync(file.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise UsageError(
+                f"{path}: {self.torn} bytes at its end were cut short and cannot be put aside: "
+                f"{error.strerror}; make room on the disk and start again."
+            ) from error
 
     def append(self, kind: Kind, time_ns: int, session: int, body: bytes) -> None:
         """Add a record; it is there for good with the next commit."""
@@ -136,19 +151,24 @@ class Journal:
         """Bring what was added to the disk."""
         if not self._pending:
             return
+        if self._broken is not None:
+            raise self._broken
         data, self._pending = b"".join(self._pending), []
-        if self._file < 0 or self._size >= self._roll_bytes:
-            self._roll()
         try:
-            left = memoryview(data)
-            while left:
-                left = left[os.write(self._file, left) :]
+            if self._file < 0 or self._size >= self._roll_bytes:
+                self._roll()
+            _write_all(self._file, data)
             os.fdatasync(self._file)
         except OSError as error:
-            raise UsageError(
+            # Nobody was told of it: it goes, whole records or not, so that nothing follows from it.
+            if self._file >= 0:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._file, self._size)
+            self._broken = UsageError(
                 f"{self._folder}: the journal cannot be written: {error.strerror}; the exchange "
                 "stops, because what is not written must not be told."
-            ) from error
+            )
+            raise self._broken from error
         self._size += len(data)
         self.bytes += len(data)
         self.commits += 1
@@ -169,7 +189,7 @@ class Journal:
         self._size = os.fstat(self._file).st_size
         if self._size < len(_MAGIC):
             os.ftruncate(self._file, 0)
-            os.write(self._file, _MAGIC)
+            _write_all(self._file, _MAGIC)
             self._size = len(_MAGIC)
             with contextlib.suppress(OSError):
                 folder = os.open(self._folder, os.O_RDONLY)
@@ -178,8 +198,18 @@ class Journal:
 
     def close(self) -> None:
         """Write no more."""
-        self.commit()
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
-        os.close(self._lock)
+        try:
+            if self._broken is None:
+                self.commit()
+        finally:
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+            os.close(self._lock)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    """Write all of it: where there is little room, a write takes only a part."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]

@@ -31,6 +31,7 @@ from pregao.exchange.engine.terms import (
 )
 from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
 from pregao.exchange.host.negotiation import command_of
+from pregao.exchange.host.positions import POSITION_REQUESTS, position_command
 from pregao.exchange.host.reporting import Asked
 from pregao.exchange.host.requests import OrderRequest, text_fault
 
@@ -83,6 +84,12 @@ def answer(
             session.reject(event.name, event.message, event.data, OTHER, command, now_ns)
         else:
             apply(command, Asked(values=values))
+    elif event.name in POSITION_REQUESTS:
+        asked = position_command(event.name, values, session)
+        if isinstance(asked, str):
+            session.reject(event.name, event.message, event.data, OTHER, asked, now_ns)
+        else:
+            apply(asked, Asked(values=values))
     else:
         text = f"{event.name} is not served by this market"
         session.reject(event.name, event.message, event.data, UNSUPPORTED, text, now_ns)

@@ -92,19 +92,22 @@ MODIFY_FIELDS: Final = (
     "protectionPrice", "tradeDate", "workingIndicator", "multiLegReportingType", "ordType",
     "timeInForce", "expireDate", "orderQty", "price", "stopPx", "minQty", "maxFloor", "deskID",
     "memo", "receivedTime", "ordTagID", "investorID.prefix", "investorID.document",
-    "mmProtectionReset", "strategyID", "tradingSubAccount",
+    "mmProtectionReset", "strategyID", "tradingSubAccount", "execRestatementReason",
 )  # fmt: skip
 
 
-def modify_values(r: OrderModified, q: OrderRequest, p: Place, received_ns: int) -> tuple[Any, ...]:
-    """An order was changed."""
+def modify_values(
+    r: OrderModified, q: OrderRequest, p: Place, received_ns: int | None
+) -> tuple[Any, ...]:
+    """An order was changed, or is told again without being asked for."""
+    status = _REPLACED if r.reason is None else _RESTATED
     return (
-        _SIDE + r.side, _REPLACED, r.cl_ord_id, r.secondary_order_id, r.security_id, r.leaves_qty,
+        _SIDE + r.side, status, r.cl_ord_id, r.secondary_order_id, r.security_id, r.leaves_qty,
         q.account, r.exec_id, r.transact_time_ns, r.cum_qty, received_ns, r.order_id,
         r.orig_cl_ord_id, r.protection_price, p.trade_day, r.working, p.multi_leg,
         ord(r.ord_type), ord(r.time_in_force), q.expire_date, r.quantity, r.price, r.stop_px,
         r.min_qty, r.max_floor, q.desk, q.memo, received_ns, q.tag, q.investor_prefix,
-        q.investor_document, q.mm_reset, q.strategy, q.sub_account,
+        q.investor_document, q.mm_reset, q.strategy, q.sub_account, r.reason,
     )  # fmt: skip
 
 

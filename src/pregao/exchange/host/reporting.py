@@ -8,6 +8,7 @@ from typing import Any, Final
 from pregao.entrypoint import VERSIONS, GatewaySession
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.reports import (
+    AllocationReported,
     FillBusted,
     ForwardOffered,
     ForwardReported,
@@ -19,6 +20,7 @@ from pregao.exchange.engine.reports import (
     OrderModified,
     OrderRejected,
     OrderRestated,
+    PositionReported,
     Report,
     SpreadDefined,
 )
@@ -26,6 +28,7 @@ from pregao.exchange.engine.terms import TradingStatus
 from pregao.exchange.host import report_messages as wire
 from pregao.exchange.host.intake import changed
 from pregao.exchange.host.negotiation import Negotiation
+from pregao.exchange.host.positions import PositionReports
 from pregao.exchange.host.report_messages import Place, report_messages
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 
@@ -86,11 +89,14 @@ class Reporting:
             MassCancelled: self._mass_cancelled,
         }
         negotiation = Negotiation(market, session, of_firm)
+        positions = PositionReports(market, session, of_firm)
         for kind, told in (
             (SpreadDefined, negotiation.spread_defined),
             (ForwardOffered, negotiation.offered),
             (ForwardReported, negotiation.reported),
             (ForwardTraded, negotiation.traded),
+            (PositionReported, positions.position),
+            (AllocationReported, positions.allocation),
         ):
             self._tell[kind] = _with_values(told)
 
@@ -160,11 +166,16 @@ class Reporting:
         self._post(wire.NEW, report.session, place, values, now_ns)
 
     def _modified(self, report: OrderModified, asked: Asked, now_ns: int) -> None:
+        place = self._place(report.security_id)
+        known = self.orders.get(report.order_id, _NOBODY)
+        if report.reason is not None:  # told again, without a request
+            values = wire.modify_values(report, known, place, None)
+            self._post(wire.MODIFY, report.session, place, values, now_ns)
+            return
         request = asked.request
         assert isinstance(request, OrderRequest)
-        request = changed(self.orders.get(report.order_id, _NOBODY), request)
+        request = changed(known, request)
         self.orders[report.order_id] = request
-        place = self._place(report.security_id)
         values = wire.modify_values(report, request, place, now_ns)
         self._post(wire.MODIFY, report.session, place, values, now_ns)
 

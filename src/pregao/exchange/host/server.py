@@ -228,6 +228,18 @@ class ExchangeServer:
         units = host.take_units()
         if units and self._market_data is not None:
             self._send(self._market_data.publish(units, host.now_ns))
+        if host.holding:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Come back earlier than planned: requests arrive from the risk engine."""
+        due = self.host.next_due_ns
+        if due is None or self._tick is None:
+            return
+        delay = max(0.0, (due - self._clock()) / SECOND)
+        if self._loop.time() + delay < self._tick.when():
+            self._tick.cancel()
+            self._tick = self._loop.call_later(delay, self._on_tick)
 
     def fail(self, error: Exception) -> None:
         """Stop: an exchange that cannot keep what happens, or is wrong, must not go on."""
@@ -276,6 +288,8 @@ class ExchangeServer:
             return self.status()
         self.host.control(request, self._clock())
         self._turn()
+        if self._stopped.done() and (error := self._stopped.exception()) is not None:
+            raise UsageError(f"it was not kept, and does not count: {error}")
         return {"done": request.get("do")}
 
     def status(self) -> dict[str, Any]:
@@ -300,6 +314,10 @@ class ExchangeServer:
             "orders": len(host.engine.market.orders),
             "connections": len(self._lines),
             "phases": phases,
+            "give_ups": [
+                {"id": number, **each._asdict()}
+                for number, each in host.engine.market.give_ups.items()
+            ],
             "sessions": sessions,
         }
 

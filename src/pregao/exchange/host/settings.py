@@ -31,17 +31,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from pregao.clock import MILLISECOND, MINUTE, SECOND, system_clock
+from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
+    AuctionRules,
     Instrument,
     Schedule,
     bundled_catalogue,
     default_schedule,
     load_catalogue,
     load_schedule,
+    parse_auction_rules,
 )
+from pregao.exchange.host.risk_path import RiskDelay
 from pregao.exchange.publisher import Channel, LoopPace
 from pregao.net import Address, parse_address
 from pregao.umdf.streams import Stream
@@ -78,6 +81,12 @@ class ExchangeSettings:
     """When groups change their phase; None: everything is open all day."""
     rules: GatewayRules = field(default_factory=GatewayRules)
     auction_duration_ns: int = 5 * MINUTE
+    auction_rules: AuctionRules | None = None
+    """How auctions end whose instrument and phase do not say it."""
+    risk: RiskDelay = field(default_factory=RiskDelay)
+    """How long orders take through the risk engine, which cancels do not pass."""
+    seed: int | None = None
+    """What random ends follow from; None: drawn when the journal begins."""
     implied_orders: bool = False
     """Eligible spreads get implied orders from the books of their legs."""
     primary: Address = _PRIMARY
@@ -140,10 +149,12 @@ class ExchangeSettings:
 _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
-               "metrics", "session", "implied_orders")  # fmt: skip
+               "metrics", "session", "implied_orders", "seed", "risk")  # fmt: skip
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
+_RISK: Final = ("delay_us", "jitter_us")
 _FEED: Final = ("mode", "address", "interface", "schema_version")
-_SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms")
+_SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms",
+                   "locations", "traders", "accounts")  # fmt: skip
 
 
 def read_settings(path: Path) -> ExchangeSettings:
@@ -190,6 +201,21 @@ def parse_settings(
         given["implied_orders"] = data["implied_orders"]
         if not isinstance(given["implied_orders"], bool):
             reading.fail("implied_orders", "is true or false")
+    if "auction" in data:
+        try:
+            given["auction_rules"] = parse_auction_rules(data["auction"])
+        except ValueError as fault:
+            reading.fail("auction", f"cannot be read: {fault}")
+    risk = reading.table(data, "risk", _RISK)
+    if risk:
+        given["risk"] = RiskDelay(
+            *(
+                reading.whole("risk", risk, entry, 0, 10**7) * MICROSECOND if entry in risk else 0
+                for entry in _RISK
+            )
+        )
+    if "seed" in data:
+        given["seed"] = reading.whole("", data, "seed", 0)
     given |= _feed(reading, feed, name)
     settings = ExchangeSettings(**given)
     phases = data.get("phases", _SCHEDULED if "schedule" in data else _OPEN)
@@ -243,6 +269,9 @@ def _sessions(reading: _Reading, rows: Any) -> Iterable[Account]:
             key,
             bool(row.get("blocked", False)),
             throttle,
+            reading.several(where, row, "locations", str),
+            reading.several(where, row, "traders", str),
+            reading.several(where, row, "accounts", int),
         )
 
 
@@ -282,6 +311,19 @@ class _Reading:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
             self.fail(inside, f"takes a whole number from {least} to {most}")
         return value
+
+    def several(
+        self, where: str, table: Mapping[str, Any], entry: str, kind: type
+    ) -> frozenset[Any] | None:
+        """What a session may use; None where nothing is said."""
+        if entry not in table:
+            return None
+        found = table[entry]
+        whole = isinstance(found, list) and all(type(each) is kind for each in found)
+        if not whole or not found:
+            example = '["BVMF"]' if kind is str else "[1234]"
+            self.fail(f"{where}.{entry}", f"takes a list such as {example}")
+        return frozenset(found)
 
     def day(self, value: Any) -> date:
         if isinstance(value, date) and not isinstance(value, datetime):

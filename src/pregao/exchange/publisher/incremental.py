@@ -25,13 +25,14 @@ from pregao.exchange.engine.events import (
     Statistic,
     Trade,
 )
-from pregao.exchange.engine.terms import SecurityUpdateAction
+from pregao.exchange.engine.terms import SecurityUpdateAction, Side
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.exchange.publisher.encoding.orders import OrderItem
 from pregao.exchange.publisher.packetiser import HEARTBEAT_NS, PacketWriter
 from pregao.exchange.publisher.state import ChannelState
 
 _Publish = Callable[[Any, int], None]
+_BUY = Side.BUY
 _SHOWN = frozenset(get_args(Statistic))
 """What a snapshot shows until it is replaced or withdrawn."""
 
@@ -55,11 +56,10 @@ class IncrementalStream:
         self._state = state
         self._instruments = state.instruments
         self._packets = packets
+        self._add = packets.add
         self._last_sent_ns = start_ns
         self._positions = encoder.positions
         self._unknown = encoder.unknown
-        self.messages = 0
-        """How many messages were written."""
         self._publish: dict[type, _Publish] = {
             kind: self._statistic(kind) for kind in encoder.writers
         }
@@ -79,6 +79,11 @@ class IncrementalStream:
             News: self._news,
             SecurityDefinition: self._definition,
         }
+
+    @property
+    def messages(self) -> int:
+        """How many messages were sent."""
+        return self._packets.messages
 
     @property
     def last_number(self) -> int:
@@ -151,10 +156,13 @@ class IncrementalStream:
         publish = self._publish
         end_of_event = self._encoder.end_of_event
         flags = 0 if event else end_of_event
-        for item in items[:-1]:
-            publish[type(item)](item, flags)
-        for item in items[-1:]:
-            publish[type(item)](item, end_of_event)
+        if len(items) > 1:
+            for item in items[:-1]:
+                publish[type(item)](item, flags)
+        elif not items:
+            return
+        item = items[-1]
+        publish[type(item)](item, end_of_event)
 
     def _publish_by_position(self, items: Sequence[MarketItem], event: bool) -> None:
         """The same, with runs of executed orders at the top told as one deletion."""
@@ -195,17 +203,13 @@ class IncrementalStream:
             count += 1
         return max(count, 1)
 
-    def _add(self, message: bytes) -> None:
-        self._packets.add(message)
-        self.messages += 1
-
     # One method for each kind of event that is more than a statistic.
 
     def _order_added(self, item: OrderAdded, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         instrument.emptied = False
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
-        side = instrument.side(item.side)
+        side = instrument.bids if item.side == _BUY else instrument.offers
         side.orders[item.secondary_order_id] = item
         position = None if side.ranked is None else side.ranked.add(item)
         self._add(self._orders.added(item, flags, rpt_seq, position))
@@ -213,7 +217,7 @@ class IncrementalStream:
     def _order_changed(self, item: OrderChanged, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
-        side = instrument.side(item.side)
+        side = instrument.bids if item.side == _BUY else instrument.offers
         side.orders[item.secondary_order_id] = item
         position = None if side.ranked is None else side.ranked.position(item)
         self._add(self._orders.changed(item, flags, rpt_seq, position))
@@ -221,7 +225,7 @@ class IncrementalStream:
     def _order_deleted(self, item: OrderDeleted, flags: int) -> None:
         instrument = self._instruments[item.security_id]
         rpt_seq = instrument.rpt_seq = instrument.rpt_seq + 1
-        side = instrument.side(item.side)
+        side = instrument.bids if item.side == _BUY else instrument.offers
         side.orders.pop(item.secondary_order_id, None)
         position = None if side.ranked is None else side.ranked.remove(item)
         self._add(self._orders.deleted(item, flags, rpt_seq, position))
@@ -273,7 +277,6 @@ class IncrementalStream:
         self._check_channel(item.channel)
         self._packets.add_alone(self._encoder.sequence_reset)
         self._packets.restart()
-        self.messages += 1
 
     def _check_channel(self, channel: int) -> None:
         if channel != self._packets.channel:

@@ -32,6 +32,7 @@ from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.streams import Stream
 
 _PACE = LoopPace()
+_INCREMENTAL = Stream.INCREMENTAL
 _STREAMS = {
     LegacyStream.INCREMENTAL: Stream.INCREMENTAL,
     LegacyStream.MARKET_RECOVERY: Stream.SNAPSHOT,
@@ -114,6 +115,13 @@ class ChannelPublisher:
 
     def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish units of events now; what was due before goes out first."""
+        if self._now_ns <= now_ns < self.idle_until_ns and self.legacy is None:
+            self._now_ns = now_ns
+            number = self.channel.number
+            return [
+                Datagram(number, _INCREMENTAL, now_ns, payload)
+                for payload in self.incremental.publish(units, now_ns)
+            ]
         sent = self.advance(now_ns)
         self._append(sent, self.incremental.publish(units, now_ns), now_ns)
         if self.legacy is not None:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 
 from pregao.exchange.engine.events import SecurityStatus, Statistic
 from pregao.exchange.publisher.encoding.encoder import FeedEncoder
-from pregao.exchange.publisher.encoding.orders import OrderItem
-from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
+from pregao.exchange.publisher.state import ChannelState, PublishedInstrument, PublishedSide
 
 ORDERS_PER_MESSAGE = 20
 
@@ -72,8 +71,7 @@ class SnapshotWriter:
             if instrument is not None:
                 instrument.emptied = False
             return [encoder.snapshot_header(security_id, number, reports, 0, 0, 0, None, version)]
-        bids = instrument.bids.in_order()
-        offers = instrument.offers.in_order()
+        bids, offers = self._entries(instrument.bids), self._entries(instrument.offers)
         shown = self._shown(instrument)
         messages = [
             encoder.snapshot_header(
@@ -87,13 +85,22 @@ class SnapshotWriter:
                 version,
             )
         ]
-        placed: list[tuple[int, OrderItem]] = [*enumerate(bids, 1), *enumerate(offers, 1)]
+        entries = bids + offers
         messages.extend(
-            encoder.snapshot_orders.message(security_id, placed[start : start + ORDERS_PER_MESSAGE])
-            for start in range(0, len(placed), ORDERS_PER_MESSAGE)
+            encoder.snapshot_orders.message(
+                security_id, entries[start : start + ORDERS_PER_MESSAGE]
+            )
+            for start in range(0, len(entries), ORDERS_PER_MESSAGE)
         )
         messages.extend(encoder.write(item, encoder.end_of_event) for item in shown)
         return messages
+
+    def _entries(self, side: PublishedSide) -> list[bytes]:
+        """The orders of a side, from the best to the worst."""
+        encoder = self._encoder.snapshot_orders
+        if not encoder.placed:
+            return side.entries(encoder.entry)
+        return [encoder.entry(order, place) for place, order in enumerate(side.in_order(), 1)]
 
     def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:
         """Figures and bands, the last price and the state."""

@@ -6,7 +6,8 @@ streams show what the incremental stream has told, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
@@ -51,17 +52,20 @@ _OF_THE_SESSION = (
 )
 """The events whose messages begin anew with a trading session."""
 _REJOINS = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+_RANK = itemgetter(0, 1)
 _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 
 
 class PublishedSide:
     """The orders of a side by their public number, ranked where positions are published."""
 
-    __slots__ = ("orders", "ranked")
+    __slots__ = ("_told", "orders", "ranked")
 
     def __init__(self, positions: bool) -> None:
         self.orders: dict[int, OrderItem] = {}
         self.ranked = RankedSide() if positions else None
+        self._told: dict[int, tuple[int, int, bytes, OrderItem]] = {}
+        """What the last snapshot told of each order, with its rank: most rest for long."""
 
     def clear(self) -> None:
         """Forget every order."""
@@ -72,6 +76,17 @@ class PublishedSide:
     def in_order(self) -> list[OrderItem]:
         """The orders from the best to the worst."""
         return sorted(self.orders.values(), key=rank, reverse=True)
+
+    def entries(self, entry: Callable[[OrderItem], bytes]) -> list[bytes]:
+        """The orders from the best to the worst, each as ``entry`` writes it."""
+        before, told = self._told, {}
+        for number, order in self.orders.items():
+            known = before.get(number)
+            if known is None or known[3] is not order:
+                known = (*rank(order), entry(order), order)
+            told[number] = known
+        self._told = told
+        return [known[2] for known in sorted(told.values(), key=_RANK, reverse=True)]
 
 
 class PublishedInstrument:

@@ -23,6 +23,7 @@ from pregao.exchange.simulation.settings import (
 )
 
 if TYPE_CHECKING:
+    from pregao.exchange.simulation.captures import prepare_folder
     from pregao.exchange.simulation.run import Progress, Simulation
     from pregao.exchange.simulation.summary import Summary
 
@@ -44,10 +45,16 @@ __all__ = [
     "parse_moment",
     "parse_rates",
     "parse_reset",
+    "prepare_folder",
 ]
 
 # The command line needs the settings for its help, which should not wait for a market.
-_LATER = {"Progress": "run", "Simulation": "run", "Summary": "summary"}
+_LATER = {
+    "Progress": "run",
+    "Simulation": "run",
+    "Summary": "summary",
+    "prepare_folder": "captures",
+}
 
 
 def __getattr__(name: str) -> Any:

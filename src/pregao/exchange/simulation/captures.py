@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from ipaddress import IPv4Address
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
-from pregao.capture import PcapWriter, UdpFramer
+import numpy as np
+from numpy.typing import NDArray
+
+from pregao.capture import PcapWriter, UdpRecords
 from pregao.errors import UsageError
 from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint
 from pregao.exchange.simulation import truth as truth_files
@@ -35,6 +40,8 @@ _LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
 """How long a packet is on its way at least."""
 _JITTER_NS = 1_500
 _JITTERS = 4096
+_AT_ONCE = 1024
+"""So many packets wait until their records are made together."""
 _ADJACENT_NS = 700
 """Two packets of a file are at least so far apart: the line takes its time."""
 
@@ -76,6 +83,24 @@ def is_capture_name(name: str) -> bool:
     return len(number) == 3 and number.isdigit() and stem in known
 
 
+class Packets(NamedTuple):
+    """Some packets: when they were sent, and their payloads one behind the other."""
+
+    times: NDArray[np.int64]
+    buffer: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
+        """Packets by their times and payloads."""
+        lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
+        offsets = np.zeros(len(payloads), np.int64)
+        np.cumsum(lengths[:-1], out=offsets[1:])
+        buffer = np.frombuffer(b"".join(payloads), np.uint8)
+        return cls(np.array(times, np.int64), buffer, offsets, lengths)
+
+
 class CaptureFile:
     """What somebody who listens to one flow of packets writes down."""
 
@@ -94,12 +119,19 @@ class CaptureFile:
         self.endpoint = endpoint
         self.packets = 0
         self.bytes = 0
-        self._frame = UdpFramer(_SOURCES[feed], _SOURCE_PORT, endpoint.address, endpoint.port).frame
+        self._addresses = (
+            _address(_SOURCES[feed], _SOURCE_PORT),
+            _address(endpoint.address, endpoint.port),
+        )
+        self._records = UdpRecords()
         self._writer = PcapWriter(path)
-        self._record = self._writer.write
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
         least = _LATENCY_NS[feed]
-        self._delays = [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+        self._delays = np.array(
+            [least + int(draws.expovariate(1 / _JITTER_NS)) for _ in range(_JITTERS)]
+        )
         self._last_ns = 0
 
     @property
@@ -126,22 +158,52 @@ class CaptureFile:
 
     def write(self, time_ns: int, payload: bytes) -> None:
         """Write a packet down that was sent at a time and has arrived."""
-        packets = self.packets
-        when = time_ns + self._delays[packets % _JITTERS]
-        least = self._last_ns + _ADJACENT_NS
-        if when < least:
-            when = least
-        self._last_ns = when
-        self.packets = packets + 1
-        self.bytes += len(payload)
-        self._record(when, self._frame(payload))
+        self._times.append(time_ns)
+        self._payloads.append(payload)
+        if len(self._times) == _AT_ONCE:
+            self._write_waiting()
+
+    def _write_waiting(self) -> None:
+        """Write the packets that wait."""
+        if self._times:
+            self.write_packets(Packets.of(self._times, self._payloads))
+            self._times.clear()
+            self._payloads.clear()
+
+    def write_packets(self, packets: Packets) -> None:
+        """Give packets the times at which they arrive, and write them."""
+        count = len(packets.times)
+        places = np.arange(count)
+        arrived = packets.times + self._delays[(self.packets + places) % _JITTERS]
+        arrived[0] = max(arrived[0], self._last_ns + _ADJACENT_NS)
+        # Each at least so far behind the one before: the largest, counted from a common start.
+        steps = places * _ADJACENT_NS
+        arrived = np.maximum.accumulate(arrived - steps) + steps
+        records = self._records.build(
+            packets.buffer,
+            packets.offsets,
+            packets.lengths,
+            arrived,
+            *(np.full(count, address) for address in self._addresses),
+        )
+        self._writer.write_records(records.tobytes())
+        self._last_ns = int(arrived[-1])
+        self.packets += count
+        self.bytes += len(packets.buffer)
 
     def close(self) -> None:
         """Write what is still on its way, and close the file."""
+        self._write_waiting()
         if self._faulty is not None:
             for payload in self._faulty.finish():
                 self.write(self._last_ns, payload)
+            self._write_waiting()
         self._writer.close()
+
+
+def _address(host: str, port: int) -> int:
+    """An address and a port as one number, as `UdpRecords` takes them."""
+    return int(IPv4Address(host)) << 16 | port
 
 
 def _endpoints(channel: Channel) -> dict[str, Endpoint]:
@@ -153,9 +215,10 @@ def _endpoints(channel: Channel) -> dict[str, Endpoint]:
     }
 
 
+_INCREMENTAL, _SNAPSHOT = Stream.INCREMENTAL, Stream.SNAPSHOT
 _FEEDS = {
-    Stream.INCREMENTAL: ("A", "B"),
-    Stream.SNAPSHOT: ("snapshot",),
+    _INCREMENTAL: ("A", "B"),
+    _SNAPSHOT: ("snapshot",),
     Stream.DEFINITION: ("definition",),
 }
 
@@ -198,33 +261,48 @@ class ChannelCaptures:
                     )
                     opened.callback(self.files[key].close)
             opened.pop_all()
-        # Without faults a packet is just written: most runs have none.
-        self._send_a, self._send_b = (
-            self.files[feed].send if faults[feed].any else self.files[feed].write for feed in "AB"
-        )
+        # Without faults both feeds carry the same packets: they are put together once.
+        self._alike = not (faults["A"].any or faults["B"].any)
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
         """Let packets go out on their streams."""
-        for datagram in datagrams:
-            time_ns, payload = datagram.time_ns, datagram.payload
+        for _channel, stream, time_ns, payload, legacy in datagrams:
             if time_ns < self._from_ns:
                 continue
-            if datagram.legacy:
-                for feed in _FEEDS[datagram.stream]:
+            if legacy:
+                for feed in _FEEDS[stream]:
                     self.files[f"legacy {feed}"].send(time_ns, payload)
-            elif datagram.stream is Stream.INCREMENTAL:
-                self._send_a(time_ns, payload)
-                self._send_b(time_ns, payload)
+            elif stream is _INCREMENTAL:
+                if self._alike:
+                    self._times.append(time_ns)
+                    self._payloads.append(payload)
+                    if len(self._times) == _AT_ONCE:
+                        self._write_waiting()
+                    continue
+                for feed in _FEEDS[stream]:
+                    self.files[feed].send(time_ns, payload)
                 if self._can_lose_both:
                     self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
-            elif datagram.stream is Stream.SNAPSHOT:
+            elif stream is _SNAPSHOT:
                 self.files["snapshot"].send(time_ns, payload)
             else:
                 self.files["definition"].send(time_ns, payload)
 
+    def _write_waiting(self) -> None:
+        """Write the packets of both feeds that wait."""
+        if self._times:
+            packets = Packets.of(self._times, self._payloads)
+            for feed in _FEEDS[_INCREMENTAL]:
+                self.files[feed].write_packets(packets)
+            self._times.clear()
+            self._payloads.clear()
+
     def close(self) -> None:
         """Close all files."""
+        self._write_waiting()
         with ExitStack() as closing:
             for file in self.files.values():
                 closing.callback(file.close)

@@ -34,7 +34,7 @@ from pregao.exchange.simulation.truth import TruthWriter
 from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.draws import Draws
 from pregao.exchange.traders.operations import Operations
-from pregao.exchange.traders.pace import Pace, day_curve
+from pregao.exchange.traders.pace import Pace, curve_seconds, day_curve
 from pregao.exchange.traders.profiles import load_profile
 
 DEFAULT_INSTRUMENTS = 40
@@ -52,6 +52,9 @@ _TRADE_MEMORY = 10_000
 _MARGIN = 1.01
 """A run that is to have so many messages aims a little above, so that it gets there."""
 _WARM_UP_ORDERS = 500
+_LEAST_DELAY_NS, _DELAY_NS = 6_000, 6_000
+"""What has happened (T5) is sent (T10) at least so much later, and so much more in the mean."""
+_DELAYS = 4096
 
 Progress = Callable[[float, int], None]
 """Told now and then: how much of the run is over (0 to 1), and the messages so far."""
@@ -96,8 +99,10 @@ class Simulation:
         self.engine = Engine(
             self.instruments,
             settings.trade_date,
+            reports=False,
             auction_duration_ns=day.auction_duration_ns,
             trade_memory=_TRADE_MEMORY,
+            seed=settings.seed,
         )
         market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
@@ -119,20 +124,25 @@ class Simulation:
         # In a run of seconds a burst of ordinary length would be all there is.
         longest_ms = settings.duration_ns / MILLISECOND / _BURSTS_PER_RUN
         bursts = replace(profile.bursts, length_ms=min(profile.bursts.length_ms, longest_ms))
-        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, 1.0)
-        self.pace.set_mean(self._mean())
         traded = [
             market.listings[instrument.security_id]
             for instrument in self.instruments
             if instrument.security_type != SecurityType.INDEX
         ]
-        expected = self.pace.mean * self.pace.remaining(day.start_ns)
-        self.crowd = Crowd(market, traded, profile, settings.seed, expected)
+        mean = self._mean(seconds := curve_seconds(curve, day.start_ns))
+        self.crowd = Crowd(market, traded, profile, settings.seed, mean * seconds)
+        spontaneous = self.crowd.agenda.spontaneous
+        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, mean, spontaneous)
         self.operations = Operations(
             market, self.crowd, self.pace, profile, settings.seed, *day.tradable_ns
         )
         self.orders = 0
         """Requests that members sent: orders, changes, cancels, crosses."""
+        draws = self._delay_draws = Draws(settings.seed, "publishing")
+        self._delays = [
+            _LEAST_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
+        ]
+        self._sent_ns = day.start_ns
         self._timeline: list[tuple[int, int, Callable[[], None]]] = []
         self._check_in = 0
         self._done = False
@@ -142,14 +152,13 @@ class Simulation:
         day = self.day
         return moment_ns(option, moment, day.midnight_ns, day.start_ns, day.end_ns)
 
-    def _mean(self) -> float:
-        """Orders a second that give the wanted rate or the wanted number of messages."""
+    def _mean(self, seconds: float) -> float:
+        """Orders a second that give the wanted rate, or in so many seconds the wanted messages."""
         settings = self.settings
         if settings.rate is not None:
             return settings.rate
         if settings.messages is None:
             return self.profile.rate
-        seconds = self.pace.remaining(self.day.start_ns)
         mean = settings.messages * _MARGIN / self.profile.messages_per_order / seconds
         if mean > MOST_RATE:
             raise UsageError(
@@ -237,7 +246,7 @@ class Simulation:
             while not self._done and self.clock.now_ns < day.end_ns:
                 self._trade_until(self._limit())
                 self._keep_house()
-            self._send(self.publisher.advance(self.clock.now_ns))
+            self._send(self.publisher.advance(max(self._sent_ns, self.clock.now_ns)))
             self._write_books(final=True)
         summary = describe(self, truth, self._captures)
         truth.finish(faults_of(settings, self._captures), summary.data)
@@ -262,14 +271,23 @@ class Simulation:
             self.crowd.next,
             self._routes,
         )
+        delays, drawn = self._delays, self._delay_draws.random
+        agenda = self.crowd.agenda
         orders = 0
+        own, changes = next_ns(now), pace.changes
         while True:
-            when = next_ns(now)
+            # Times that were drawn hold until they have come, or the rate is changed.
+            if own is not None and (own <= now or changes != pace.changes):
+                own, changes = next_ns(now), pace.changes
+            when, planned = own, agenda.due_ns
+            if planned is not None and (when is None or planned < when):
+                when = planned if planned > now else now
             due = market.next_due_ns
             if due is not None and due < limit_ns and (when is None or due <= when):
                 # An auction that a band called ends by itself.
                 now = self.clock.advance_to(due)
                 self._apply(AdvanceTime())
+                own = next_ns(now)
                 continue
             if when is None or when >= limit_ns:
                 self.clock.advance_to(limit_ns)
@@ -282,12 +300,16 @@ class Simulation:
             units = apply(command, now).market
             if not units:
                 continue
+            sent = now + delays[int(drawn() * _DELAYS)]
+            if sent < self._sent_ns:
+                sent = self._sent_ns
+            self._sent_ns = sent
             security_id = command.security_id
             if security_id is None:
-                self._send(self.publisher.publish(units, now))
+                self._send(self.publisher.publish(units, sent))
             else:
                 channel, captures = routes[security_id]
-                captures.send(channel.publish(units, now))
+                captures.send(channel.publish(units, sent))
             if len(units[0].items) > 1 or len(units) > 1:
                 truth.publish(units)
             self._check_in -= 1
@@ -325,7 +347,8 @@ class Simulation:
             for item in unit.items:
                 if isinstance(item, SecurityDefinition):
                     self._truth.know(item.instrument)
-        self._send(self.publisher.publish(units, now))
+        self._sent_ns = max(self._sent_ns, now)
+        self._send(self.publisher.publish(units, self._sent_ns))
         self._truth.publish(units)
 
     def _send(self, datagrams: Iterable[Datagram]) -> None:

@@ -33,6 +33,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from enum import IntFlag, StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -56,6 +57,7 @@ _TRADES = (Trade, ForwardTrade, TradeBust)
 _PRICES = frozenset({"price", "low", "high", "vwap_px"})
 
 
+@lru_cache(1 << 16)
 def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
     """A price as people write it, with all its decimals."""
     whole, part = divmod(abs(mantissa), scale)

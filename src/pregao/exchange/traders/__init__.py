@@ -8,9 +8,15 @@ from pregao.exchange.traders.crowd import Crowd
 from pregao.exchange.traders.draws import Draws
 from pregao.exchange.traders.operations import Operations
 from pregao.exchange.traders.pace import Pace
-from pregao.exchange.traders.profiles import Profile, bundled_profiles, load_profile
+from pregao.exchange.traders.profiles import (
+    FLOW_NUMBERS,
+    Profile,
+    bundled_profiles,
+    load_profile,
+)
 
 __all__ = [
+    "FLOW_NUMBERS",
     "Crowd",
     "Draws",
     "Operations",

@@ -75,6 +75,8 @@ class Floor:
         self.far_share = profile.prices.far_share
         self.move = profile.prices.move
         self.take = _Choice(profile.take)
+        self.anonymous = 1 - profile.members.shown
+        """Share of the orders that do not tell their firm."""
 
     def pick(self, table: list[int]) -> int:
         """One of the numbers drawn beforehand."""
@@ -143,7 +145,7 @@ class _Choice:
         return self._last
 
 
-def _new(
+def new(
     floor: Floor,
     desk: Desk,
     now_ns: int,
@@ -160,11 +162,14 @@ def _new(
     random = floor.random
     index = int(random() * sessions.count)
     number = sessions.new_id(index)
+    firm = sessions.firms[index]
+    if floor.anonymous and random() < floor.anonymous:
+        firm = 0
     if rests:
         desk.live.append(number)
     return NewOrder(
         index + 1,
-        sessions.firms[index],
+        firm,
         number,
         desk.security_id,
         side,
@@ -209,7 +214,7 @@ def quote(
     if price is None:
         return pull(floor, desk)
     quantity = desk.quantity(floor.pick(tables.lots))
-    return _new(
+    return new(
         floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, time_in_force=time_in_force
     )
 
@@ -226,8 +231,11 @@ def pull(floor: Floor, desk: Desk) -> Request | None:
             order = listing.offers.levels[-offer * desk.tick].head
     if order is None or not order.session:
         order, _ = floor.find(desk, keep=False)
-    if order is None:
-        return None
+    return None if order is None else withdrawal(floor, desk, order)
+
+
+def withdrawal(floor: Floor, desk: Desk, order: Order) -> CancelOrder:
+    """The cancellation of an order by its owner."""
     return CancelOrder(
         order.session,
         floor.sessions.new_id(order.session - 1),
@@ -252,7 +260,7 @@ def requote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     price = desk.passive(order.side == _BUY, floor.pick(floor.tables.near))
     if price is None or price == order.price:
         return _resized(floor, desk, order, place, now_ns)
-    return _modify(floor, desk, order, place, order.quantity, price, now_ns)
+    return _moved(floor, desk, order, place, order.quantity, price, now_ns)
 
 
 def reduce(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
@@ -272,7 +280,7 @@ def _resized(floor: Floor, desk: Desk, order: Order, place: int, now_ns: int) ->
     quantity = order.quantity - less
     if quantity < desk.listing.min_qty:
         return pull(floor, desk)
-    return _modify(floor, desk, order, place, quantity, order.price, now_ns)
+    return _moved(floor, desk, order, place, quantity, order.price, now_ns)
 
 
 def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
@@ -283,10 +291,10 @@ def enlarge(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     quantity = order.quantity + desk.lot * floor.pick(floor.tables.lots)
     if quantity != desk.quantity(quantity // desk.lot):
         return _resized(floor, desk, order, place, now_ns)
-    return _modify(floor, desk, order, place, quantity, order.price, now_ns)
+    return _moved(floor, desk, order, place, quantity, order.price, now_ns)
 
 
-def _modify(
+def _moved(
     floor: Floor,
     desk: Desk,
     order: Order,
@@ -295,10 +303,19 @@ def _modify(
     price: int | None,
     now_ns: int,
 ) -> ModifyOrder:
-    number = desk.live[place] = floor.sessions.new_id(order.session - 1)
+    """Another quantity or price of an order that is in the list of the desk."""
+    request = modify(floor, desk, order, quantity, price, now_ns)
+    desk.live[place] = request.cl_ord_id
+    return request
+
+
+def modify(
+    floor: Floor, desk: Desk, order: Order, quantity: int, price: int | None, now_ns: int
+) -> ModifyOrder:
+    """Ask for another quantity or price of an order, under a new number."""
     return ModifyOrder(
         order.session,
-        number,
+        floor.sessions.new_id(order.session - 1),
         desk.security_id,
         quantity,
         price,
@@ -316,7 +333,7 @@ def iceberg(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     shown, quantity = desk.quantity(lots), desk.quantity(lots * (3 + int(floor.random() * 8)))
     if price is None or shown >= quantity:
         return quote(floor, desk, now_ns)
-    return _new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown)
+    return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price, _LIMIT, _DAY, shown)
 
 
 def good_till_cancel(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
@@ -355,7 +372,7 @@ def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     price: int | None = (best + slip if buy else max(best - slip, desk.least)) * desk.tick
     kind = floor.take(floor.random())
     if kind == "limit":
-        return _new(floor, desk, now_ns, side, quantity, price)
+        return new(floor, desk, now_ns, side, quantity, price)
     ord_type, time_in_force = _LIMIT, _IOC
     if kind == "fill_or_kill":
         time_in_force = _FOK
@@ -363,7 +380,7 @@ def take(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
         ord_type, time_in_force, price = _MARKET_TO_LIMIT, _DAY, None
     elif kind == "market" and desk.unpriced:
         ord_type, price = _MARKET, None
-    return _new(
+    return new(
         floor,
         desk,
         now_ns,
@@ -424,7 +441,7 @@ def auction_quote(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
     if price is None:
         return pull(floor, desk)
     quantity = desk.quantity(floor.pick(floor.tables.lots))
-    return _new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price)
+    return new(floor, desk, now_ns, _BUY if buy else _SELL, quantity, price)
 
 
 def at_the_auction(floor: Floor, desk: Desk, now_ns: int) -> Request | None:
@@ -442,7 +459,7 @@ def _unpriced(floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce)
         return quote(floor, desk, now_ns)
     side = _BUY if floor.random() < 0.5 else _SELL
     quantity = desk.quantity(floor.pick(floor.tables.lots))
-    return _new(floor, desk, now_ns, side, quantity, None, _MARKET, time_in_force)
+    return new(floor, desk, now_ns, side, quantity, None, _MARKET, time_in_force)
 
 
 Action = Callable[[Floor, Desk, int], "Request | None"]

@@ -10,9 +10,11 @@ from pregao.errors import UsageError
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.terms import TradingStatus
-from pregao.exchange.traders.actions import AUCTION, OPEN, Action, Floor, Request
+from pregao.exchange.traders.actions import AUCTION, OPEN, Action, Floor, Request, quote
 from pregao.exchange.traders.desk import Desk
 from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.excitation import Agenda
+from pregao.exchange.traders.makers import QuotingDesks
 from pregao.exchange.traders.profiles import Profile
 
 _OPEN = TradingStatus.OPEN
@@ -70,6 +72,14 @@ class Crowd:
         ]
         self.firms = sorted(set(self._floor.sessions.firms))
         self._weights = list(accumulate(weights))
+        self._total = self._weights[-1]
+        self._count = len(listings)
+        makers = profile.makers
+        self.agenda = Agenda(
+            Draws(seed, "agenda"), profile.excitation, makers, _quotes(profile) * makers.share
+        )
+        self._makers = QuotingDesks(self._floor, makers.improve, makers.replace)
+        self._maker_share = makers.share
         self._open = _Mix(profile.open, OPEN)
         self._auction = _Mix(profile.auction, AUCTION)
         self._burst = 0
@@ -80,14 +90,19 @@ class Crowd:
     def next(self, now_ns: int, burst: int) -> Request | None:
         """What somebody asks for at this time, if anything; ``burst`` is the number of a burst."""
         random = self._random
-        if burst:
-            if burst != self._burst:
-                self._burst = burst
+        agenda = self.agenda
+        if burst != self._burst:
+            self._burst = burst
+            if burst:
                 self._hot = self._news or self._pick()
                 self._news = None
-            desk = self._hot if random() < _HOT_SHARE else self._pick()
+        due = agenda.due_ns
+        if due is not None and due <= now_ns:
+            desk, order = agenda.pop()
+            if order:
+                return self._end_quote(desk, order, now_ns)
         else:
-            desk = self._pick()
+            desk = self._choose()
         floor = self._floor
         if random() < floor.move:
             desk.drift(random())
@@ -103,18 +118,40 @@ class Crowd:
             self._since_tidy = 0
             floor.tidy(desk)
         action = mix.actions[bisect_right(mix.bounds, random() * mix.total)]
-        return action(floor, desk, now_ns)
+        request: Request | None
+        if action is quote and self._maker_share and random() < self._maker_share:
+            request, number = self._makers.quote(desk, now_ns)
+            if number:
+                agenda.end_quote(now_ns, desk, number)
+        else:
+            request = action(floor, desk, now_ns)
+        # Also one who then decides to do nothing was seen by others, or saw what they saw.
+        agenda.react(now_ns, desk, self._choose)
+        return request
+
+    def _end_quote(self, desk: Desk, order: int, now_ns: int) -> Request | None:
+        """The end of a market maker's quote: it is cancelled, or replaced and ends later."""
+        request, number = self._makers.end(desk, order, now_ns)
+        if number:
+            self.agenda.end_quote(now_ns, desk, number)
+        if request is not None:
+            self.agenda.react(now_ns, desk, self._choose)
+        return request
 
     def heat(self, desk: Desk) -> None:
         """Let the next burst go to an instrument: there is news about it."""
         self._news = desk
 
+    def _choose(self) -> Desk:
+        """An instrument to act on: in a burst mostly one and the same."""
+        if self._burst and self._random() < _HOT_SHARE:
+            return self._hot
+        return self._pick()
+
     def _pick(self) -> Desk:
         """An instrument, by its activity."""
-        weights = self._weights
-        return self.desks[
-            min(bisect_right(weights, self._random() * weights[-1]), len(weights) - 1)
-        ]
+        place = bisect_right(self._weights, self._random() * self._total)
+        return self.desks[place if place < self._count else -1]
 
 
 class _Mix:
@@ -125,6 +162,11 @@ class _Mix:
         self.bounds = list(accumulate(weight for weight, _ in chosen))
         self.total = self.bounds.pop()
         self.actions = [action for _, action in chosen]
+
+
+def _quotes(profile: Profile) -> float:
+    """The share of what is asked for while trading is continuous that is a plain quote."""
+    return profile.open["quote"] / sum(profile.open.values())
 
 
 def _targets(weights: Sequence[float], profile: Profile, expected_orders: float) -> list[int]:

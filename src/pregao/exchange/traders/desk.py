@@ -150,6 +150,14 @@ class Desk:
             return price
         return None
 
+    def ahead(self, buy: bool) -> int | None:
+        """A price one step better than the best of a side, if it does not trade."""
+        bid, offer = self.best_bid(), self.best_offer()
+        if bid is None or offer is None or offer - bid < 2:
+            return None
+        price = (bid + 1 if buy else offer - 1) * self.tick
+        return price if self.listing.reject_low <= price <= self.listing.reject_high else None
+
     def crossing(self, offset: int) -> int | None:
         """A price around the fair value, as people send to an auction."""
         steps = max(self.least, self.fair + offset)

@@ -55,6 +55,11 @@ from pregao.exchange.traders.profiles import Profile
 _PERCENT = PRICE_SCALE
 _AUCTION_BAND = 4 * _PERCENT
 _REJECTION_BAND = 12 * _PERCENT
+_FLOATING_BANDS = (
+    (PriceBandType.REJECTION_BAND, _REJECTION_BAND),
+    (PriceBandType.AUCTION_LIMITS, _AUCTION_BAND),
+)
+"""The bands that follow the last price."""
 _STATIC_LIMITS = 20
 _HARD_LIMIT = 30
 _LEAST_STEPS_IN_BAND = 20
@@ -207,10 +212,7 @@ def _bands(listing: Listing) -> Iterator[Command]:
     yield SetPriceBand(
         security_id, PriceBandType.STATIC_LIMITS, low=middle - static, high=middle + static
     )
-    for kind, width in (
-        (PriceBandType.REJECTION_BAND, _REJECTION_BAND),
-        (PriceBandType.AUCTION_LIMITS, _AUCTION_BAND),
-    ):
+    for kind, width in _FLOATING_BANDS:
         yield SetPriceBand(
             security_id,
             kind,
@@ -218,6 +220,31 @@ def _bands(listing: Listing) -> Iterator[Command]:
             PriceBandMidpoint.LAST_TRADED_PRICE,
             -width,
             width,
+        )
+
+
+def _resend_bands(operations: Operations, now_ns: int) -> Iterator[Command]:
+    """Send the auction and rejection bands of an instrument again, as prices of this moment."""
+    del now_ns
+    desks = [
+        desk
+        for desk in operations.desks()
+        if PriceBandType.AUCTION_LIMITS in desk.listing.bands
+        and desk.listing.reference_price() is not None
+    ]
+    if not desks:
+        return
+    listing = operations.draws.choice(desks).listing
+    middle, tick = listing.reference_price(), listing.tick
+    assert middle is not None
+    for kind, width in _FLOATING_BANDS:
+        reach = middle * width // (100 * _PERCENT) // tick * tick
+        yield SetPriceBand(
+            listing.security_id,
+            kind,
+            PriceLimitType.PRICE_UNIT,
+            low=max(tick, middle - reach),
+            high=middle + reach,
         )
 
 
@@ -471,5 +498,6 @@ _ACTS: dict[str, _Act] = {
     "define": _define,
     "adjust": _adjust,
     "implied": _implied,
+    "bands": _resend_bands,
     "shock": _shock,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import log
 from random import Random
 from typing import NamedTuple
 
@@ -58,6 +59,16 @@ def day_curve(
     return [Span(span.start_ns, span.end_ns, span.weight * scale) for span in spans]
 
 
+def curve_seconds(curve: Sequence[Span], now_ns: int) -> float:
+    """How much of a curve is left, in seconds at the mean rate."""
+    left = sum(
+        (span.end_ns - max(span.start_ns, now_ns)) * span.weight
+        for span in curve
+        if span.end_ns > now_ns
+    )
+    return left / SECOND
+
+
 class Pace:
     """Draws the times of orders: a Poisson process whose rate follows a curve, with bursts.
 
@@ -65,8 +76,21 @@ class Pace:
     left for the calm time keeps that mean.
     """
 
-    def __init__(self, rng: Random, bursts: Bursts, curve: Sequence[Span], mean: float) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        bursts: Bursts,
+        curve: Sequence[Span],
+        mean: float,
+        spontaneous: float = 1.0,
+    ) -> None:
+        """``spontaneous`` is the share of the orders whose times are drawn here.
+
+        The others follow from them, and are counted in ``mean``.
+        """
         self._rng = rng
+        self._random = rng.random
+        self._spontaneous = spontaneous
         self._curve = list(curve)
         self._span = 0
         self._factors = bursts.factor
@@ -87,11 +111,14 @@ class Pace:
         """The number of the burst that is on, 0 in calm times."""
         self.bursts = 0
         """How many bursts there have been."""
+        self.changes = 0
+        """How many times the rate was changed from outside: times drawn before are void."""
 
     def set_mean(self, mean: float) -> None:
         """Take another mean rate from now on."""
         self.mean = mean
         self._until_ns = -1
+        self.changes += 1
 
     def begin_burst(self, now_ns: int) -> None:
         """Let a burst begin now, if none is on, in place of the one that would come next.
@@ -105,26 +132,20 @@ class Pace:
         self._early_ns += early
         self._toggle_ns = now_ns
         self._until_ns = -1
+        self.changes += 1
 
     def remaining(self, now_ns: int) -> float:
         """How much of the curve is left, in seconds at the mean rate."""
-        return (
-            sum(
-                (span.end_ns - max(span.start_ns, now_ns)) * span.weight
-                for span in self._curve[self._span :]
-                if span.end_ns > now_ns
-            )
-            / SECOND
-        )
+        return curve_seconds(self._curve[self._span :], now_ns)
 
     def next_ns(self, now_ns: int) -> int | None:
         """The time of the next order after a time, or None when the day is over."""
-        expovariate = self._rng.expovariate
         while True:
             if now_ns >= self._until_ns and not self._change(now_ns):
                 return None
             if self._gap_ns:
-                when = now_ns + 1 + int(expovariate(1.0) * self._gap_ns)
+                # As ``expovariate`` draws, without its cost.
+                when = now_ns + 1 + int(-log(1.0 - self._random()) * self._gap_ns)
                 if when < self._until_ns:
                     return when
             # The process has no memory: go on from where the rate changes.
@@ -150,6 +171,7 @@ class Pace:
             self._until_ns = min(self._until_ns, self._toggle_ns)
             if self.burst:
                 weight = self._factor
+        weight *= self._spontaneous
         self._gap_ns = SECOND / (self.mean * weight) if weight else 0.0
         return True
 

@@ -43,8 +43,23 @@ OPERATIONS = (
     "define",
     "adjust",
     "implied",
+    "bands",
 )
 """What market operations do during the day."""
+
+FLOW_NUMBERS = (
+    "lifetime_median_ms",
+    "lifetime_p10_ms",
+    "amended",
+    "improving",
+    "cancels_per_trade",
+    "one_lot",
+    "interval_cv",
+    "close",
+    "fano",
+    "busiest",
+)
+"""What a flow of orders is compared by; `pregao.lake.analytics` measures them."""
 
 _MOST_RATE = 10_000_000.0
 _MOST_COUNT = 1_000_000
@@ -67,6 +82,39 @@ class Bursts:
     share: float
     length_ms: float
     factor: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Excitation:
+    """How requests bring about others."""
+
+    branching: float = 0.0
+    """How many decisions each one brings about in the mean, with all that follows from it."""
+    together: float = 1.0
+    """How many react together to the same thing, in the mean."""
+    near: float = 0.5
+    """Share of these that come at once."""
+    near_us: float = 100.0
+    far_ms: float = 10.0
+    """The mean delay of those that come at once, and of the others."""
+    same: float = 0.8
+    """Share of these on the same instrument."""
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """Market makers, whose quotes live for milliseconds."""
+
+    share: float = 0.0
+    """Share of the orders behind the touch that are quotes of theirs."""
+    life_ms: float = 20.0
+    """The median time until a quote is cancelled or replaced."""
+    life_spread: float = 1.5
+    """The deviation of the logarithm of that time."""
+    replace: float = 0.3
+    """Share of quotes that are replaced rather than cancelled."""
+    improve: float = 0.4
+    """Share of quotes that are a step better than the best price, where there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +161,8 @@ class Members:
 
     firms: int
     sessions: int
+    shown: float = 1.0
+    """Share of the orders that tell their firm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +185,20 @@ class Profile:
     operations: Mapping[str, int]
     shocks: Shocks
     members: Members
+    excitation: Excitation
+    makers: Makers
+    calibrated: Mapping[str, float]
+    """What the flow of orders of a real day was like, if the numbers were made to give it."""
 
 
 def bundled_profiles() -> tuple[str, ...]:
     """The names of the profiles that come with the package."""
     return tuple(_bundle())
+
+
+def bundled_data(name: str) -> dict[str, Any]:
+    """A bundled profile as its file has it."""
+    return _bundle()[name]
 
 
 def load_profile(name_or_path: str) -> Profile:
@@ -182,6 +241,9 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
         operations=_operations(top.section("operations")),
         shocks=_shocks(top.section("shocks")),
         members=_members(top.section("members")),
+        excitation=_excitation(top.section("excitation", optional=True)),
+        makers=_makers(top.section("makers", optional=True)),
+        calibrated=top.section("calibrated", optional=True).known_numbers(FLOW_NUMBERS),
     )
     top.done()
     return profile
@@ -207,6 +269,33 @@ def _bursts(section: _Section) -> Bursts:
     bursts = Bursts(share, section.number("length_ms", above=0.0), factor)
     section.done()
     return bursts
+
+
+def _excitation(section: _Section) -> Excitation:
+    usual = Excitation()
+    excitation = Excitation(
+        section.number("branching", most=0.98, default=usual.branching),
+        section.number("together", least=1.0, most=1000.0, default=usual.together),
+        section.number("near", most=1.0, default=usual.near),
+        section.number("near_us", above=0.0, default=usual.near_us),
+        section.number("far_ms", above=0.0, default=usual.far_ms),
+        section.number("same", most=1.0, default=usual.same),
+    )
+    section.done()
+    return excitation
+
+
+def _makers(section: _Section) -> Makers:
+    usual = Makers()
+    makers = Makers(
+        section.number("share", most=1.0, default=usual.share),
+        section.number("life_ms", above=0.0, default=usual.life_ms),
+        section.number("life_spread", most=4.0, default=usual.life_spread),
+        section.number("replace", most=0.95, default=usual.replace),
+        section.number("improve", most=1.0, default=usual.improve),
+    )
+    section.done()
+    return makers
 
 
 def _book(section: _Section) -> BookSize:
@@ -263,7 +352,9 @@ def _shocks(section: _Section) -> Shocks:
 
 def _members(section: _Section) -> Members:
     members = Members(
-        section.count("firms", least=2, most=9999), section.count("sessions", least=1, most=1000)
+        section.count("firms", least=2, most=9999),
+        section.count("sessions", least=1, most=1000),
+        section.number("shown", most=1.0, default=1.0),
     )
     section.done()
     return members
@@ -307,17 +398,25 @@ class _Section:
         for key in self._left:
             self.wrong(key, "is not an entry of a profile")
 
-    def section(self, key: str) -> _Section:
-        """A table within."""
-        data = self._take(key)
+    def section(self, key: str, *, optional: bool = False) -> _Section:
+        """A table within; one that is optional may be left out."""
+        data = self._left.pop(key, {}) if optional else self._take(key)
         if not isinstance(data, dict):
             self.wrong(key, "must be a table")
         return _Section(self._where, self._full(key), data)
 
     def number(
-        self, key: str, *, least: float = 0.0, above: float | None = None, most: float = 1e9
+        self,
+        key: str,
+        *,
+        least: float = 0.0,
+        above: float | None = None,
+        most: float = 1e9,
+        default: float | None = None,
     ) -> float:
         """One number within bounds."""
+        if default is not None and key not in self._left:
+            return default
         value = self._number(key, self._take(key))
         if above is not None and value <= above:
             self.wrong(key, f"must be above {above:g}, not {value:g}")
@@ -358,6 +457,14 @@ class _Section:
                 f"{', '.join(names)}"
             )
         return mix
+
+    def known_numbers(self, names: tuple[str, ...]) -> dict[str, float]:
+        """Numbers by name; any may be left out."""
+        found = {
+            name: self._number(name, self._left.pop(name)) for name in names if name in self._left
+        }
+        self.done()
+        return found
 
     def security_types(self, key: str) -> tuple[SecurityType, ...]:
         """Types of securities by their names."""

@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from pregao.lake.analytics.analyse import analyse as analyse
     from pregao.lake.analytics.analyse import in_order as in_order
     from pregao.lake.analytics.intervals import known_intervals as known_intervals
+    from pregao.lake.analytics.order_flow import OrderFlow as OrderFlow
+    from pregao.lake.analytics.order_flow import measure_flow as measure_flow
     from pregao.lake.analytics.tables import Wanted as Wanted
 
 _HOMES = {
     "analyse": ["ANALYTICS", "Made", "analyse", "in_order"],
     "intervals": ["known_intervals"],
+    "order_flow": ["OrderFlow", "measure_flow"],
     "tables": ["Wanted"],
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -12,6 +12,16 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.here import HereSession
+from pregao.lake.analytics.legacy import (
+    LEGACY_ENTRIES,
+    LEGACY_LIST,
+    LEGACY_PACKETS,
+    LEGACY_TEMPLATES,
+    LeftOut,
+    left_out,
+    legacy_messages,
+    legacy_symbols,
+)
 from pregao.lake.ingest import bundled_message_tables, message_table_name
 from pregao.lake.store import DATE, Lake
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
@@ -78,8 +88,9 @@ def files_by_day(lake: Lake, name: str) -> dict[datetime.date, list[str]]:
 
 
 def dates_with_data(lake: Lake) -> list[datetime.date]:
-    """The days on which packets were seen."""
-    return sorted(files_by_day(lake, "packets")) if "packets" in lake.table_names() else []
+    """The days on which packets were seen, of either feed."""
+    there = set(lake.table_names()).intersection(("packets", LEGACY_PACKETS))
+    return sorted({day for name in there for day in files_by_day(lake, name)})
 
 
 class Tables:
@@ -192,7 +203,15 @@ class Day:
         found = self.table(message_table(template)).where(
             F.col("stream") == Stream.INCREMENTAL.value
         )
+        if template in LEGACY_TEMPLATES and self.has(LEGACY_ENTRIES):
+            older = legacy_messages(self.table(LEGACY_ENTRIES), template, self.left_out)
+            found = found.unionByName(older, allowMissingColumns=True)
         return found.withColumn("place", place())
+
+    @cached_property
+    def left_out(self) -> LeftOut:
+        """What of the legacy feed is left out of this day."""
+        return left_out(self.tables.lake, self.date)
 
     def snapshots(self, template: int) -> DataFrame:
         """A template's messages of the snapshot stream."""
@@ -242,6 +261,9 @@ class Day:
     def with_symbols(self, frame: DataFrame) -> DataFrame:
         """The same rows with the symbol of their instrument, where it is known."""
         symbols = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol")
+        if self.has(LEGACY_LIST):
+            listed = legacy_symbols(self.table(LEGACY_LIST), self.left_out)
+            symbols = symbols.unionByName(listed)
         return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
 
     def fingerprint(self, names: Iterable[str], *more: Any) -> int:

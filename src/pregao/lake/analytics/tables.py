@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.reading import Day
+from pregao.lake.analytics.spark_types import spark_type as spark_type
 from pregao.lake.ingest import DATE_FIELD, bounded_spec
 from pregao.lake.store import TableSpec
 
@@ -19,16 +20,6 @@ AVERAGE = pa.decimal128(22, 8)
 NOTIONAL = pa.decimal128(34, 4)
 
 DEFAULT_INTERVALS = ("1s", "1m", "5m", "1h", "1d")
-
-_SPARK_NAMES = {
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.string(): "string",
-    pa.bool_(): "boolean",
-    pa.date32(): "date",
-    pa.float64(): "double",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +57,6 @@ class AnalyticsTable:
 def column(name: str, kind: Any, comment: str) -> Any:
     """A column of a table, with what it means."""
     return pa.field(name, kind, metadata={"comment": comment})
-
-
-def spark_type(kind: Any) -> str:
-    """The name that Spark has for a type."""
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{spark_type(field.type)}' for field in kind)}>"
-    return _SPARK_NAMES[kind]
 
 
 def conform(frame: DataFrame, columns: Iterable[Any]) -> DataFrame:

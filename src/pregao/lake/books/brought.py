@@ -15,12 +15,20 @@ import pyarrow.parquet as pq
 
 from pregao.feed.columns import Numbers
 from pregao.feed.holes import MANY, Hole, Holes
-from pregao.lake.books.catalogue import files_of, latest_build, read_small
+from pregao.lake.books.catalogue import Catalogue, files_of, latest_build, read_small
 from pregao.lake.books.columns import codes, integers
-from pregao.lake.books.inputs import EPOCH
-from pregao.lake.ingest import joined_runs
+from pregao.lake.books.inputs import BINARY, EPOCH
+from pregao.lake.books.slots import Anew, Slots, find_anew
+from pregao.lake.ingest import (
+    PROTOCOLS,
+    Numbering,
+    Protocol,
+    in_order,
+    joined_runs,
+    numberings_of,
+)
 from pregao.lake.store import Lake
-from pregao.umdf.sequencing import Place, serial_of, version_distance
+from pregao.umdf.sequencing import Place, serial_of
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import implied_mask
 from pregao.umdf.trading_day import day_of
@@ -36,6 +44,10 @@ Runs = list[tuple[int, int]]
 class Brought:
     """What ingests have brought of a channel's day."""
 
+    day: int
+    channel: int
+    protocol: Protocol
+    """The feed that it came by."""
     runs: dict[int, Runs] = field(default_factory=dict)
     """By sequence version: the runs of packets."""
     following: dict[int, int] = field(default_factory=dict)
@@ -43,13 +55,27 @@ class Brought:
     schema_versions: set[int] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
     """The ingests that brought something of the day, of any stream."""
+    anew: tuple[Anew, ...] = ()
+    """Where numbers begin anew on a feed without sequence versions."""
 
     @property
     def versions(self) -> list[int]:
-        """The sequence versions in order; they go round from 65534 to 1."""
-        known = sorted(self.runs)
-        base = first_version(known) if known else 1
-        return sorted(known, key=lambda version: version_distance(base, version))
+        """The sequence versions in order."""
+        return in_order(self.runs)
+
+    @property
+    def numberings(self) -> list[Numbering]:
+        """Stretches over which the numbers count up."""
+        places = {
+            (self.day, self.channel, version): {(0, ""): joined_runs(runs)}
+            for version, runs in self.runs.items()
+        }
+        return list(numberings_of(places, timed_versions=self.protocol.timed_versions))
+
+    @property
+    def slots(self) -> Slots:
+        """What is in place of sequence versions on a feed without them."""
+        return Slots.of(self.anew, self.numberings)
 
     @property
     def base(self) -> int:
@@ -73,22 +99,18 @@ class Brought:
     def identity(self) -> str:
         """A text that changes with what was brought, and not with how it is stored."""
         runs = {version: joined_runs(own) for version, own in self.runs.items()}
-        known = (sorted(self.units), sorted(runs.items()), sorted(self.following.items()))
+        known: tuple[Any, ...] = (
+            sorted(self.units), sorted(runs.items()), sorted(self.following.items()),
+        )  # fmt: skip
+        if self.protocol.name != BINARY:
+            known = (self.protocol.name, *known)
         return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
 
-def first_version(versions: list[int]) -> int:
-    """The version that all others come after; they go round from 65534 to 1."""
-    for candidate in versions:
-        if all(version_distance(candidate, other) >= 0 for other in versions):
-            return candidate
-    return min(versions)
-
-
-def brought(lake: Lake, day: date, channel: int) -> Brought:
-    """What ingests have brought of a channel's day."""
-    found = Brought()
+def brought(lake: Lake, day: date, channel: int, protocol: Protocol | None = None) -> Brought:
+    """What ingests have brought of a channel's day; by the binary feed, if none is named."""
     number = (day - EPOCH).days
+    found = Brought(number, channel, protocol or PROTOCOLS[BINARY])
     # An ingest is filed under the day on which its first capture begins.
     days = [
         day + timedelta(days=since) for since in range(-LONGEST_CAPTURE_DAYS, LONGEST_PAUSE_DAYS)
@@ -103,7 +125,7 @@ def brought(lake: Lake, day: date, channel: int) -> Brought:
         report = json.loads(row["report"]) if row["report"] else {}
         for role in report.get("roles", ()):
             channels.setdefault(row["unit_id"], set()).update(role["channels"])
-        for name, runs in report.get("coverage", {}).items():
+        for name, runs in _coverage(report, found.protocol).items():
             its_day, its_channel, version = (int(part) for part in name.split("/"))
             if its_channel != channel:
                 continue
@@ -120,17 +142,95 @@ def brought(lake: Lake, day: date, channel: int) -> Brought:
             found.units.add(unit)
     if later:
         found.following = later[min(later)]
+    if found.protocol.timed_versions and found.runs:
+        _learn_anew(lake, day, found)
     return found
+
+
+def _learn_anew(lake: Lake, day: date, found: Brought) -> None:
+    """Find where numbers begin anew; what was brought is then told by the packets themselves."""
+    names = ["channel", "stream", "sequence_number", "sending_time_ns", "message_count"]
+    table = found.protocol.account_table("packets")
+    parts = list(_rows(lake, table, names, day, found.channel))
+    if not parts:
+        return
+    first, sending, count = (np.concatenate([part[at] for part in parts]) for at in range(3))
+    numbered = first > 0
+    resets = _rows(lake, "legacy_sequence_reset", [*names[:2], names[3]], day, found.channel)
+    told = [time for part in resets for time in part[0].tolist()]
+    found.anew = find_anew(sending[numbered], first[numbered], told)
+    if not found.anew:
+        return
+    beats = _rows(
+        lake, "legacy_heartbeat", [*names[:2], "msg_seq_num", names[3]], day, found.channel
+    )
+    spans = [(first[numbered], first[numbered] + np.maximum(count[numbered], 1) - 1,
+              sending[numbered]), *((number, number, time) for number, time in beats)]  # fmt: skip
+    low, high, time = (np.concatenate([part[at] for part in spans]) for at in range(3))
+    versions = Slots(found.anew).version_at(time, low)
+    found.runs = {
+        version: joined_runs(
+            list(zip(low[versions == version].tolist(), high[versions == version].tolist(),
+                     strict=True))
+        )
+        for version in np.unique(versions).tolist()
+    }  # fmt: skip
+
+
+def _coverage(report: dict[str, Any], protocol: Protocol) -> dict[str, Runs]:
+    """The numbers that an ingest brought by a feed, by day, channel and version."""
+    told: dict[str, Any] = report
+    if protocol.name != BINARY:
+        told = report.get("protocols", {}).get(protocol.name, {})
+    coverage: dict[str, Runs] = told.get("coverage", {})
+    return coverage
 
 
 def find_holes(lake: Lake, day: date, channel: int, known: Brought) -> Holes:
     """The packets of a channel's day that are missing, or of which a part was rejected."""
-    holes = list(_missing(lake, day, channel, known))
-    holes += _unread(lake, day, channel, known.base)
-    tail = _tail(lake, day, channel, known)
+    if known.protocol.timed_versions:
+        holes = list(_missing_in_time(known))
+        tail = _tail_in_time(known)
+    else:
+        holes = list(_missing(lake, day, channel, known))
+        tail = _tail(lake, day, channel, known)
+    holes += _unread(lake, day, channel, known)
     if tail is not None:
         holes.append(tail)
-    return Holes.of(_dated(lake, day, channel, known.base, holes) if holes else holes)
+    return Holes.of(_dated(lake, day, channel, known, holes) if holes else holes)
+
+
+def _missing_in_time(known: Brought) -> Iterator[Hole]:
+    """Numbers that are missing where they go on from version to version.
+
+    Where they begin anew, nobody knows what was lost before.
+    """
+    base = known.base
+    before: Numbering | None = None
+    for numbering in known.numberings:
+        runs = joined_runs(*numbering.told.values())
+        first = runs[0][0]
+        if before is not None:
+            ended = Place(before.versions[-1], before.last + 1)
+            yield Hole(ended.serial(base), MANY)
+        elif first > 1:
+            yield Hole(Place(numbering.versions[0], 1).serial(base), first - 1)
+        for (_, last), (behind, _) in itertools.pairwise(runs):
+            place = Place(numbering.version_of(last), last + 1)
+            yield Hole(place.serial(base), behind - last - 1)
+        before = numbering
+
+
+def _tail_in_time(known: Brought) -> Hole | None:
+    """What the next day's first number shows to be missing, unless numbers begin anew with it."""
+    if not known.runs or not known.following:
+        return None
+    numbering = known.numberings[-1]
+    behind = known.following[in_order(known.following)[0]]
+    if behind <= numbering.last + 1:
+        return None
+    first = Place(numbering.versions[-1], numbering.last + 1).serial(known.base)
+    return Hole(first, behind - numbering.last - 1)
 
 
 def _missing(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
@@ -162,11 +262,12 @@ def _ends(lake: Lake, day: date, channel: int) -> set[Place]:
     }
 
 
-def _unread(lake: Lake, day: date, channel: int, base: int) -> Iterator[Hole]:
+def _unread(lake: Lake, day: date, channel: int, known: Brought) -> Iterator[Hole]:
     """Packets of which a part was rejected."""
+    base, table = known.base, known.protocol.account_table("rejects")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     seen: set[int] = set()
-    for versions, numbers in _rows(lake, "rejects", names, day, channel):
+    for versions, numbers in _rows(lake, table, names, day, channel):
         seen.update(serial_of(versions[numbers > 0], numbers[numbers > 0], base).tolist())
     for serial in sorted(seen):
         yield Hole(serial, 1, unread=True)
@@ -197,11 +298,14 @@ def _tail(lake: Lake, day: date, channel: int, known: Brought) -> Hole | None:
     return Hole(first, behind - last - 1, sending_ns=sending)
 
 
-def _dated(lake: Lake, day: date, channel: int, base: int, holes: list[Hole]) -> Iterator[Hole]:
+def _dated(
+    lake: Lake, day: date, channel: int, known: Brought, holes: list[Hole]
+) -> Iterator[Hole]:
     """Give each hole the times of the packet that shows it."""
+    base, table = known.base, known.protocol.account_table("packets")
     names = ["channel", "stream", "sequence_version", "sequence_number"]
     names += ["sending_time_ns", "capture_time_ns"]
-    parts = list(_rows(lake, "packets", names, day, channel))
+    parts = list(_rows(lake, table, names, day, channel))
     if not parts:
         yield from holes
         return
@@ -248,7 +352,8 @@ def _file_rows(
         yield [integers(rows.column(name), 0)[own] for name in names[2:]]
 
 
-def is_current(lake: Lake, day: date, channel: int) -> bool:
+def is_current(catalogue: Catalogue, day: date, channel: int) -> bool:
     """Was the last build of a channel's day made of all that is there now?"""
-    _, unit = latest_build(lake, day, channel)
-    return unit is not None and brought(lake, day, channel).identity() == unit.split("-")[-2]
+    _, unit = latest_build(catalogue.lake, day, channel)
+    known = brought(catalogue.lake, day, channel, catalogue.protocol(day, channel))
+    return unit is not None and known.identity() == unit.split("-")[-2]

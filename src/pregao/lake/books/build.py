@@ -20,7 +20,8 @@ from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.brought import Brought, brought
 from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
-from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader
+from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
@@ -165,7 +166,7 @@ def securities_of(lake: Location, inputs: Inputs, symbols: tuple[str, ...]) -> t
     wanted = {folded(symbol) for symbol, number in numbers.items() if number is None}
     found = {number for number in numbers.values() if number is not None}
     if wanted:
-        reader = Reader(lake, inputs)
+        reader = open_reader(lake, inputs)
         for rows in reader.read(INSTRUMENTS, ["security_id", "symbol"], Part()):
             pairs = zip(
                 rows.column("security_id").to_pylist(),
@@ -196,7 +197,10 @@ def _build(
     began = time.perf_counter()
     lake = catalogue.lake
     made_of = fingerprint(
-        brought(lake, day, channel), options.depth, options.interval_ns, securities
+        brought(lake, day, channel, catalogue.protocol(day, channel)),
+        options.depth,
+        options.interval_ns,
+        securities,
     )
 
     def attempt() -> DayReport | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pregao.lake.books.columns import integers, taken
 from pregao.lake.books.inputs import (
+    BINARY,
     EPOCH,
     INSTRUMENTS,
     InputFile,
@@ -22,6 +24,15 @@ from pregao.lake.books.inputs import (
     Reader,
     Table,
 )
+from pregao.lake.books.legacy_reader import (
+    ENTRIES,
+    LEGACY,
+    SNAPSHOTS,
+    SOURCES,
+    LegacyReader,
+    translated_tables,
+)
+from pregao.lake.ingest import PROTOCOLS, Protocol
 from pregao.lake.store import DATE, Lake, arrow_schema
 from pregao.umdf.templates import (
     CHANNEL_RESET,
@@ -49,6 +60,9 @@ _OTHER_TABLES = frozenset(
 """What is read besides the messages that are counted by ``rptSeq``."""
 _NEVER_READ = SECURITY_DEFINITIONS | {SEQUENCE_RESET, SEQUENCE, NEWS}
 """Resets of streams, heartbeats, news and definitions tell nothing about books."""
+_TELLING = (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET)
+"""The tables that tell whether there is a book of a day."""
+_LEGACY_TELLING = (ENTRIES, SNAPSHOTS)
 _MESSAGE_TABLE = re.compile(r"umdf_\w+_(\d+)")
 
 
@@ -113,7 +127,10 @@ class Catalogue:
         self.lake = lake
         self._tables: dict[int, Table] = {}
         self._logs: dict[int, FileLog] = {}
+        self._legacy: dict[tuple[date, int], Inputs] = {}
         for name in lake.table_names():
+            if name in SOURCES:
+                self._logs[SOURCES[name]] = FileLog(lake.delta(name))
             template = template_of(name)
             if template is None or template in _NEVER_READ:
                 continue
@@ -129,21 +146,33 @@ class Catalogue:
     def dates(self) -> list[date]:
         """The days of which there are orders or snapshots."""
         found: set[date] = set()
-        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+        for template in (*_TELLING, *_LEGACY_TELLING):
             if template in self._logs:
                 found |= self._logs[template].days()
         return sorted(found)
 
     def channels(self, day: date) -> list[int]:
-        """The channels that have orders or snapshots on a day."""
+        """The channels that have orders or snapshots on a day, by either feed."""
+        return sorted({*self._channels(day, _TELLING), *self._channels(day, _LEGACY_TELLING)})
+
+    def protocol(self, day: date, channel: int) -> Protocol:
+        """The feed that a channel's day is taken from: the binary one, if that has anything of it.
+
+        A channel that is there by both would be counted twice.
+        """
+        legacy = channel not in self.binary_channels(day)
+        return PROTOCOLS[LEGACY if legacy and self._rows_of(_LEGACY_TELLING, day) else BINARY]
+
+    def _channels(self, day: date, templates: Sequence[int]) -> list[int]:
         found: set[int] = set()
-        for template in (ORDER, SNAPSHOT_HEADER, EMPTY_BOOK, CHANNEL_RESET):
+        for template in templates:
+            name = self._table(template).name
             for row in self._rows(template, day):
                 low, high = row.get("min.channel"), row.get("max.channel")
                 if low is not None and low == high:
                     found.add(int(low))
                     continue
-                place = self.lake.table_location(self._tables[template].name)
+                place = self.lake.table_location(name)
                 path = place.join(row["path"])
                 with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
                     column = file.read(columns=["channel"]).column(0)
@@ -152,8 +181,44 @@ class Catalogue:
 
     def inputs(self, day: date, channel: int) -> Inputs:
         """The files with rows of a channel's day."""
+        if self.protocol(day, channel).name == LEGACY:
+            return self._legacy_inputs(day, channel)
+        tables = {one: log for one, log in self._logs.items() if one in self._tables}
+        return Inputs((day - EPOCH).days, channel, self._tables, self._files(tables, day, channel))
+
+    def _legacy_inputs(self, day: date, channel: int) -> Inputs:
+        """Those of a day on the legacy feed, without instruments that the binary feed has."""
+        if (day, channel) not in self._legacy:
+            files = self._files(SOURCES.values(), day, channel)
+            number, tables = (day - EPOCH).days, translated_tables()
+            inputs = Inputs(number, channel, tables, files, LEGACY, self.binary_instruments(day))
+            levels = LegacyReader(self.lake.location, inputs).levels()
+            own = replace(inputs, excluded=inputs.excluded | levels)
+            self._legacy[day, channel] = own
+        return self._legacy[day, channel]
+
+    def binary_channels(self, day: date) -> list[int]:
+        """The channels of which the binary feed has orders or snapshots."""
+        return self._channels(day, _TELLING)
+
+    def binary_instruments(self, day: date) -> frozenset[int]:
+        """The instruments that the binary feed has on a day."""
+        found: set[int] = set()
+        for row in self._rows(INSTRUMENTS, day):
+            place = self.lake.table_location(self._tables[INSTRUMENTS].name).join(row["path"])
+            with pq.ParquetFile(place.path, filesystem=place.filesystem) as file:
+                column = file.read(columns=["security_id"]).column(0)
+            found.update(np.unique(integers(column)).tolist())
+        return frozenset(found)
+
+    def _table(self, template: int) -> Table:
+        return self._tables.get(template) or translated_tables()[template]
+
+    def _files(
+        self, templates: Iterable[int], day: date, channel: int
+    ) -> dict[int, tuple[InputFile, ...]]:
         files: dict[int, tuple[InputFile, ...]] = {}
-        for template in self._logs:
+        for template in templates:
             found = []
             for row in self._rows(template, day):
                 low, high = row.get("min.channel"), row.get("max.channel")
@@ -164,11 +229,13 @@ class Catalogue:
                 found.append(InputFile(row["path"], row["size_bytes"], row["num_records"], known))
             if found:
                 files[template] = tuple(found)
-        return Inputs((day - EPOCH).days, channel, self._tables, files)
+        return files
 
     def has_positions(self, day: date, channel: int) -> bool:
         """Does the feed name places of orders, as it does below schema version 15?"""
         inputs = self.inputs(day, channel)
+        if inputs.protocol == LEGACY:
+            return True
         files = {file.path for file in inputs.files.get(ORDER, ())}
         unknown = False
         for row in self._rows(ORDER, day):
@@ -185,6 +252,9 @@ class Catalogue:
         return bool(tables) and all(
             rows.column("md_entry_position_no").null_count == 0 for rows in tables
         )
+
+    def _rows_of(self, templates: Sequence[int], day: date) -> bool:
+        return any(self._rows(template, day) for template in templates)
 
     def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
         return self._logs[template].of([day]) if template in self._logs else []

@@ -18,8 +18,8 @@ from pregao.errors import UsageError
 from pregao.feed.columns import Numbers
 from pregao.lake.books.catalogue import files_of
 from pregao.lake.books.columns import integers, nulled, prices
-from pregao.lake.books.lookup import Moment
 from pregao.lake.books.names import security_number
+from pregao.lake.books.span import Moment
 from pregao.lake.books.table_files import row_file
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake

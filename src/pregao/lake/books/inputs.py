@@ -9,17 +9,21 @@ from datetime import date
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.feed.meaning import BOOK_TEMPLATES
 from pregao.lake.books.columns import integers, taken
+from pregao.lake.books.slots import Slots
 from pregao.lake.store import Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
 
 EPOCH = date(1970, 1, 1)
+BINARY = "umdf"
+"""The protocol of the binary feed."""
 
 INSTRUMENTS = 0
 """Stands among the templates for the table of the instruments."""
@@ -70,6 +74,12 @@ class Inputs:
     channel: int
     tables: dict[int, Table]
     files: dict[int, tuple[InputFile, ...]] = field(default_factory=dict)
+    protocol: str = BINARY
+    """The feed that the channel's day came by."""
+    excluded: frozenset[int] = frozenset()
+    """Instruments that are left out: another feed has them."""
+    slots: Slots = field(default_factory=Slots)
+    """Of a feed without sequence versions: what is there in their place."""
 
     @property
     def counted(self) -> tuple[int, ...]:
@@ -211,6 +221,15 @@ class Reader:
         return rows if rows.num_rows else None
 
 
+def in_serials(rows: Any, serials: Serials) -> npt.NDArray[np.bool_]:
+    """Which rows are of packets from one serial to another."""
+    base, first, last = serials
+    versions = integers(rows.column("sequence_version"))
+    places = serial_of(versions, integers(rows.column("sequence_number"), 0), base)
+    inside: npt.NDArray[np.bool_] = (places >= first) & (places <= last)
+    return inside
+
+
 def _place_of(metadata: Any, name: str) -> int | None:
     names = metadata.schema.names
     return names.index(name) if name in names else None
@@ -272,11 +291,7 @@ def _filtered(rows: Any, channel: int, part: Part | None, serials: Serials | Non
         securities = integers(rows.column("security_id"))
         wanted &= (securities >= part.first) & (securities <= part.last)
     if serials is not None:
-        base, first, last = serials
-        versions = integers(rows.column("sequence_version"))
-        numbers = integers(rows.column("sequence_number"), 0)
-        places = serial_of(versions, numbers, base)
-        wanted &= (places >= first) & (places <= last)
+        wanted &= in_serials(rows, serials)
     chosen = np.flatnonzero(wanted)
     if not len(chosen):
         return rows.slice(0, 0)

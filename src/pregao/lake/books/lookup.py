@@ -5,7 +5,9 @@ No Spark: the tables' files are read directly, and of those only what is about t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,106 +16,39 @@ import pyarrow.parquet as pq
 
 from pregao.book.faults import State
 from pregao.book.replay import BookKind, FullBook, Replay
-from pregao.book.rows import NULL, UpdateKind, UpdateRows
+from pregao.book.rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
 from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
-from pregao.feed.day import LAST_SERIAL
-from pregao.feed.places import BEHIND_PACKET, INDEX_BITS, packet_of, place_of
+from pregao.feed.places import BEHIND_PACKET, place_of
 from pregao.feed.sequence import (
-    Sequence,
+    Rows,
+    counts_after,
     follow_sequence,
-    in_sequence,
     loaded_snapshots,
     rows_of,
 )
-from pregao.feed.snapshots import Absences, Snapshots
-from pregao.feed.statistics import (
-    PriceLimits,
-    StatisticReader,
-    Statistics,
-    statistics_of,
-    told_by_snapshots,
-)
+from pregao.feed.sequence import Sequence as Items
+from pregao.feed.snapshots import Snapshots
 from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of
 from pregao.lake.books.columns import integers
-from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part, Reader, Serials
+from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
+from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Instrument, Moment, Span
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
-from pregao.lake.books.tasks import DayInputs
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
 from pregao.names import folded
-from pregao.umdf.gap_columns import DOUBTED, Counters
-from pregao.umdf.gaps import UNPROVEN, Step
-from pregao.umdf.sequencing import Place, serial_of
+from pregao.umdf.gap_columns import DOUBTED
+from pregao.umdf.gaps import Step
+from pregao.umdf.sequencing import serial_of
 from pregao.umdf.trading_day import day_of
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
-_SCALARS = (
-    "channel",
-    "security_id",
-    "sequence_version",
-    "sequence_number",
-    "index_in_packet",
-    "event_time_ns",
-    "sending_time_ns",
-    "state",
-    "rpt_seq",
-    "last_price",
-    "trade_volume",
-    "low_limit_price",
-    "high_limit_price",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Instrument:
-    """An instrument of a day."""
-
-    date: date
-    channel: int
-    security_id: int
-    symbol: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A book as it stood at a moment, and after which message."""
-
-    instrument: Instrument
-    at_ns: int | None
-    """What was asked for; None for the end of the day's data."""
-    book: FullBook
-    sequence_version: int | None
-    """Of the last message that is in it; None if there was none."""
-    sequence_number: int | None
-    index_in_packet: int | None
-    event_time_ns: int | None
-    sending_time_ns: int | None
-    rpt_seq: int
-    last_price: int | None
-    trade_volume: int | None
-    low_limit_price: int | None
-    high_limit_price: int | None
-    replayed: int
-    """How many updates were applied to the checkpoint."""
-    current: bool
-    """Was everything that the lake holds of the day in it when the checkpoints were made?"""
-    data_ends_ns: int | None = None
-    """When the channel's last packet was sent, where that is before what was asked for."""
-
-
-@dataclass(slots=True)
-class _Checkpoint:
-    place: int
-    values: dict[str, Any]
-    path: str
-    group: int
-    row: int
 
 
 def find_instrument(
@@ -140,7 +75,7 @@ def find_instrument(
 
 
 def _named(catalogue: Catalogue, name: str, day: date, channel: int) -> list[Instrument]:
-    reader = Reader(catalogue.lake.location, catalogue.inputs(day, channel))
+    reader = open_reader(catalogue.lake.location, catalogue.inputs(day, channel))
     own = security_number(name)
     part = Part() if own is None else Part(own, own)
     found: dict[int, Instrument] = {}
@@ -164,29 +99,96 @@ def book_at(
 ) -> Moment:
     """The book of an instrument after all packets that were sent up to a time."""
     lake.require()
-    catalogue = Catalogue(lake)
     if day is None and at_ns is not None:
         day = EPOCH + timedelta(days=day_of(at_ns))
+    return open_books(Catalogue(lake), name, day, channel).at(at_ns)
+
+
+def open_books(
+    catalogue: Catalogue, name: str, day: date | None = None, channel: int | None = None
+) -> InstrumentBooks:
+    """The books of an instrument's day, for who asks for many of them."""
     instrument = find_instrument(catalogue, name, day, channel)
-    checkpoints = _checkpoints(lake, instrument)
+    checkpoints = _checkpoints(catalogue.lake, instrument)
     if not checkpoints:
         raise _without_book(catalogue, instrument, name)
-    before = [one for one in checkpoints if at_ns is None or one.values["sending_time_ns"] <= at_ns]
-    # What is unconfirmed at a checkpoint depends on what came before it.
-    known = [one for one in before if one.values["state"] != UNCONFIRMED]
-    start = known[-1] if known else None
-    behind = checkpoints[len(before)] if len(before) < len(checkpoints) else None
-    moment = _replayed(catalogue, instrument, at_ns, start, behind)
-    ends = data_ends(lake, instrument)
-    late = at_ns is not None and ends is not None and at_ns > ends
-    return replace(moment, data_ends_ns=ends if late else None)
+    return InstrumentBooks(catalogue, instrument, checkpoints)
 
 
-def data_ends(lake: Lake, instrument: Instrument) -> int | None:
+class InstrumentBooks:
+    """One instrument's day, whose book can be asked for at any moment.
+
+    What holds for the whole day is read once: the second question is answered much faster. What is
+    ingested or built later is not seen.
+    """
+
+    def __init__(
+        self, catalogue: Catalogue, instrument: Instrument, checkpoints: list[Checkpoint]
+    ) -> None:
+        planned = plan_day(catalogue, instrument.date, instrument.channel)
+        security = instrument.security_id
+        self.instrument = instrument
+        self.data_ends_ns = data_ends(catalogue, instrument)
+        """When the channel's last packet was sent, as far as it is told."""
+        self._lake = catalogue.lake
+        self._day = planned.day
+        self._source = planned.source(Part(security, security))
+        self._current = is_current(catalogue, instrument.date, instrument.channel)
+        self._checkpoints = checkpoints
+        self._sent: list[int] = [one.values["sending_time_ns"] for one in checkpoints]
+
+    def at(self, at_ns: int | None) -> Moment:
+        """The book after all packets that were sent up to a time; None for the end."""
+        return self._between([at_ns])[0]
+
+    def series(self, times: Sequence[int], *, most_replays: int | None = None) -> list[Moment]:
+        """The book at times that rise, each as ``at`` gives it, replayed once for many of them.
+
+        What becomes known later must not change what was known before, so a replay gives only the
+        times behind the last hole or snapshot that mattered. With ``most_replays`` the times for
+        which it would take more are left out: the first ones.
+        """
+        found: list[Moment] = []
+        left = list(times)
+        replays = 0
+        while left and (most_replays is None or replays < most_replays):
+            # What a checkpoint tells is not told again by a replay from the one before.
+            begin = bisect_left(left, self._sent[at - 1]) if (at := self._before(left[-1])) else 0
+            told = self._between(left[begin:])
+            found = told + found
+            del left[len(left) - len(told) :]
+            replays += 1
+        return found
+
+    def _before(self, at_ns: int | None) -> int:
+        """How many checkpoints there are up to a time."""
+        return len(self._sent) if at_ns is None else bisect_right(self._sent, at_ns)
+
+    def _between(self, times: Sequence[int | None]) -> list[Moment]:
+        """The books at the last times of some without a checkpoint between them."""
+        before = self._before(times[-1])
+        # What is unconfirmed at a checkpoint depends on what came before it.
+        known = [one for one in self._checkpoints[:before] if one.values["state"] != UNCONFIRMED]
+        start = known[-1] if known else None
+        behind = self._checkpoints[before] if before < len(self._checkpoints) else None
+        span = Span(self._day, self._source, self.instrument, times[-1], start, behind)
+        book = no_book() if start is None else _loaded(self._lake, start)
+        moments = _replayed(span, book, times, self._current)
+        return [self._ended(moment) for moment in moments]
+
+    def _ended(self, moment: Moment) -> Moment:
+        at, ends = moment.at_ns, self.data_ends_ns
+        late = at is not None and ends is not None and at > ends
+        return replace(moment, data_ends_ns=ends) if late else moment
+
+
+def data_ends(catalogue: Catalogue, instrument: Instrument) -> int | None:
     """When the last packet of an instrument's channel was sent that day, as far as it is told."""
+    protocol = catalogue.protocol(instrument.date, instrument.channel)
+    packets = protocol.account_table("packets")
     ends = [
         file["max.sending_time_ns"]
-        for file in files_of(lake, "packets", [instrument.date])
+        for file in files_of(catalogue.lake, packets, [instrument.date])
         if file.get("max.sending_time_ns") is not None
         and (file.get("min.channel") or 0) <= instrument.channel <= (file.get("max.channel") or 255)
     ]
@@ -200,12 +202,12 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
         return UsageError(f"{whose} not built: run `pregao books --lake {lake}` first.")
-    if not is_current(catalogue.lake, day, channel):
+    if not is_current(catalogue, day, channel):
         return UsageError(
             f"{whose} built before all of {name} was ingested: run `pregao books --lake {lake}` "
             "again."
         )
-    reader = Reader(lake, catalogue.inputs(day, channel))
+    reader = open_reader(lake, catalogue.inputs(day, channel))
     if not reader.knows(instrument.security_id):
         return UsageError(
             f"{name} is defined on {day.isoformat()}, channel {channel}, but no message is about "
@@ -216,7 +218,7 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     )
 
 
-def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:
+def _checkpoints(lake: Lake, instrument: Instrument) -> list[Checkpoint]:
     """An instrument's checkpoints, without their orders, in order."""
     if CHECKPOINTS.name not in lake.table_names():
         return []
@@ -232,12 +234,12 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:
                 statistics = opened.metadata.row_group(group).column(at).statistics
                 if not statistics.min <= security <= statistics.max:
                     continue
-                rows = opened.read_row_group(group, columns=list(_SCALARS), use_threads=False)
+                rows = opened.read_row_group(group, columns=list(SCALARS), use_threads=False)
                 own = (integers(rows.column("security_id")) == security) & (
                     integers(rows.column("channel")) == instrument.channel
                 )
                 for row in np.flatnonzero(own).tolist():
-                    values = {name: _scalar(rows.column(name).slice(row, 1)) for name in _SCALARS}
+                    values = {name: _scalar(rows.column(name).slice(row, 1)) for name in SCALARS}
                     found.append((values, file["path"], group, row))
     if not found:
         return []
@@ -247,7 +249,7 @@ def _checkpoints(lake: Lake, instrument: Instrument) -> list[_Checkpoint]:
     serial = serial_of(versions, numbers, int(versions[0]))
     behind = np.array([BEHIND_PACKET if one is None else one for one in index], np.int64)
     places = place_of(serial, behind)
-    return [_Checkpoint(int(places[at]), *found[at]) for at in np.argsort(places, kind="stable")]
+    return [Checkpoint(int(places[at]), *found[at]) for at in np.argsort(places, kind="stable")]
 
 
 def _scalar(column: Any) -> Any:
@@ -259,7 +261,7 @@ def _scalar(column: Any) -> Any:
     return int(integers(column)[0])
 
 
-def _loaded(lake: Lake, checkpoint: _Checkpoint) -> FullBook:
+def _loaded(lake: Lake, checkpoint: Checkpoint) -> FullBook:
     """The orders of a checkpoint."""
     place = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
     with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
@@ -271,19 +273,12 @@ def _loaded(lake: Lake, checkpoint: _Checkpoint) -> FullBook:
 
 
 def _replayed(
-    catalogue: Catalogue,
-    instrument: Instrument,
-    at_ns: int | None,
-    start: _Checkpoint | None,
-    behind: _Checkpoint | None,
-) -> Moment:
-    planned = plan_day(catalogue, instrument.date, instrument.channel)
-    span = _Span(planned, instrument, at_ns, start, behind)
-    counters = Counters.new(1, from_the_start=planned.day.from_the_start)
-    known = no_book()
-    if start is not None:
-        known = _loaded(catalogue.lake, start)
-        counters.last[0] = start.values["rpt_seq"]
+    span: Span, known: FullBook, times: Sequence[int | None], current: bool
+) -> list[Moment]:
+    """The books at the last of some times, from the one at a span's beginning."""
+    counters = span.day.counters(1)
+    if span.start is not None:
+        counters.last[0] = span.start.values["rpt_seq"]
         counters.stale[0] = known.state is State.STALE
         counters.proven[0] = span.proven(stale=known.state is State.STALE)
     trial = counters.copy()
@@ -291,177 +286,72 @@ def _replayed(
     followed = follow_sequence(sequence, trial, span.holes)
     snapshots = None
     doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
-    if start is None or counters.stale[0] or doubtful.any():
+    if span.start is None or counters.stale[0] or doubtful.any():
         # Only now are snapshots needed: they begin books, or heal them.
         snapshots = span.snapshots()
         sequence = span.sequence(snapshots)
         trial = counters
         followed = follow_sequence(sequence, trial, span.holes)
     rows = rows_of(sequence, followed, snapshots)
-    book = _played(planned.day.kind, instrument.security_id, known, rows.updates)
-    current = is_current(catalogue.lake, instrument.date, instrument.channel)
+    if len(times) > 1:
+        since = _settled_since(span, sequence, rows, snapshots)
+        times = [time for time in times[:-1] if time is not None and time >= since] + [times[-1]]
+    # Items come in the order of places; those of a moment are the first ones, sent by then.
+    until = np.array([LATEST if time is None else time for time in times], np.int64)
+    items = np.searchsorted(np.maximum.accumulate(sequence.sending), until, side="right")
+    items[-1] = len(sequence)
+    ends = rows.begins[items]
+    books = _played(span.day.kind, span.instrument.security_id, known, rows.updates, ends)
     told = sequence.snapshot[loaded_snapshots(followed)]
-    statistics = span.statistics(sequence, snapshots, told)
-    return span.moment(sequence, rows.item, int(trial.last[0]), book, statistics, current)
-
-
-def _played(kind: BookKind, security: int, known: FullBook, updates: UpdateRows) -> FullBook:
-    """A book after some updates."""
-    if not len(updates):
-        return known
-    replay = Replay(kind, 0)
-    if len(known) or known.state is State.STALE:
-        replay.run(known.rows(security, -1), finish=False)
-    if known.state is State.STALE:
-        broken = UpdateRows.empty(1)
-        broken.instrument[:], broken.event[:] = security, -1
-        broken.kind[:] = UpdateKind.INTERRUPT
-        replay.run(broken, finish=False)
-    last = replay.done + len(updates) - 1
-    return replay.run(updates, dump_at=[last]).books[-1]
-
-
-class _Span:
-    """What lies between a checkpoint and a moment, of one instrument."""
-
-    def __init__(
-        self,
-        inputs: DayInputs,
-        instrument: Instrument,
-        at_ns: int | None,
-        start: _Checkpoint | None,
-        behind: _Checkpoint | None,
-    ) -> None:
-        self.day = inputs.day
-        self.instrument = instrument
-        self.at_ns = at_ns
-        self.start = start
-        self.source = inputs.source(Part(instrument.security_id, instrument.security_id))
-        self.after = -1 if start is None else self._place(start)
-        last = LAST_SERIAL if behind is None else self._place(behind) >> INDEX_BITS
-        self.serials: Serials = (self.day.base, max(self.after, 0) >> INDEX_BITS, last)
-        # A hole is known when the packet behind it has come.
-        shown = self.day.holes.sending
-        known = (shown <= self._until()) & ((shown > 0) | (at_ns is None))
-        self.holes = self.day.holes.taken(np.flatnonzero(known))
-        self.loops = [
-            loop
-            for loop in self.day.loops
-            if loop.last_sending_ns <= self._until() and loop.place > self.after
-        ]
-        # A checkpoint tells the statistics up to there.
-        self.others = self.source.others(None if start is None else self.serials)
-
-    def _place(self, checkpoint: _Checkpoint) -> int:
-        values = checkpoint.values
-        packet = Place(values["sequence_version"], values["sequence_number"])
-        index = values["index_in_packet"]
-        serial = np.array([packet.serial(self.day.base)])
-        return int(place_of(serial, BEHIND_PACKET if index is None else index)[0])
-
-    def proven(self, *, stale: bool) -> int:
-        """How many packets were missing up to the proof that the checkpoint's book has."""
-        return UNPROVEN if stale else int(self.holes.missing(np.array([self.after]))[0])
-
-    def _until(self) -> int:
-        return np.iinfo(np.int64).max if self.at_ns is None else self.at_ns
-
-    def sequence(self, snapshots: Snapshots | None) -> Sequence:
-        """The instrument's items, with snapshots if there are any."""
-        messages = self.source.messages(self.others, self.serials)
-        keys = messages.keys
-        messages = messages.taken(
-            np.flatnonzero((keys.place > self.after) & (keys.sending <= self._until()))
+    statistics = span.statistics(sequence, snapshots, told, items)
+    counts = counts_after(sequence, followed, trial)
+    first = 0 if span.start is None else span.start.values["rpt_seq"]
+    return [
+        span.moment(
+            time,
+            sequence,
+            rows.item[:end],
+            int(counts[item - 1]) if item else first,
+            book,
+            told_then,
+            current,
         )
-        resets = self.source.resets(self.serials)
-        resets = resets.taken(
-            np.flatnonzero((resets.place > self.after) & (resets.sending <= self._until()))
+        for time, item, end, book, told_then in zip(
+            times, items.tolist(), ends.tolist(), books, statistics, strict=True
         )
-        own = np.array([self.instrument.security_id], np.int64)
-        usable, absent = _none(), Absences.none()
-        if snapshots is not None:
-            counts = snapshots.usable() & (snapshots.place > self.after)
-            usable = np.flatnonzero(counts & (snapshots.loop.sending <= self._until()))
-        if snapshots is not None or self.start is None:
-            absent = Absences.of(self.loops, snapshots, own).behind_holes(self.holes)
-            absent = absent.after(self.after)
-        holes = self.holes.taken(np.flatnonzero(self.holes.place > self.after))
-        return in_sequence(messages, resets, snapshots, usable, absent, own, holes)
-
-    def snapshots(self) -> Snapshots | None:
-        """The instrument's snapshots of the day."""
-        if self.start is not None:
-            self.others = self.source.others()
-        return self.source.snapshots(self.others)
-
-    def moment(
-        self,
-        sequence: Sequence,
-        items: Numbers,
-        count: int,
-        book: FullBook,
-        statistics: tuple[int | None, ...],
-        current: bool,
-    ) -> Moment:
-        """All that is known of the book at the moment."""
-        told: dict[str, Any] = dict.fromkeys(_SCALARS) if self.start is None else self.start.values
-        values = {name: told[name] for name in _SCALARS[2:7]}
-        if len(items):
-            last = int(items[-1])
-            place = sequence.place[last : last + 1]
-            version, number = packet_of(place, self.day.base)
-            index = int(place[0]) & BEHIND_PACKET
-            row = int(sequence.book_row[last])
-            time = NULL if row < 0 else int(sequence.time[row])
-            values = {
-                "sequence_version": int(version[0]),
-                "sequence_number": int(number[0]),
-                "index_in_packet": None if index == BEHIND_PACKET else index,
-                "event_time_ns": _known(time),
-                "sending_time_ns": int(sequence.sending[last]),
-            }
-        price, volume, low, high = statistics
-        return Moment(
-            instrument=self.instrument,
-            at_ns=self.at_ns,
-            book=book,
-            **values,
-            rpt_seq=max(count, 0),
-            last_price=price,
-            trade_volume=volume,
-            low_limit_price=low,
-            high_limit_price=high,
-            replayed=len(items),
-            current=current,
-        )
-
-    def statistics(
-        self, sequence: Sequence, snapshots: Snapshots | None, loaded: Numbers
-    ) -> tuple[int | None, ...]:
-        """Last price, volume and limits behind all items; some snapshots tell them too."""
-        told = {} if self.start is None else self.start.values
-        names = ("last_price", "trade_volume", "low_limit_price", "high_limit_price")
-        known = [told.get(name) for name in names]
-        if not len(sequence):
-            return tuple(known)
-        securities, base = sequence.securities, self.day.base
-        end = sequence.place[-1:]
-        rank = np.zeros(1, np.int64)
-        reader = StatisticReader()
-        reader.know(0, known[0], known[1])
-        own = statistics_of(self.others.incremental, securities, base)
-        own += told_by_snapshots(self.others, snapshots, loaded, securities, base)
-        reader.load(Statistics.joined(own).within(self.after + 1, int(end[0])))
-        price, volume = reader.at(rank, end, sequence.event[-1:])
-        low, high = PriceLimits(self.others, snapshots, loaded, securities, base).at(rank, end)
-        found = [_known(int(value[0])) for value in (price, volume, low, high)]
-        limits = [a if a is not None else b for a, b in zip(found[2:], known[2:], strict=True)]
-        return (found[0], found[1], *limits)
+    ]
 
 
-def _known(value: int) -> int | None:
-    return None if value == NULL else value
+def _settled_since(span: Span, sequence: Items, rows: Rows, snapshots: Snapshots | None) -> int:
+    """From when on nothing that a replay took into account was still unknown."""
+    since = [0]
+    if len(sequence) and (np.diff(sequence.sending) < 0).any():
+        return LATEST  # the first items by place are not the first that were sent
+    behind = span.holes.sending[span.holes.place > span.after]
+    since += behind.tolist()
+    since += [loop.last_sending_ns for loop in span.loops]
+    if snapshots is not None:
+        mattered = np.diff(rows.begins) > 0
+        used = sequence.snapshot[mattered & (sequence.snapshot >= 0)]
+        since += snapshots.loop.sending[used].tolist()
+    return max(since)
 
 
-def _none() -> Numbers:
-    return np.empty(0, np.int64)
+def _played(
+    kind: BookKind, security: int, known: FullBook, updates: UpdateRows, ends: Numbers
+) -> list[FullBook]:
+    """A book after the first so many updates, for each of some rising numbers."""
+    wanted = np.unique(ends[ends > 0])
+    books = {0: known}
+    if len(wanted):
+        replay = Replay(kind, 0)
+        if len(known) or known.state is State.STALE:
+            replay.run(known.rows(security, -1), finish=False)
+        if known.state is State.STALE:
+            broken = UpdateRows.empty(1)
+            broken.instrument[:], broken.event[:] = security, -1
+            broken.kind[:] = UpdateKind.INTERRUPT
+            replay.run(broken, finish=False)
+        dumped = replay.run(updates, dump_at=replay.done + wanted - 1).books
+        books |= dict(zip(wanted.tolist(), dumped, strict=True))
+    return [books[end] for end in ends.tolist()]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
 
 from pregao.feed.day import LAST_SERIAL, ChannelDay
+from pregao.feed.legacy_follower import MOST_ENTRIES
 from pregao.feed.meaning import BOOK_TEMPLATES
 from pregao.feed.snapshots import WholeLoop, telling_loops, whole_loops
 from pregao.lake.books.brought import brought, find_holes
 from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import Part, Reader
+from pregao.lake.books.legacy_reader import LEGACY, open_reader
 from pregao.lake.books.reading import read_headers
 from pregao.lake.books.tasks import BookTask, BuildSettings, DayInputs
+from pregao.umdf.gaps import MOST_IN_PACKET
 from pregao.umdf.sequencing import version_distance
 from pregao.umdf.templates import (
     DELETE_ORDER,
@@ -38,18 +42,25 @@ def plan_day(catalogue: Catalogue, day: date, channel: int) -> DayInputs:
     """What holds for a channel's day, and where it is read from."""
     lake = catalogue.lake
     inputs = catalogue.inputs(day, channel)
-    known = brought(lake, day, channel)
-    reader = Reader(lake.location, inputs)
+    protocol = catalogue.protocol(day, channel)
+    known = brought(lake, day, channel, protocol)
+    if protocol.timed_versions:
+        inputs = replace(inputs, slots=known.slots)
+    reader = open_reader(lake.location, inputs)
     base = known.base
     spans: tuple[tuple[int, int], ...] = ((base, 0),)
-    if len(known.runs) > 1:
+    if len(known.runs) > 1 and not protocol.timed_versions:
         spans = _spans(reader, base)
     holes = find_holes(lake, day, channel, known)
+    legacy = inputs.protocol == LEGACY
+    most = MOST_ENTRIES if legacy else MOST_IN_PACKET
     loops: tuple[WholeLoop, ...] = ()
     if len(holes) and (headers := read_headers(reader, Part())) is not None:
         loops = telling_loops(whole_loops(headers, spans, base), holes)
     by_position = catalogue.has_positions(day, channel)
-    facts = ChannelDay(base, known.from_the_start, by_position, spans, holes, loops)
+    facts = ChannelDay(
+        base, known.from_the_start, by_position, spans, holes, loops, most, not legacy
+    )
     return DayInputs(lake.location, inputs, facts, known.schema_version)
 
 
@@ -73,7 +84,7 @@ def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> 
     How much there is to do is told by the statistics of row groups, which are sorted by
     instrument; only of those with several instruments are the instruments' numbers read.
     """
-    reader = Reader(inputs.lake, inputs.inputs)
+    reader = open_reader(inputs.lake, inputs.inputs)
     rows: Counter[int] = Counter()
     for template in (*BOOK_TEMPLATES, *inputs.inputs.counted, SNAPSHOT_HEADER):
         rows.update(reader.rows_by_security(template))

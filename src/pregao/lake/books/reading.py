@@ -165,7 +165,7 @@ class Source:
         for template in BOOK_TEMPLATES:
             columns = [*KEY, *TIMES, "rpt_seq", VERSION, *ORDER_FIELDS[template]]
             if template == EMPTY_BOOK:
-                columns = [*KEY, TIMES[-1], VERSION]
+                columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
             for found in self.reader.read(template, columns, self.part, serials):
                 rows = ArrowColumns(found)
                 books = update_columns(template, rows, self._implied(rows))
@@ -234,16 +234,23 @@ class Source:
         if not tables:
             return SnapshotOrders.none()
         rows = pa.concat_tables(tables)
-        lists = rows.column("no_md_entries").combine_chunks()
-        offsets = integers(lists.offsets)
-        starts, counts = offsets[:-1] - offsets[0], np.diff(offsets)
-        struct = lists.flatten()
-        members = [field.name for field in struct.type]
-        entries = ArrowColumns(pa.table([struct.field(name) for name in members], names=members))
+        # Lists are taken apart piece by piece: to join them first would copy every order twice.
+        lists = rows.column("no_md_entries").chunks
+        counts = np.concatenate([np.diff(integers(each.offsets)) for each in lists])
+        starts = np.cumsum(counts) - counts
+        structs = [each.flatten() for each in lists]
+        entries = ArrowColumns(
+            pa.table(
+                {
+                    field.name: pa.chunked_array([each.field(field.name) for each in structs])
+                    for field in structs[0].type
+                }
+            )
+        )
         masks = self._implied(ArrowColumns(rows))
         # Most days are of one version; a mask for each order only where it matters.
         one = len(masks) > 0 and bool((masks == masks[0]).all())
-        implied = np.broadcast_to(masks[0], len(struct)) if one else np.repeat(masks, counts)
+        implied = np.broadcast_to(masks[0], len(entries)) if one else np.repeat(masks, counts)
         return snapshot_orders(
             headers, LoopRows.of(ArrowColumns(rows)), starts, counts,
             snapshot_columns(entries, implied), by_position=self.day.by_position,

@@ -17,7 +17,8 @@ from pregao.feed.day import LAST_SERIAL, ChannelDay, DayFollower, DayOutput
 from pregao.feed.misfits import MisfitsFoundError
 from pregao.feed.statistics import PhaseChanges
 from pregao.lake.books.files import TableFile
-from pregao.lake.books.inputs import Inputs, Part, Reader
+from pregao.lake.books.inputs import Inputs, Part
+from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.output import Output
 from pregao.lake.books.reading import Source
 from pregao.lake.books.rows import as_table, audit_columns, book_rows, gap_rows
@@ -37,7 +38,7 @@ class DayInputs:
 
     def source(self, part: Part, securities: tuple[int, ...] | None = None) -> Source:
         """Where some of its instruments are read from."""
-        reader = Reader(self.lake, self.inputs)
+        reader = open_reader(self.lake, self.inputs)
         return Source(reader, part, self.day, self.schema_version, securities)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.feed.columns import Numbers
-from pregao.lake.books.lookup import Instrument
+from pregao.lake.books.span import Instrument
 from pregao.lake.exports.acts import Act, Cause, OrderFlow
 from pregao.lake.exports.ladders import ladders
 

@@ -18,7 +18,7 @@ from pregao.lake.analytics.engine import F, in_process
 from pregao.lake.analytics.here import HereSession
 from pregao.lake.analytics.orders import book_clearings, order_acts
 from pregao.lake.analytics.reading import Day, Tables
-from pregao.lake.books.lookup import Instrument
+from pregao.lake.books.span import Instrument
 from pregao.lake.exports.acts import OFF_BOOK, OrderFlow
 from pregao.lake.exports.flow_rows import joined
 from pregao.lake.store import Lake

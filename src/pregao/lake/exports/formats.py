@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, BinaryIO
 
 from pregao.errors import UsageError
-from pregao.lake.books.lookup import Instrument
+from pregao.lake.books.span import Instrument
 from pregao.lake.books.table_files import ending_of, row_file
 from pregao.lake.exports import databento, hftbacktest
 from pregao.lake.exports.flow_reading import order_flow

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
 from pregao.lake.books.columns import prices
-from pregao.lake.books.lookup import Instrument
+from pregao.lake.books.span import Instrument
 from pregao.lake.exports.acts import Act, Cause, OrderFlow
 
 VENUE = "B3"

@@ -32,15 +32,22 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.known import guarded_place as guarded_place
     from pregao.lake.ingest.known import range_identity as range_identity
     from pregao.lake.ingest.latest import settle_latest as settle_latest
+    from pregao.lake.ingest.legacy.slots import slot_of as slot_of
     from pregao.lake.ingest.manifests import Manifest as Manifest
     from pregao.lake.ingest.memory import read_known as read_known
     from pregao.lake.ingest.merging import merge_staged as merge_staged
+    from pregao.lake.ingest.numberings import Numbering as Numbering
+    from pregao.lake.ingest.numberings import first_version as first_version
+    from pregao.lake.ingest.numberings import in_order as in_order
+    from pregao.lake.ingest.numberings import numberings_of as numberings_of
     from pregao.lake.ingest.options import TARGET_BYTES as TARGET_BYTES
     from pregao.lake.ingest.options import Options as Options
     from pregao.lake.ingest.options import check_options as check_options
     from pregao.lake.ingest.places import OpenPcap as OpenPcap
     from pregao.lake.ingest.protocol import UNKNOWN_STREAM as UNKNOWN_STREAM
     from pregao.lake.ingest.protocol import Protocol as Protocol
+    from pregao.lake.ingest.protocol import Sighting as Sighting
+    from pregao.lake.ingest.protocol import destination_of as destination_of
     from pregao.lake.ingest.protocols import PROTOCOLS as PROTOCOLS
     from pregao.lake.ingest.protocols import first_protocol as first_protocol
     from pregao.lake.ingest.report import Report as Report
@@ -84,9 +91,10 @@ _HOMES = {
     "latest": ["settle_latest"],
     "memory": ["read_known"],
     "merging": ["merge_staged"],
+    "numberings": ["Numbering", "first_version", "in_order", "numberings_of"],
     "options": ["Options", "TARGET_BYTES", "check_options"],
     "places": ["OpenPcap"],
-    "protocol": ["UNKNOWN_STREAM", "Protocol"],
+    "protocol": ["UNKNOWN_STREAM", "Protocol", "Sighting", "destination_of"],
     "protocols": ["PROTOCOLS", "first_protocol"],
     "report": ["Report"],
     "running": ["Merger", "Runner", "TaskProgress", "bytes_of", "merge_here", "run_here"],
@@ -94,6 +102,7 @@ _HOMES = {
     "surveys": ["CaptureSurvey", "survey", "survey_range"],
     "tables": ["first_specs", "table_specs"],
     "table_summaries": ["summarize", "table_columns", "type_name"],
+    "legacy.slots": ["slot_of"],
     "manifests": ["Manifest"],
     "tasks": ["Task", "run_task"],
     "umdf.instruments": ["instruments_without"],

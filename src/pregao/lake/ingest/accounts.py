@@ -27,6 +27,8 @@ class Sums:
     """Decoded messages by template."""
     unknown: Counter[str] = field(default_factory=Counter)
     """Messages of templates that the schema does not have, by template and version."""
+    withheld: Counter[str] = field(default_factory=Counter)
+    """Values that columns cannot hold and are null in them, by template and column."""
     rejected_messages: int = 0
     walked_messages: int = 0
     """All messages to be accounted for: decoded, unknown and rejected ones."""
@@ -40,6 +42,7 @@ class Sums:
         self.packets.update(more.packets)
         self.messages.update(more.messages)
         self.unknown.update(more.unknown)
+        self.withheld.update(more.withheld)
         self.reasons.update(more.reasons)
         self.versions |= more.versions
         self.read += more.read

@@ -15,12 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pregao.clock import DAY, SECOND
 from pregao.errors import UsageError
 from pregao.lake.ingest.accounts import PACKET_OUTCOMES
 from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
 from pregao.lake.store import DATE, Lake, Location, visible_files
 from pregao.umdf.keys import PACKET_KEY
+
+_SECONDS_OF_A_DAY = DAY // SECOND
 
 
 @dataclass(slots=True)
@@ -125,10 +128,15 @@ def _twice(lake: Lake, protocol: Protocol) -> Iterator[str]:
             & (pc.field("outcome") == "decoded")
             & pc.field("sequence_number").is_valid()
         )
-        columns = ["channel", *PACKET_KEY]
+        columns = ["channel", *PACKET_KEY, "sending_time_ns"]
         keys = dataset.to_table(columns=columns, filter=wanted)
-        numbers = [keys.column(name).to_numpy().astype(np.int64) for name in columns]
-        joined = numbers[0] << 48 | numbers[1] << 32 | numbers[2]
+        channel, version, number, sending = (
+            keys.column(name).to_numpy().astype(np.int64) for name in columns
+        )
+        if protocol.timed_versions:  # numbers may begin anew within one
+            second = sending // SECOND
+            version = second - second[:1].sum() + _SECONDS_OF_A_DAY
+        joined = channel << 52 | version << 32 | number
         extra = len(joined) - len(np.unique(joined))
         if extra:
             yield f"{table}: on {day}, {extra:,} sequence numbers were decoded more than once"

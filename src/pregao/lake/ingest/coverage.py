@@ -51,6 +51,10 @@ class Coverage:
         """The runs of a day, channel and version."""
         return [(first, last) for first, last in self._rows[self._own(place), 3:].tolist()]
 
+    def places(self) -> set[Place]:
+        """The days, channels and versions of which there is something."""
+        return {(day, channel, version) for day, channel, version, _, _ in self._rows.tolist()}
+
     def add(self, place: Place, runs: Runs) -> None:
         """Take note of runs; those that meet others become one."""
         own = self._own(place)

@@ -34,6 +34,7 @@ from pregao.lake.ingest.window import (
     packets_of,
     runs_and_starts,
     settle,
+    spans_and_starts,
 )
 
 
@@ -61,7 +62,10 @@ class WindowDecoder:
         if not len(packets):
             return WindowRows()
         arbitrated = self.protocol.arbitrated
-        accepted, rest = settle(packets, self.names.roles, arbitrated, bounds, covered)
+        accepted, rest = settle(
+            packets, self.names.roles, arbitrated, bounds, covered,
+            timed_versions=self.protocol.timed_versions,
+        )  # fmt: skip
         chosen = np.concatenate([*accepted, rest]).astype(np.int64)
         filtered = self._filtered(packets)
         buffer, places = packed(chunks, packets, chosen)
@@ -122,11 +126,21 @@ class WindowDecoder:
             result.put(account, day, table)
         tally = np.bincount(outcome[owned], minlength=len(PACKET_OUTCOMES))
         result.sums.packets.update(dict(zip(PACKET_OUTCOMES, tally.tolist(), strict=True)))
-        owned = packets.keyed & packets.owned & ~filtered
+        numbered = self._numbered(packets)
+        owned = numbered & packets.owned & ~filtered
         self._coverage(result.coverage, result.starts, packets, owned)
         if packets.outside is not None:
-            outside = packets.keyed & packets.outside
+            outside = numbered & packets.outside
             self._coverage(result.around, result.starts, packets, outside)
+
+    def _numbered(self, packets: Packets) -> Flags:
+        """Which packets use up numbers of an arbitrated stream."""
+        if packets.last is None:
+            return packets.keyed
+        arbitrated = self.protocol.arbitrated
+        of_feeds = np.array([role.stream in arbitrated for role in self.names.roles], np.bool_)
+        uses_one: Flags = (packets.last > 0) & of_feeds[packets.role] & (packets.channel >= 0)
+        return packets.keyed | uses_one
 
     def _coverage(
         self,
@@ -151,7 +165,7 @@ class WindowDecoder:
             same = rows if one else rows[label == value]
             role = self.names.roles[value >> 24 & 0xFFFF]
             key = (value >> 40, value >> 16 & 0xFF, value & 0xFFFF, role.feed)
-            runs = runs_and_starts(packets.number[same])
+            runs = _runs(packets, same)
             coverage[key] = joined_runs(coverage.get(key, []), [run[:2] for run in runs])
             # When the first packet of each run came: it is what stands behind a hole.
             times = packets.time_ns[same]
@@ -168,6 +182,15 @@ class WindowDecoder:
             packets.sending_time_ns[later] != packets.sending_time_ns[leaders]
         )
         sums.conflicts += int(differs.sum())
+
+
+def _runs(packets: Packets, rows: Numbers) -> list[tuple[int, int, int]]:
+    """The runs of numbers of some packets, and which packet begins each."""
+    numbers = packets.number[rows]
+    if packets.last is None:
+        return runs_and_starts(numbers)
+    last = packets.last[rows]
+    return spans_and_starts(np.where(numbers > 0, numbers, last), np.maximum(last, numbers))
 
 
 def _by_number(packets: Packets, rows: Numbers) -> Numbers | slice:

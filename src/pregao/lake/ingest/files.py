@@ -29,6 +29,10 @@ DELTA_CODED = frozenset(
         "transact_time_ns",
         "aggressor_time_ns",
         "trade_id",
+        "msg_seq_num",
+        "sending_time",
+        "md_entry_time",
+        "md_insert_time",
     }
 )
 """Columns that rise, or nearly so, from row to row: they are stored as differences."""

@@ -78,6 +78,8 @@ class FramedMessages(ABC):
                     self.put(payloads, walked.packet, item, keys, day)
                     result.sums.messages[item.message.name] += len(item.rows)
                     result.sums.versions.add(item.version)
+                    for column, count in item.withheld.items():
+                        result.sums.withheld[f"{item.message.name}.{column}"] += count
                 case Unknown():
                     name = f"{item.template_id} (version {item.version})"
                     result.sums.unknown[name] += len(item.rows)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 
 from pregao.lake.ingest.accounts import FeedCoverage, RunStarts, first_seen
-from pregao.lake.ingest.coverage import Coverage, Runs, joined_runs
+from pregao.lake.ingest.coverage import Coverage, Place, Runs, joined_runs
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.known import Known
 from pregao.lake.ingest.manifests import Manifest
+from pregao.lake.ingest.numberings import Numbering, Told, numberings_of
 from pregao.lake.ingest.protocol import Protocol
 from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.report import Report
@@ -20,6 +21,9 @@ from pregao.lake.ingest.schemas import GAPS
 from pregao.lake.store import DATE, Location, Written
 
 ByFeed = dict[str, Runs]
+OWN, SEEN, EARLIER, BEFORE = range(4)
+"""Runs by what they are: of this unit; of all that was seen with it; of earlier units of a stream;
+of earlier ingests, from whichever feed."""
 
 
 def write_gaps(
@@ -56,38 +60,28 @@ def _write_gaps(
     for manifest in manifests:
         for key, times in manifest.starts.items():
             first_seen(starts, key, times.items())
-    rows: list[dict[str, Any]] = []
+    seen: dict[Place, Told] = {}
     for place, by_feed in sorted(own.items()):
-        day, channel, version = place
-        name = f"{day}/{channel}/{version}"
+        name = "/".join(map(str, place))
         account.coverage[name] = joined_runs(*by_feed.values())
         account.feeds |= {f"{name}/{feed}": runs for feed, runs in by_feed.items()}
-        before = known_coverage.of(place)
+    for place in _told_of(own, around, known_feeds if continued else {}, protocol.timed_versions):
         earlier = {}
         if continued:
-            earlier = {feed: runs for feed, own in known_feeds.items() if (runs := own.of(place))}
-        seen = _joined(by_feed, around.get(place, {}), earlier)
-        for feed, runs in sorted(by_feed.items()):
-            newest = max((last for _, last in earlier.get(feed, [])), default=-1)
-            for first, last in _holes(seen[feed]):
-                # A hole behind what is taken now, or before what was taken, is another unit's.
-                if last > runs[-1][1] or first <= newest:
-                    continue
-                for low, high, closed in _closings(first, last, seen, feed, before):
-                    rows.append(
-                        {
-                            "channel": channel,
-                            "security_id": None,
-                            "sequence_version": version,
-                            "feed": feed,
-                            "first_missing": low,
-                            "last_missing": high,
-                            "closed_by": closed,
-                            "capture_time_ns": starts.get((*place, feed), {}).get(last + 1),
-                            "unit_id": report.unit_id,
-                            "date": day,
-                        }
-                    )
+            earlier = {feed: runs for feed, its in known_feeds.items() if (runs := its.of(place))}
+        by_feed = own.get(place, {})
+        whole = _joined(by_feed, around.get(place, {}), earlier)
+        seen[place] = {
+            (BEFORE, ""): known_coverage.of(place),
+            **{(OWN, feed): runs for feed, runs in by_feed.items()},
+            **{(SEEN, feed): runs for feed, runs in whole.items()},
+            **{(EARLIER, feed): runs for feed, runs in earlier.items()},
+        }
+    rows = [
+        {**row, "unit_id": report.unit_id}
+        for numbering in numberings_of(seen, timed_versions=protocol.timed_versions)
+        for row in _gap_rows(numbering, starts)
+    ]
     report.gaps += rows
     schema = pa.schema([entry for entry in GAPS if entry.name != DATE])
     files = []
@@ -97,6 +91,51 @@ def _write_gaps(
         data = pa.Table.from_pylist(plain, schema)
         files.append(write_rows(lake, protocol.account_table("gaps"), data, day))
     return files
+
+
+def _told_of(
+    own: Mapping[Place, ByFeed],
+    around: Mapping[Place, ByFeed],
+    known_feeds: Mapping[str, Coverage],
+    timed_versions: bool,
+) -> list[Place]:
+    """The places that tell of holes: those that numbers were brought of and, where numbers go on
+    from version to version, the others of the same channel and day."""
+    if not timed_versions:
+        return sorted(own)
+    channels = {place[:2] for place in own}
+    there = {*own, *around}
+    for coverage in known_feeds.values():
+        there.update(coverage.places())
+    return sorted(place for place in there if place[:2] in channels)
+
+
+def _gap_rows(numbering: Numbering, starts: RunStarts) -> Iterator[dict[str, Any]]:
+    """The holes of the feeds that a unit brought numbers of."""
+    told = numbering.told
+    seen = {feed: runs for (kind, feed), runs in told.items() if kind == SEEN}
+    before = told.get((BEFORE, ""), [])
+    for feed in sorted(feed for kind, feed in told if kind == OWN):
+        runs = told[OWN, feed]
+        newest = max((last for _, last in told.get((EARLIER, feed), [])), default=-1)
+        for first, last in _holes(seen[feed]):
+            # A hole behind what is taken now, or before what was taken, is another unit's.
+            if last > runs[-1][1] or first <= newest:
+                continue
+            version = numbering.version_of(last + 1)
+            place = (numbering.day, numbering.channel, version)
+            for low, high, closed in _closings(first, last, seen, feed, before):
+                yield {
+                    "channel": numbering.channel,
+                    "security_id": None,
+                    "sequence_version": version,
+                    "feed": feed,
+                    "first_missing": low,
+                    "last_missing": high,
+                    "closed_by": closed,
+                    "capture_time_ns": starts.get((*place, feed), {}).get(last + 1),
+                    "date": numbering.day,
+                }
 
 
 def _by_place(coverages: Iterable[FeedCoverage]) -> dict[tuple[int, int, int], ByFeed]:

@@ -277,7 +277,9 @@ def _learnt(
     planned = {role.destination: role.stream for role in roles}
     for (protocol, flow), kinds in seen.items():
         stream = PROTOCOLS[protocol].stream_of(kinds)
-        if flow in fixed or stream == planned.get(flow, UNKNOWN_STREAM):
+        # What shows nothing changes nothing: of a feed that is always second, only what has no
+        # number is decoded.
+        if flow in fixed or stream in (UNKNOWN_STREAM, planned.get(flow)):
             continue
         surveys[0].sighting(protocol, flow).kinds = kinds
         changed = True

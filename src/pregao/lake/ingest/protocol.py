@@ -73,6 +73,9 @@ class Keys(NamedTuple):
     """0 where it has none, as heartbeats do."""
     sending_time_ns: Numbers
     """0 where it has none: then the day is that of the capture time."""
+    last: Numbers | None = None
+    """The last number of payloads that may have several, or that use one up without having it as
+    their key; 0 where there is none. None if a payload has the one number that is its key."""
 
 
 class Walk(NamedTuple):
@@ -132,6 +135,9 @@ class Protocol:
     """By table: what picks the rows that stay, of those that keep only the latest."""
     read: Callable[..., PayloadReader] = read_blocks
     """Opens a source, from a byte to a byte, in blocks of so many bytes."""
+    timed_versions: bool = False
+    """Versions are spans of time. Numbers go on from one to the next; where they begin anew, also
+    within one, it is the sending time that tells a payload from an earlier one of its number."""
     transport: Literal["udp", "tcp"] = "udp"
     """UDP captures can be cut. TCP streams are read by one task, from the capture's beginning; to
     recognise one, its reader must be able to begin anywhere."""

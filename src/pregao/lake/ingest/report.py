@@ -183,6 +183,7 @@ def _messages_json(sums: Sums) -> dict[str, Any]:
         "rejected": sums.rejected_messages,
         "by_template": dict(sorted(sums.messages.items())),
         "unknown_by_template": dict(sorted(sums.unknown.items())),
+        **({"withheld": dict(sorted(sums.withheld.items()))} if sums.withheld else {}),
     }
 
 

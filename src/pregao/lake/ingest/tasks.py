@@ -306,7 +306,7 @@ class _Run:
         found: dict[int, Place] = {}
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
-            channels, versions, numbers, _ = chunk.keys
+            channels, versions, numbers = chunk.keys[:3]
             late = (chunk.time_ns > cut) & of_feeds[chunk.role]
             late &= (channels >= 0) & (numbers > 0)
             for channel in distinct(channels[late]):

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pregao.capture import PacketBlock
+from pregao.clock import SECOND
 from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.coverage import Coverage
 from pregao.lake.ingest.protocol import Keys
@@ -27,6 +28,7 @@ Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _FEW = 16
+_NUMBER_BITS = 32
 
 FIRST_FEED = "A"
 """The feed of what has only one."""
@@ -93,6 +95,8 @@ class Packets:
     version: npt.NDArray[np.int32]
     number: Numbers
     sending_time_ns: Numbers
+    last: Numbers | None = None
+    """The last number of each, where a packet may have several; see `protocol.Keys`."""
     first: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
     """Of a packet with a key: it was the first of its key. Else: always."""
     mine: Flags = field(default_factory=lambda: np.empty(0, np.bool_))
@@ -144,6 +148,10 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
         number=joined([c.keys.number for c in chunks], np.int64),
         sending_time_ns=joined([c.keys.sending_time_ns for c in chunks], np.int64),
     )
+    if any(c.keys.last is not None for c in chunks):
+        packets.last = np.concatenate(
+            [c.keys.number if c.keys.last is None else c.keys.last for c in chunks]
+        )
     if any(c.outside is not None for c in chunks):
         parts = [
             np.zeros(len(c.block), np.bool_) if c.outside is None else c.outside for c in chunks
@@ -158,6 +166,8 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
             setattr(packets, name, getattr(packets, name)[order])
         if packets.outside is not None:
             packets.outside = packets.outside[order]
+        if packets.last is not None:
+            packets.last = packets.last[order]
     return packets
 
 
@@ -174,12 +184,15 @@ def settle(
     arbitrated: frozenset[str],
     bounds: dict[int, Bounds],
     covered: Coverage,
+    *,
+    timed_versions: bool = False,
 ) -> tuple[list[Numbers], Numbers]:
     """Decide about every packet; return those to be walked, in the order of their messages.
 
     These are, for each arbitrated channel in sequence order, the first packets of its keys
     (those the window does not own too: they tell where an event began); and the owned packets
-    of everything else as they came.
+    of everything else as they came. With ``timed_versions`` copies of a packet were sent in the
+    same second, and one of another second is another packet.
     """
     count = len(packets)
     packets.first = np.ones(count, np.bool_)
@@ -204,7 +217,8 @@ def settle(
         # What belongs to another unit never leads: a key with a packet in here is decoded here,
         # unless it was before.
         outside = None if packets.outside is None else packets.outside[rows]
-        found = arbitrate(keys, packets.time_ns[rows], feeds[packets.role[rows]], outside)
+        places = _sent_places(packets, rows) if timed_versions else keys
+        found = arbitrate(places, packets.time_ns[rows], feeds[packets.role[rows]], outside)
         accepted.append(rows[found.order])
         if not found.nothing_twice:
             packets.first[rows] = found.first
@@ -220,6 +234,13 @@ def settle(
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
     return accepted, np.flatnonzero(~keyed & packets.owned)
+
+
+def _sent_places(packets: Packets, rows: Numbers) -> Numbers:
+    """The second of sending and the number of packets as one number, in order of the time."""
+    seconds = packets.sending_time_ns[rows] // SECOND
+    places: Numbers = (seconds - seconds.min()) << _NUMBER_BITS | packets.number[rows]
+    return places
 
 
 def _feed_numbers(roles: list[Role]) -> npt.NDArray[np.int32]:
@@ -247,6 +268,18 @@ def by_day(days: Numbers, rows: Numbers) -> list[tuple[int, Numbers]]:
 def all_same(values: npt.NDArray[Any]) -> bool:
     """Are there values, all of them equal?"""
     return len(values) > 0 and bool((values == values[0]).all())
+
+
+def spans_and_starts(first: Numbers, last: Numbers) -> list[tuple[int, int, int]]:
+    """`runs_and_starts` of payloads that have several numbers each."""
+    order = np.lexsort((last, first))
+    reached = np.maximum.accumulate(last[order])
+    breaks = np.flatnonzero(first[order][1:] > reached[:-1] + 1)
+    starts = np.concatenate(([0], breaks + 1))
+    stops = np.concatenate((breaks, [len(order) - 1]))
+    places = order[starts]
+    found = zip(first[places].tolist(), reached[stops].tolist(), places.tolist(), strict=True)
+    return list(found)
 
 
 def runs_and_starts(numbers: Numbers) -> list[tuple[int, int, int]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from pregao.errors import UsageError
 from pregao.extras import require
+from pregao.lake.spark.class_archive import archive_options
 from pregao.lake.spark.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 from pregao.lake.spark.executors import require_executors
 from pregao.lake.spark.java import require_java
@@ -30,6 +31,7 @@ _NOISE = "Using incubator modules"
 _SAID: deque[str] = deque(maxlen=20)
 _INTERRUPTS: list[int] = []
 _GIGABYTE = 1 << 30
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _MASTER = re.compile(r"local(\[|-cluster\[|$)|spark://|yarn$|k8s://")
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?$")
 _ATTEMPTS = 4
@@ -56,6 +58,7 @@ def spark_session(
         require("pyspark")
         require_java()
     from pyspark import SparkConf, SparkContext
+    from pyspark import __version__ as pyspark_version
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
@@ -68,6 +71,8 @@ def spark_session(
     check_master(where)
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
+    if not in_submit and _JAVA_OPTIONS not in chosen:
+        settings[_JAVA_OPTIONS] += f" {archive_options(pyspark_version, _jars())}".rstrip()
     if _stays_here(where):
         # Spark looks up the machine's name otherwise, which fails on many a laptop.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -173,6 +178,13 @@ def running_session(master: str | None, conf: Mapping[str, str]) -> Any:
     return active
 
 
+def _jars() -> Path:
+    """Where the Java part of Spark is."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    return Path(_find_spark_home()) / "jars"
+
+
 def _launch(settings: Mapping[str, str]) -> None:
     """Start Java with its standard error led through us, so that known noise can be left out."""
     from pyspark import SparkConf, SparkContext, java_gateway
@@ -255,7 +267,7 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "pregao-warehouse"),
         "spark.driver.maxResultSize": "0",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log}",
+        _JAVA_OPTIONS: f"-Dlog4j2.configurationFile={log}",
     }
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     settings["spark.pyspark.python"] = python

@@ -195,21 +195,23 @@ class SnapshotOrderEncoder:
         self._get = attrgetter(*fields)
         names = [_TYPE, *fields.values()]
         self._flagged = FLAGS in entry
-        self._placed = _POSITION in entry and entry[_POSITION].required
+        self.placed = _POSITION in entry and entry[_POSITION].required
+        """Do orders carry their places?"""
         if self._flagged:
             names.append(FLAGS)
-        if self._placed:
+        if self.placed:
             names.append(_POSITION)
         self._dimension, self._pack = codec.group_packers(group.name, *names)
 
-    def message(self, security_id: int, orders: Sequence[tuple[int, OrderItem]]) -> bytes:
-        """One message of orders, each with its place on its side."""
-        parts = [self._start(security_id), self._dimension(len(orders))]
-        for position, order in orders:
-            values = [self._sides[order.side], *self._get(order)]
-            if self._flagged:
-                values.append(self._implied if order.implied else 0)
-            if self._placed:
-                values.append(position)
-            parts.append(self._pack(*values))
-        return b"".join(parts)
+    def message(self, security_id: int, entries: Sequence[bytes]) -> bytes:
+        """One message of orders, each as `entry` gives it."""
+        return b"".join((self._start(security_id), self._dimension(len(entries)), *entries))
+
+    def entry(self, order: OrderItem, position: int = 0) -> bytes:
+        """An order as a snapshot tells it, with its place where the version has places."""
+        values = [self._sides[order.side], *self._get(order)]
+        if self._flagged:
+            values.append(self._implied if order.implied else 0)
+        if self.placed:
+            values.append(position)
+        return self._pack(*values)

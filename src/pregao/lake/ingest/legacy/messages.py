@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -127,8 +126,9 @@ class LegacyDecoder:
         chunk = messages.chunk[own]
         datagram = chunks.datagram[chunk]
         table = self._tables[message_type(template)]
-        rows = rows_of(table, template, found)
-        numbers = np.asarray(found.batch(template).column("MsgSeqNum")).astype(np.int64)
+        batch = found.batch(template)
+        rows = rows_of(table, template, batch)
+        numbers = np.asarray(batch.column("MsgSeqNum")).astype(np.int64)
         emitted = payloads.emit[datagram]
         good = ~wrong[own]
         sums = payloads.result.sums
@@ -158,7 +158,7 @@ class LegacyDecoder:
             keys = payloads.key_columns(
                 own_rows, owner.astype(np.int32), index.astype(np.int32), None, template.id or 0
             )
-            taken = [column.take(pa.array(own_rows)) for column in rows.columns]
+            taken = rows.columns(own_rows)
             names = [*(entry.name for entry in KEY), *table.names]
             payloads.result.put(name, day, pa.Table.from_arrays(keys + taken, names=names))
 
@@ -166,9 +166,8 @@ class LegacyDecoder:
         """The rows by security id, each instrument's in the order of the stream."""
         if "security_id" not in names or len(part) < 2:
             return part
-        column: Any = rows.columns[names.index("security_id")]
-        values = column.fill_null(0).to_numpy()[part]
-        return part[order_by_value(values)]
+        column = rows.column(names.index("security_id"), part)
+        return part[order_by_value(column.fill_null(0).to_numpy())]
 
 
 def _marked(count: int, which: Numbers) -> npt.NDArray[np.bool_]:

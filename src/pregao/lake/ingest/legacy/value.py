@@ -2,7 +2,8 @@
 
 A datagram's number is that of its first message. Heartbeats and resets have none: where numbers
 begin anew, or a heartbeat has the number of the next message, nothing may be taken for a copy. The
-feed has no sequence versions; the hour of sending takes their place, which feeds A and B share.
+feed has no sequence versions; the ten minutes of sending take their place (`slots`), which feeds A
+and B share. Numbers go on over them, by the week or by the day (002 §15.7).
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from functools import cache
 import numpy as np
 
 from pregao.capture import PacketBlock
-from pregao.clock import HOUR
 from pregao.lake.ingest.legacy.channels import channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
+from pregao.lake.ingest.legacy.slots import slot_of
 from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM, Keys, Numbers, Protocol, Sighting
 from pregao.legacy import MessageReader, MsgType, Stream, message_type, stream_of
 from pregao.legacy.bulk import ChunkColumns, HeadReader, Heads, chunk_columns
 from pregao.legacy.recognition import is_legacy
 from pregao.schemas import bundled_templates
-from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, Place
+from pregao.umdf.sequencing import Place
 
 _UNNUMBERED = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
 
@@ -41,6 +42,11 @@ def _types() -> dict[int, MsgType]:
 @cache
 def _without_number() -> list[int]:
     return [number for number, kind in _types().items() if kind in _UNNUMBERED]
+
+
+@cache
+def _resets() -> list[int]:
+    return [number for number, kind in _types().items() if kind is MsgType.SEQUENCE_RESET]
 
 
 def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
@@ -89,8 +95,19 @@ def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
     numbered = known & ~np.isin(heads.template, _without_number())
     numbers[rows[numbered]] = chunks.number[first[numbered]]
     sending[rows[known]] = heads.sending_time_ns[known]
-    versions = np.where(sending > 0, sending, block.time_ns) // HOUR % LAST_SEQUENCE_VERSION + 1
-    return Keys(channel, versions.astype(np.int32), numbers, sending)
+    versions = slot_of(np.where(sending > 0, sending, block.time_ns))
+    return Keys(channel, versions.astype(np.int32), numbers, sending, _last(chunks, first, heads))
+
+
+def _last(chunks: ChunkColumns, first: Numbers, heads: Heads) -> Numbers:
+    """The last number that each datagram uses up: a heartbeat's too, not a reset's."""
+    rows = chunks.datagram[first]
+    last = np.zeros(len(chunks.fault), np.int64)
+    uses = (chunks.index[first] == 1) & (heads.template >= 0)
+    uses &= ~np.isin(heads.template, _resets())
+    own = first[uses] + chunks.chunks[rows[uses]] - 1
+    last[rows[uses]] = np.maximum(chunks.number[own], chunks.number[first[uses]])
+    return last
 
 
 def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
@@ -104,7 +121,7 @@ def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
     sending, template = int(heads.sending_time_ns[0]), int(heads.template[0])
     if not sending or template in _without_number():
         return None
-    version = sending // HOUR % LAST_SEQUENCE_VERSION + 1
+    version = int(slot_of(np.array([sending]))[0])
     return channel_of(flow), Place(version, int(chunks.number[0]))
 
 
@@ -124,4 +141,5 @@ LEGACY = Protocol(
     decoder=LegacyDecoder,
     tables=message_table_specs,
     table_of=message_table_name,
+    timed_versions=True,
 )

@@ -1,0 +1,122 @@
+"""Channels of the legacy feed followed through captures, as those of the binary feed are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from string import ascii_uppercase
+
+from pregao.api.legacy_captures import is_dump
+from pregao.capture import read_blocks
+from pregao.errors import UsageError
+from pregao.feed.channel_events import Event
+from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.lake.ingest import PROTOCOLS, Sighting, destination_of
+from pregao.legacy import Stream as LegacyStream
+from pregao.live.books import LiveEvent
+from pregao.live.merging import merged
+from pregao.live.subscriptions import Subscription
+from pregao.umdf.streams import Stream
+from pregao.umdf.survey import Lines
+
+_STREAMS = {
+    LegacyStream.INCREMENTAL.value: Stream.INCREMENTAL,
+    LegacyStream.MARKET_RECOVERY.value: Stream.SNAPSHOT,
+    LegacyStream.INSTRUMENT_DEFINITION.value: Stream.DEFINITION,
+}
+_ALL = 1 << 40
+Route = tuple[LegacyFeedChannel, Stream, str]
+
+
+def followed_legacy(
+    names: Sequence[str],
+    symbols: tuple[str, ...],
+    kinds: tuple[type[Event], ...] | None,
+    depth: int,
+    from_the_start: bool,
+) -> Iterator[LiveEvent]:
+    """What happens on the channels in captures of the legacy feed, in the order of time."""
+    for name in names:
+        if is_dump(name):
+            raise UsageError(
+                f"{name}: a dump without a capture around it tells no times: it can be read, "
+                "but not followed."
+            )
+    lines = Lines()
+    routes = _routes(names, from_the_start)
+    channels = list({id(route[0]): route[0] for route in routes.values()}.values())
+    told = Subscription(symbols or None, kinds=kinds, depth=depth, most_waiting=_ALL)
+    last = 0
+    for stretch in merged(names, lines):
+        if not last:
+            for channel in channels:
+                channel.start(int(stretch.time_ns[0]))
+        for row, line in enumerate(stretch.line.tolist()):
+            route = routes.get(str(lines.destinations[line]))
+            if route is None:
+                continue
+            last = int(stretch.time_ns[row])
+            for channel in channels:
+                deadline = channel.deadline()
+                if deadline is not None and deadline <= last:
+                    channel.tick(last)
+                    yield from _events(channel, told)
+            begin = int(stretch.offset[row])
+            payload = stretch.buffer[begin : begin + int(stretch.length[row])].tobytes()
+            channel, stream, feed = route
+            channel.receive(stream, feed, payload, last)
+            yield from _events(channel, told)
+    for channel in channels:  # what is still missing then does not come any more
+        channel.tick(last + channel.settings.reorder_ns)
+        yield from _events(channel, told)
+
+
+def _events(channel: LegacyFeedChannel, told: Subscription) -> Iterator[LiveEvent]:
+    channel.take_actions()  # every stream comes anyway
+    if events := channel.take_events():
+        told.told(channel, events)
+        for item in told.take():
+            assert isinstance(item, LiveEvent)  # it misses nothing, so no book is told anew
+            yield item
+
+
+def _routes(names: Sequence[str], from_the_start: bool) -> dict[str, Route]:
+    """The channels by destination: captures are read once before they are followed."""
+    legacy = PROTOCOLS["legacy"]
+    seen: dict[str, Sighting] = {}
+    for name in names:
+        with read_blocks(name) as reader:
+            for block in reader:
+                flows = [destination_of(flow) for flow in reader.flows]
+                for flow, look in legacy.look(block, flows).items():
+                    seen.setdefault(flow, Sighting()).add(look)
+    found: dict[str, tuple[int, Stream, str]] = {}
+    counts: Counter[tuple[int, Stream]] = Counter()
+    for flow, sighting in seen.items():
+        stream = _STREAMS.get(legacy.stream_of(sighting.kinds))
+        if stream is None or not sighting.channels:
+            continue
+        (number,) = sighting.channels
+        found[flow] = number, stream, ascii_uppercase[counts[number, stream]]
+        counts[number, stream] += 1
+    channels = {
+        number: LegacyFeedChannel(
+            ChannelSettings(
+                number, tuple(ascii_uppercase[:feeds]), from_the_start=from_the_start,
+                legacy=LegacyFeed(),
+            )
+        )
+        for (number, stream), feeds in counts.items()
+        if stream is Stream.INCREMENTAL
+    }  # fmt: skip
+    if not channels:
+        raise UsageError(
+            f"There is no incremental stream of the legacy feed in {', '.join(names)}: "
+            "`pregao info` tells what there is."
+        )
+    return {
+        flow: (channels[number], stream, feed)
+        for flow, (number, stream, feed) in found.items()
+        if number in channels
+    }

@@ -1,0 +1,82 @@
+"""Blocking: a bought option is allocated to an account, so that what it wrote is not assigned.
+
+Only today's trades of the firm that no account has yet can be allocated, whole or in parts; an
+account blocks no more than it has written.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.commands import AllocateTrade
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.positions import NO_ACCOUNT, Allocation
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.reports import AllocationReported
+from pregao.exchange.engine.terms import Side
+
+
+def allocate_trade(market: Market, command: AllocateTrade, now_ns: int) -> None:
+    """Allocate a quantity of a trade to an account, or take that back."""
+    reject = _cancel(market, command) if command.cancels else _allocate(market, command)
+    market.exec_id += 1
+    market.reports.append(
+        AllocationReported(
+            market.exec_id,
+            command.session,
+            command.firm,
+            command.allocation_id,
+            command.security_id,
+            command.quantity,
+            command.cancels,
+            0 if reject is None else reject.code,
+            now_ns,
+        )
+    )
+
+
+def _allocate(market: Market, command: AllocateTrade) -> Reject | None:
+    """Do it, or say why not."""
+    listing = market.listings.get(command.security_id)
+    if listing is None:
+        return rejects.UNKNOWN_INSTRUMENT
+    if not listing.keeps_positions:
+        return rejects.NOT_AN_OPTION
+    if command.trade_day not in (None, market.trade_day):
+        return rejects.CLEARING_DATE_INVALID
+    positions = market.positions
+    key = (command.firm, command.allocation_id)
+    if key in positions.allocations:
+        return rejects.DUPLICATE_ALLOCATION
+    fill = positions.fills.get((command.security_id, command.trade_id, Side.BUY))
+    if fill is None or fill.firm != command.firm:
+        return rejects.UNKNOWN_TRADE
+    if fill.account != NO_ACCOUNT:
+        return rejects.TRADE_HAS_ACCOUNT
+    if command.quantity != fill.quantity:
+        return rejects.ALLOCATION_INVALID
+    if not 0 < command.account_quantity <= fill.quantity - fill.allocated:
+        return rejects.ALLOCATION_INVALID
+    position = positions.of(command.firm, command.account, command.security_id)
+    if position.assignable < command.account_quantity:
+        return rejects.NOTHING_TO_BLOCK
+    fill.allocated += command.account_quantity
+    position.blocked += command.account_quantity
+    positions.allocations[key] = Allocation(
+        command.security_id, command.trade_id, command.account, command.account_quantity
+    )
+    return None
+
+
+def _cancel(market: Market, command: AllocateTrade) -> Reject | None:
+    """Take an allocation back, named by its own number."""
+    positions = market.positions
+    found = positions.allocations.get((command.firm, command.allocation_id))
+    if found is None or found.security_id != command.security_id:
+        return rejects.UNKNOWN_ALLOCATION
+    del positions.allocations[command.firm, command.allocation_id]
+    fill = positions.fills.get((found.security_id, found.trade_id, Side.BUY))
+    if fill is not None:
+        fill.allocated -= found.quantity
+    position = positions.of(command.firm, found.account, found.security_id)
+    position.blocked = max(position.blocked - found.quantity, 0)
+    return None

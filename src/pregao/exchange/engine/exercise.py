@@ -1,0 +1,293 @@
+"""Exercise of options: at once, or by itself on the last day (003 §15.2 leaves the rules open).
+
+Who exercises must hold what he exercises; writers whose position is not blocked are assigned, in an
+order that is drawn. An American option is exercised on any day, a European one on its last. On its
+last day an option in the money is exercised by itself, unless its holder has said otherwise.
+"""
+
+from __future__ import annotations
+
+from pregao.errors import UsageError
+from pregao.exchange.engine import rejects
+from pregao.exchange.engine.commands import CancelMaintenance, MaintainPosition, SetPosition
+from pregao.exchange.engine.instruments import ExerciseStyle, PutOrCall
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.phases import CLOSE, FORBIDDEN
+from pregao.exchange.engine.positions import Position
+from pregao.exchange.engine.rejects import Reject
+from pregao.exchange.engine.reports import PositionReported
+from pregao.exchange.engine.terms import (
+    PosMaintAction,
+    PosMaintStatus,
+    PosTransType,
+    PosType,
+)
+
+_EXERCISE = PosTransType.EXERCISE
+_AUTOMATIC = PosTransType.AUTOMATIC_EXERCISE
+
+
+def maintain_position(market: Market, command: MaintainPosition, now_ns: int) -> None:
+    """Exercise an option, or say what is to become of it on its last day."""
+    listing = market.listings.get(command.security_id)
+    reject = _fault(market, listing, command)
+    if reject is not None or listing is None:
+        reject = reject or rejects.UNKNOWN_INSTRUMENT
+        _report(market, command, PosMaintStatus.REJECTED, now_ns, reject=reject)
+        return
+    if command.kind == _EXERCISE:
+        status, trade_id = PosMaintStatus.COMPLETED, _exercise(market, command, now_ns)
+    else:
+        status, trade_id = PosMaintStatus.ACCEPTED, 0
+        _forget_instruction(market, command)
+    number = _report(market, command, status, now_ns, trade_id=trade_id)
+    market.positions.asked[command.session, command.request_id] = number
+    if command.kind != _EXERCISE:
+        market.positions.instructions[number] = command
+
+
+def _fault(market: Market, listing: Listing | None, command: MaintainPosition) -> Reject | None:
+    """What is wrong with a request, or None."""
+    if listing is None:
+        return rejects.UNKNOWN_INSTRUMENT
+    if not listing.keeps_positions:
+        return rejects.NOT_AN_OPTION.because(listing.instrument.symbol)
+    if (command.session, command.request_id) in market.positions.asked:
+        return rejects.DUPLICATE_POSITION_REQUEST
+    if command.trade_day != market.trade_day:
+        return rejects.CLEARING_DATE_INVALID
+    if listing.status in (CLOSE, FORBIDDEN):
+        return rejects.MARKET_CLOSED
+    held = market.positions.held.get((command.firm, command.account, command.security_id))
+    if held is None or not 0 < command.quantity <= held.long:
+        has = 0 if held is None else held.long
+        return rejects.POSITION_TOO_SMALL.because(f"{command.quantity} of {has}")
+    if command.kind != _EXERCISE:
+        return None
+    instrument = listing.instrument
+    if (
+        instrument.exercise_style == ExerciseStyle.EUROPEAN
+        and instrument.maturity_date != market.trade_date
+    ):
+        return rejects.EXERCISE_TOO_EARLY
+    gain = intrinsic(market, listing)
+    if gain is not None and gain <= 0 and not command.contrary:
+        return rejects.NOT_IN_THE_MONEY
+    assignable = sum(
+        each.assignable for _, each in market.positions.of_instrument(command.security_id)
+    )
+    return None if assignable >= command.quantity else rejects.NOBODY_TO_ASSIGN
+
+
+def intrinsic(market: Market, listing: Listing) -> int | None:
+    """What an exercise would gain now (1e-4); None if the underlying has no price."""
+    instrument = listing.instrument
+    underlying = market.listings.get(instrument.underlyings[0].security_id)
+    price = None if underlying is None else underlying.reference_price()
+    if price is None or instrument.strike_price is None:
+        return None
+    gain = price - instrument.strike_price
+    return gain if instrument.put_or_call == PutOrCall.CALL else -gain
+
+
+def _exercise(market: Market, command: MaintainPosition, now_ns: int) -> int:
+    """Exercise a quantity that the holder has, and tell the writers; give its number."""
+    positions = market.positions
+    own = positions.of(command.firm, command.account, command.security_id)
+    assigned = positions.assign(market.seed, command.security_id, command.quantity)
+    done = sum(part for _, part in assigned)
+    own.long -= done
+    own.exercised += done
+    for (firm, account, _), part in assigned:
+        told = ((PosType.OPTION_EXERCISE_QTY, 0, part),)
+        _tell(
+            market,
+            MaintainPosition(
+                0, firm, 0, command.security_id, account, _EXERCISE, part, market.trade_day
+            ),
+            PosMaintStatus.COMPLETED,
+            now_ns,
+            told,
+            trade_id=positions.exercises,
+        )
+    return positions.exercises
+
+
+def _forget_instruction(market: Market, command: MaintainPosition) -> None:
+    """A holder's new wish for a position takes the place of the one before."""
+    market.positions.instructions = {
+        number: each
+        for number, each in market.positions.instructions.items()
+        if _holder(each) != _holder(command)
+    }
+
+
+def _holder(command: MaintainPosition) -> tuple[int, int, int]:
+    return command.firm, command.account, command.security_id
+
+
+def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) -> None:
+    """Take back what was asked for the last day; an exercise is done and cannot be taken back."""
+    positions = market.positions
+    number = command.report_id or positions.asked.get((command.session, command.orig_request_id), 0)
+    found = positions.instructions.get(number)
+    if found is None or found.firm != command.firm or found.security_id != command.security_id:
+        wanted = MaintainPosition(
+            command.session,
+            command.firm,
+            command.request_id,
+            command.security_id,
+            0,
+            _EXERCISE,
+            0,
+            market.trade_day,
+        )
+        reject = rejects.UNKNOWN_POSITION_REQUEST
+        if number in positions.asked.values():
+            reject = rejects.EXERCISE_DONE
+        _tell(
+            market,
+            wanted,
+            PosMaintStatus.REJECTED,
+            now_ns,
+            (),
+            reject=reject,
+            action=PosMaintAction.CANCEL,
+            original=command.orig_request_id,
+        )
+        return
+    del positions.instructions[number]
+    _report(
+        market,
+        found,
+        PosMaintStatus.ACCEPTED,
+        now_ns,
+        action=PosMaintAction.CANCEL,
+        session=command.session,
+        request_id=command.request_id,
+    )
+
+
+def exercise_matured(market: Market, now_ns: int) -> None:
+    """The day ends: options whose last day it is are exercised by themselves, or expire."""
+    if not market.positions.held:
+        return
+    for listing in list(market.listings.values()):
+        if listing.keeps_positions and listing.instrument.maturity_date == market.trade_date:
+            gain = intrinsic(market, listing)
+            for holder, position in market.positions.of_instrument(listing.security_id):
+                if position.long:
+                    _end(market, holder, position, gain, now_ns)
+            market.positions.forget(listing.security_id)
+
+
+def _end(
+    market: Market,
+    holder: tuple[int, int, int],
+    position: Position,
+    gain: int | None,
+    now_ns: int,
+) -> None:
+    """Exercise a position on its last day as far as its holder wants that, and say so."""
+    firm, account, security_id = holder
+    wanted = next(
+        (each for each in market.positions.instructions.values() if _holder(each) == holder), None
+    )
+    if wanted is None:
+        wanted = MaintainPosition(
+            0, firm, 0, security_id, account, _AUTOMATIC, position.long, market.trade_day
+        )
+    pays = gain is not None and gain > 0 and gain >= wanted.threshold
+    status, trade_id = PosMaintStatus.NOT_EXECUTED, 0
+    if wanted.kind == _AUTOMATIC and (pays or wanted.contrary):
+        trade_id = _exercise(market, wanted, now_ns)
+        if position.exercised:
+            status = PosMaintStatus.COMPLETED
+    elif not wanted.session:
+        return  # it expires without a word, as nobody asked
+    _report(market, wanted, status, now_ns, trade_id=trade_id)
+
+
+def set_position(market: Market, command: SetPosition, _now_ns: int) -> None:
+    """Let an account begin with a position, as clearing tells it."""
+    listing = market.listing(command.security_id)
+    if not listing.keeps_positions:
+        raise UsageError(f"{listing.instrument.symbol} is not an option: no positions are kept")
+    if command.long_qty < 0 or command.short_qty < 0:
+        raise UsageError("the quantities of a position are not negative")
+    key = (command.firm, command.account, command.security_id)
+    market.positions.held[key] = Position(command.long_qty, command.short_qty)
+
+
+def _report(
+    market: Market,
+    command: MaintainPosition,
+    status: PosMaintStatus,
+    now_ns: int,
+    *,
+    trade_id: int = 0,
+    reject: Reject | None = None,
+    action: PosMaintAction = PosMaintAction.NEW,
+    session: int | None = None,
+    request_id: int | None = None,
+) -> int:
+    """Answer a request with the position as it is now; give the number of the report."""
+    position = market.positions.held.get(_holder(command), Position())
+    original = 0
+    if request_id is not None:
+        original, command_id = command.request_id, request_id
+    else:
+        command_id = command.request_id
+    return _tell(
+        market,
+        command,
+        status,
+        now_ns,
+        position.quantities(),
+        trade_id=trade_id,
+        reject=reject,
+        action=action,
+        original=original,
+        session=command.session if session is None else session,
+        request_id=command_id,
+    )
+
+
+def _tell(
+    market: Market,
+    command: MaintainPosition,
+    status: PosMaintStatus,
+    now_ns: int,
+    quantities: tuple[tuple[PosType, int, int], ...],
+    *,
+    trade_id: int = 0,
+    reject: Reject | None = None,
+    action: PosMaintAction = PosMaintAction.NEW,
+    original: int = 0,
+    session: int | None = None,
+    request_id: int | None = None,
+) -> int:
+    market.exec_id += 1
+    market.reports.append(
+        PositionReported(
+            market.exec_id,
+            command.session if session is None else session,
+            command.firm,
+            command.request_id if request_id is None else request_id,
+            original,
+            command.security_id,
+            command.account,
+            command.kind,
+            action,
+            status,
+            quantities,
+            trade_id,
+            command.threshold,
+            command.contrary,
+            0 if reject is None else reject.code,
+            "" if reject is None else reject.text,
+            now_ns,
+        )
+    )
+    return market.exec_id

@@ -1,0 +1,280 @@
+"""What members ask of the market: orders, crosses, mass cancels, spreads and forwards.
+
+Prices are integers of 1e-4, quantities plain integers.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+
+from pregao.exchange.engine.records import record
+from pregao.exchange.engine.terms import (
+    CrossPrioritization,
+    CrossType,
+    ExecRestatementReason,
+    MassActionType,
+    OrdType,
+    PosTransType,
+    RoutingInstruction,
+    SelfTradePreventionInstruction,
+    SettlType,
+    Side,
+    TimeInForce,
+)
+
+
+@record
+class NewOrder:
+    """Enter an order.
+
+    ``session`` is the order entry session that owns it; ``cl_ord_id`` must be unique among
+    the session's resting orders of the instrument. ``received_ns`` is when the order entered
+    the exchange's queue, if that is not the time of processing. ``investor_id`` is made of prefix
+    and document by `self_trade.investor_number`; 0 is none.
+    """
+
+    session: int
+    firm: int
+    cl_ord_id: int
+    security_id: int
+    side: Side
+    quantity: int
+    price: int | None = None
+    ord_type: OrdType = OrdType.LIMIT
+    time_in_force: TimeInForce = TimeInForce.DAY
+    max_floor: int = 0
+    min_qty: int = 0
+    stop_px: int | None = None
+    expire_date: date | None = None
+    account: int = 0
+    investor_id: int = 0
+    ord_tag_id: int = 0
+    received_ns: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction = SelfTradePreventionInstruction.NONE
+    routing_instruction: RoutingInstruction = RoutingInstruction.NONE
+    mm_protection_reset: bool = False
+
+
+@record
+class ModifyOrder:
+    """Change an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+
+    ``quantity`` is the total, what has been executed included. None keeps what the order has;
+    a ``max_floor`` of 0 shows the whole order.
+    """
+
+    session: int
+    cl_ord_id: int
+    security_id: int
+    quantity: int
+    price: int | None = None
+    order_id: int = 0
+    orig_cl_ord_id: int = 0
+    ord_type: OrdType | None = None
+    time_in_force: TimeInForce | None = None
+    expire_date: date | None = None
+    max_floor: int | None = None
+    min_qty: int | None = None
+    account: int | None = None
+    received_ns: int | None = None
+    stop_px: int | None = None
+    investor_id: int | None = None
+    self_trade_prevention: SelfTradePreventionInstruction | None = None
+    routing_instruction: RoutingInstruction | None = None
+    mm_protection_reset: bool = False
+
+
+@record
+class CancelOrder:
+    """Cancel an order, named by ``order_id`` or else by ``orig_cl_ord_id``.
+
+    ``reason`` is None or CANCEL_ORDER_DUE_TO_OPERATIONAL_ERROR.
+    """
+
+    session: int
+    cl_ord_id: int
+    security_id: int
+    order_id: int = 0
+    orig_cl_ord_id: int = 0
+    reason: ExecRestatementReason | None = None
+
+
+@record
+class MassCancel:
+    """Cancel the session's orders that pass every filter given; it is one event of the feed.
+
+    With ``on_behalf`` orders of other sessions of the same firm are cancelled as well; it needs
+    an investor.
+    """
+
+    session: int
+    cl_ord_id: int
+    security_id: int | None = None
+    side: Side | None = None
+    ord_tag_id: int = 0
+    reason: ExecRestatementReason = ExecRestatementReason.ORDER_MASS_ACTION_FROM_CLIENT_REQUEST
+    asset: str = ""
+    investor_id: int = 0
+    action: MassActionType = MassActionType.CANCEL_ORDERS
+    on_behalf: bool = False
+    firm: int = 0
+    segment: int | None = None
+    """Only orders of instruments of this market segment: a client speaks to one engine."""
+
+
+@record
+class RestateOrders:
+    """Tell a session, once a day, of its orders that are of an earlier day."""
+
+    session: int
+
+
+@record
+class MaintainPosition:
+    """Exercise an option, or say what is to become of it on its last day.
+
+    ``trade_day`` is in days since 1970. ``threshold`` (1e-4) is the least gain for which an
+    option is exercised by itself; ``contrary`` wants an exercise that gains nothing.
+    """
+
+    session: int
+    firm: int
+    request_id: int
+    security_id: int
+    account: int
+    kind: PosTransType
+    quantity: int
+    trade_day: int
+    threshold: int = 0
+    contrary: bool = False
+
+
+@record
+class CancelMaintenance:
+    """Take a request about a position back, named by its report or its own number."""
+
+    session: int
+    firm: int
+    request_id: int
+    security_id: int
+    orig_request_id: int = 0
+    report_id: int = 0
+
+
+@record
+class AllocateTrade:
+    """Allocate a part of a purchase to an account, to block what that has written."""
+
+    session: int
+    firm: int
+    allocation_id: int
+    security_id: int
+    trade_id: int
+    quantity: int
+    """That of the trade."""
+    account: int
+    account_quantity: int
+    trade_day: int | None = None
+    cancels: bool = False
+
+
+@record
+class CrossSide:
+    """One of the two sides of a cross order."""
+
+    firm: int
+    cl_ord_id: int
+    account: int = 0
+
+
+@record
+class NewCross:
+    """Register a deal between two investors of the same session at one price.
+
+    A sweep and cross brings the prioritized side to the book first, for at most ``max_sweep_qty``
+    (None: as much as it finds).
+    """
+
+    session: int
+    cross_id: int
+    security_id: int
+    quantity: int
+    price: int
+    buyer: CrossSide
+    seller: CrossSide
+    received_ns: int | None = None
+    cross_type: CrossType = CrossType.ALL_OR_NONE_CROSS
+    prioritization: CrossPrioritization = CrossPrioritization.NONE
+    max_sweep_qty: int | None = None
+
+
+@record
+class ProposedLeg:
+    """A leg of a spread that a member wants; the ratio is an integer of 1e-7."""
+
+    symbol: str
+    side: Side
+    ratio_qty: int
+
+
+@record
+class DefineSpread:
+    """Ask for a spread of listed instruments, from the buyer's point of view."""
+
+    session: int
+    request_id: int
+    legs: tuple[ProposedLeg, ...]
+
+
+@record
+class DeclareForward:
+    """Declare a forward deal; ``contra_firm`` is to accept it.
+
+    ``fixed_rate`` is an integer of 1e-4. With cash, a trade of the underlying goes with it, buyer
+    and seller exchanged; ``cash_trade_id`` names the cash trade that was registered before.
+    """
+
+    session: int
+    firm: int
+    quote_req_id: str
+    security_id: int
+    contra_firm: int
+    side: Side
+    quantity: int
+    price: int
+    fixed_rate: int
+    days_to_settlement: int
+    settl_type: SettlType = SettlType.BUYERS_DISCRETION
+    account: int = 0
+    with_cash: bool = False
+    cash_trade_id: int | None = None
+    private: bool = True
+
+
+@record
+class AcceptForward:
+    """Accept a declaration; ``dma`` tells that the request came by direct market access."""
+
+    session: int
+    firm: int
+    quote_id: int
+    account: int = 0
+    dma: bool = False
+
+
+@record
+class RefuseForward:
+    """Refuse a declaration."""
+
+    session: int
+    firm: int
+    quote_id: int
+
+
+@record
+class CancelForward:
+    """Cancel a declaration of one's own."""
+
+    session: int
+    firm: int
+    quote_id: int

@@ -1,0 +1,32 @@
+"""Good-till orders that a new day carries over are told to their owners again, once they ask.
+
+Only sessions of schema version 6 and later are told so (003 §7.1.9 knows no restatement); whoever
+holds the sessions knows which those are, and when they are there.
+"""
+
+from __future__ import annotations
+
+from pregao.exchange.engine.commands import RestateOrders
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.modification import report_change
+from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce
+
+_GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
+
+
+def carry_over(market: Market) -> None:
+    """A day has begun: take note of the orders that are of an earlier one."""
+    market.carried.clear()
+    for order in market.orders.values():
+        if order.time_in_force in _GOOD_TILL:
+            market.carried.setdefault(order.session, []).append(order.order_id)
+
+
+def restate_orders(market: Market, command: RestateOrders, now_ns: int) -> None:
+    """Tell a session once which of its orders the day has carried over."""
+    for order_id in market.carried.pop(command.session, ()):
+        order = market.orders.get(order_id)
+        if order is not None:
+            working = order.level is not None
+            reason = ExecRestatementReason.GT_RESTATEMENT
+            report_change(market, order, 0, now_ns, working=working, reason=reason)

@@ -1,0 +1,153 @@
+"""The desk between gateways and engine: requests become commands, outcomes become reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from pregao.entrypoint import Account, Admitted, GatewaySession, Received
+from pregao.exchange.engine import Engine, rejects
+from pregao.exchange.engine.commands import AdvanceTime, Command
+from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.refusals import refuse
+from pregao.exchange.engine.terms import CxlRejResponseTo
+from pregao.exchange.host import intake, rare_requests
+from pregao.exchange.host.reporting import Asked, Reporting
+from pregao.exchange.host.requests import CancelRequest, OrderRequest
+from pregao.exchange.host.rights import (
+    NOT_AUTHORIZED,
+    message_fault,
+    order_fault,
+    restricted,
+)
+
+_NOBODY: Final = Asked()
+_ENTERING: Final = frozenset({"SimpleNewOrder", "NewOrderSingle"})
+
+
+class Desk:
+    """Brings what is asked to the engine, and tells everybody what came of it.
+
+    ``session`` gives the session of a number, which is known to be there; ``owner`` the one that a
+    report goes to, if there is one; ``of_firm`` those of a firm.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        session: Callable[[int], GatewaySession],
+        owner: Callable[[int], GatewaySession | None],
+        of_firm: Callable[[int], Iterable[GatewaySession]],
+    ) -> None:
+        self._engine = engine
+        self._session = session
+        self._owner = owner
+        self._reporting = Reporting(engine.market, owner, of_firm)
+        self._segments: frozenset[int] = frozenset()
+        self._restricted: frozenset[int] = frozenset()
+        self.requests = 0
+        self.units: list[MarketEvent] = []
+        """What is to be published."""
+        self.look_again()
+
+    def look_again(self) -> None:
+        """Days, phases or instruments may have changed."""
+        self._reporting.forget_places()
+        numbers = (each.market_segment_id for each in self._engine.instruments)
+        self._segments = frozenset(number for number in numbers if number is not None)
+
+    def restrict(self, accounts: Iterable[Account]) -> None:
+        """Take note of the sessions that may not do everything."""
+        self._restricted = frozenset(each.session_id for each in accounts if restricted(each))
+
+    def apply(self, command: Command, now_ns: int, asked: Asked = _NOBODY) -> None:
+        """Let the engine do something, and tell everybody what came of it."""
+        outcome = self._engine.apply(command, now_ns)
+        if outcome.market:
+            self.units += outcome.market
+        if outcome.reports:
+            self._reporting.tell(outcome.reports, asked, now_ns)
+
+    def advance(self, now_ns: int) -> None:
+        """Let what came due in the market happen."""
+        self.apply(AdvanceTime(), now_ns)
+        self._reporting.forget_places()
+
+    def request(self, event: Admitted, request: OrderRequest | CancelRequest, now_ns: int) -> None:
+        """Bring a frequent request to the engine."""
+        self.requests += 1
+        if request.segment not in self._segments:
+            session = self._session(request.session)
+            text = f"marketSegmentID {request.segment} is no segment of this market"
+            message = session.messages.decode(event.frame)
+            data = event.frame.data
+            session.reject(event.name, message, data, rare_requests.OTHER, text, now_ns)
+            return
+        if request.session in self._restricted:
+            session = self._session(request.session)
+            fault = order_fault(session.account, request)
+            if fault is not None:
+                message, data = session.messages.decode(event.frame), event.frame.data
+                session.reject(event.name, message, data, NOT_AUTHORIZED, fault, now_ns)
+                return
+        name = event.name
+        new = name in _ENTERING
+        reject = intake.refusal(self._engine.market, request, new=new)
+        if reject is not None:
+            self._refuse(request, reject, new=new, now_ns=now_ns)
+            return
+        command: Command
+        if isinstance(request, CancelRequest):
+            command = intake.cancel_order(request)
+        elif new:
+            command = intake.new_order(request, self._session(request.session).account.firm)
+        else:
+            command = intake.modify_order(request, simple=name == "SimpleModifyOrder")
+        self.apply(command, now_ns, Asked(request))
+
+    def rare_request(self, event: Received, session_id: int, now_ns: int) -> None:
+        """Bring a request that comes now and then to the engine."""
+        session = self._session(session_id)
+        self._owner(session_id)  # it has something to say
+        if session_id in self._restricted:
+            fault = message_fault(session.account, event.message.values)
+            if fault is not None:
+                session.reject(event.name, event.message, event.data, NOT_AUTHORIZED, fault, now_ns)
+                return
+        rare_requests.answer(
+            event,
+            session,
+            self._engine.market,
+            self._segments,
+            lambda command, asked: self.apply(command, now_ns, asked),
+            lambda request, reject: self._refuse(request, reject, new=True, now_ns=now_ns),
+            now_ns,
+        )
+
+    def _refuse(
+        self,
+        request: OrderRequest | CancelRequest,
+        reject: rejects.Reject,
+        *,
+        new: bool,
+        now_ns: int,
+    ) -> None:
+        """Report a request that does not reach the market."""
+        if new:
+            response = CxlRejResponseTo.NEW
+        elif isinstance(request, CancelRequest):
+            response = CxlRejResponseTo.CANCEL
+        else:
+            response = CxlRejResponseTo.REPLACE
+        reports = refuse(
+            self._engine.market,
+            request.session,
+            request.cl_ord_id,
+            request.security_id,
+            response,
+            reject,
+            now_ns,
+            request.order_id or 0,
+            request.orig_cl_ord_id or 0,
+        )
+        self._reporting.tell(reports, Asked(request), now_ns)

@@ -1,0 +1,163 @@
+"""Exercise and blocking over EntryPoint: requests about positions, allocations, their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
+
+from pregao.entrypoint import GatewaySession
+from pregao.exchange.engine.commands import (
+    AllocateTrade,
+    CancelMaintenance,
+    Command,
+    MaintainPosition,
+)
+from pregao.exchange.engine.market import Market
+from pregao.exchange.engine.reports import AllocationReported, PositionReported
+from pregao.exchange.engine.terms import PRICE_SCALE, PosTransType
+from pregao.exchange.host.intake import MOST_PRICE, MOST_QUANTITY
+
+Values = Mapping[str, Any]
+POSITION_REQUESTS: Final = frozenset(
+    {
+        "PositionMaintenanceRequest",
+        "PositionMaintenanceCancelRequest",
+        "AllocationInstruction",
+    }
+)
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+
+
+def position_command(name: str, values: Values, session: GatewaySession) -> Command | str:
+    """The command that a message asks for, or what is wrong with it."""
+    for field in ("senderLocation", "enteringTrader"):
+        if not values[field]:
+            return f"{field} needs a value"
+    number, firm = session.session_id, session.account.firm
+    match name:
+        case "PositionMaintenanceRequest":
+            return _maintenance(values, number, firm)
+        case "PositionMaintenanceCancelRequest":
+            original, report = values["origPosReqRefID"] or 0, values["posMaintRptRefID"] or 0
+            if not (original or report):
+                return "origPosReqRefID or posMaintRptRefID must name what is to be cancelled"
+            return CancelMaintenance(
+                number, firm, values["posReqID"], values["securityID"], original, report
+            )
+        case _:
+            if not values["allocID"]:
+                return "allocID needs a value"
+            return AllocateTrade(
+                number,
+                firm,
+                values["allocID"],
+                values["securityID"],
+                values["tradeID"],
+                values["quantity"],
+                values["allocAccount"],
+                values["allocQty"],
+                _days(values["tradeDate"]),
+                values["allocTransType"] == "CANCEL",
+            )
+
+
+def _maintenance(values: Values, session: int, firm: int) -> MaintainPosition | str:
+    if not values["posReqID"]:
+        return "posReqID needs a value"
+    threshold = (values["thresholdAmount"] or Decimal(0)) * PRICE_SCALE
+    if not 0 <= threshold <= MOST_PRICE:
+        return "thresholdAmount is negative or too large"
+    if values["longQty"] > MOST_QUANTITY:
+        return "longQty is too large"
+    return MaintainPosition(
+        session,
+        firm,
+        values["posReqID"],
+        values["securityID"],
+        values["account"] or 0,
+        PosTransType[values["posTransType"]],
+        values["longQty"],
+        _days(values["clearingBusinessDate"]) or 0,
+        int(threshold),
+        values["contraryInstructionIndicator"] == "TRUE_VALUE",
+    )
+
+
+def _days(day: date | None) -> int | None:
+    return None if day is None else day.toordinal() - _EPOCH
+
+
+class PositionReports:
+    """Tells members what became of positions and allocations."""
+
+    def __init__(
+        self,
+        market: Market,
+        session: Callable[[int], GatewaySession | None],
+        of_firm: Callable[[int], Iterable[GatewaySession]],
+    ) -> None:
+        self._market = market
+        self._session = session
+        self._of_firm = of_firm
+
+    def position(self, report: PositionReported, values: Values, now_ns: int) -> None:
+        """A request about a position was answered, or a position was exercised or assigned."""
+        # What is told to others than who asked must not have that request's texts.
+        own = values if report.request_id == values.get("posReqID") and report.session else {}
+        told = {
+            "posReqID": report.request_id or None,
+            "securityID": report.security_id,
+            "posMaintRptID": report.exec_id,
+            "posTransType": report.kind.name,
+            "posMaintAction": report.action.name,
+            "posMaintStatus": report.status.name,
+            "tradeID": report.trade_id or None,
+            "origPosReqRefID": report.orig_request_id or None,
+            "accountType": None,
+            "clearingBusinessDate": self._market.trade_date,
+            "thresholdAmount": Decimal(report.threshold) / PRICE_SCALE,
+            "transactTime": report.transact_time_ns,
+            "account": report.account or None,
+            "senderLocation": own.get("senderLocation") or "",
+            "posMaintResult": report.code or None,
+            "contraryInstructionIndicator": "TRUE_VALUE" if report.contrary else "FALSE_VALUE",
+            "noPositions": [
+                {"posType": kind.name, "longQty": long or None, "shortQty": short or None}
+                for kind, long, short in report.quantities
+            ],
+            "deskID": own.get("deskID"),
+            "memo": own.get("memo"),
+            "text": report.text or None,
+        }
+        for session in self._told(report.session, report.firm):
+            session.send("PositionMaintenanceReport", told, now_ns)
+
+    def allocation(self, report: AllocationReported, values: Values, now_ns: int) -> None:
+        """An allocation was answered."""
+        told = {
+            "allocID": report.allocation_id,
+            "securityID": report.security_id,
+            "allocReportID": report.exec_id,
+            "allocTransType": "CANCEL" if report.cancels else "NEW",
+            "allocReportType": "REQUEST_TO_INTERMEDIARY",
+            "allocNoOrdersType": "NOT_SPECIFIED",
+            "allocRejCode": report.code or None,
+            "quantity": report.quantity,
+            "allocStatus": "REJECTED_BY_INTERMEDIARY" if report.code else "ACCEPTED",
+            "tradeDate": self._market.trade_date,
+            "transactTime": report.transact_time_ns,
+            "side": "BUY",
+            "senderLocation": values.get("senderLocation") or "",
+            "enteringTrader": values.get("enteringTrader") or "",
+        }
+        for session in self._told(report.session, report.firm):
+            session.send("AllocationReport", told, now_ns)
+
+    def _told(self, session_id: int, firm: int) -> list[GatewaySession]:
+        """Who is meant: a session, or all of a firm."""
+        if session_id:
+            found = self._session(session_id)
+            return [] if found is None else [found]
+        return list(self._of_firm(firm))

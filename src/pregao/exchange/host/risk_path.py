@@ -1,0 +1,72 @@
+"""The way of orders through the risk engine, which cancellations do not take (003 §7.2).
+
+Orders, changes and crosses arrive at the matching engine some time after the gateway took them;
+cancels and mass actions arrive at once, so that they may come before the order that they mean.
+Orders of a session arrive in their order. How long each is on its way follows from the seed of
+the journal, so that a replay lets everything arrive at the same time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final
+
+Arrive = Callable[[int], None]
+"""Brings a request to the matching engine, at a time."""
+OVERTAKEN: Final = frozenset({"NewOrderCross"})
+"""The rare requests that go through the risk engine."""
+
+
+@dataclass(frozen=True, slots=True)
+class RiskDelay:
+    """How long the risk engine takes: at least this, and up to the jitter more."""
+
+    delay_ns: int = 0
+    jitter_ns: int = 0
+
+    @property
+    def takes_time(self) -> bool:
+        """Is there a risk engine at all?"""
+        return bool(self.delay_ns or self.jitter_ns)
+
+
+class RiskPath:
+    """The requests that are on their way."""
+
+    def __init__(self) -> None:
+        self.delay = RiskDelay()
+        self.seed = 0
+        self._on_their_way: list[tuple[int, int, Arrive]] = []
+        self._count = count()
+        self._last: dict[int, int] = {}
+
+    def send(self, session: int, number: int, now_ns: int, arrive: Arrive) -> None:
+        """Let a request of a session go through the risk engine."""
+        due = max(now_ns + self._drawn(session, number, now_ns), self._last.get(session, 0))
+        self._last[session] = due
+        heappush(self._on_their_way, (due, next(self._count), arrive))
+
+    def _drawn(self, session: int, number: int, now_ns: int) -> int:
+        """How long a request takes: a nanosecond at least, so that it comes after its cause."""
+        delay = self.delay
+        if not delay.jitter_ns:
+            return max(delay.delay_ns, 1)
+        drawn = blake2b(f"{self.seed} {session} {number} {now_ns}".encode(), digest_size=8)
+        part = int.from_bytes(drawn.digest(), "little") % (delay.jitter_ns + 1)
+        return max(delay.delay_ns + part, 1)
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the next one arrives."""
+        return self._on_their_way[0][0] if self._on_their_way else None
+
+    def arriving(self, now_ns: int) -> tuple[int, Arrive] | None:
+        """The next one that has arrived by now, with the time at which it did."""
+        if not self._on_their_way or self._on_their_way[0][0] > now_ns:
+            return None
+        due, _, arrive = heappop(self._on_their_way)
+        return due, arrive

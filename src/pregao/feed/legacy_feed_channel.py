@@ -1,0 +1,277 @@
+"""A channel of the legacy feed in the form of every followed channel: datagrams and a time in,
+events and actions out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from pregao.book.faults import State
+from pregao.book.position import PositionBook
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.feed import channel_events as told
+from pregao.feed.book_view import ChannelBook
+from pregao.feed.channel_settings import (
+    Action,
+    ChannelCounters,
+    ChannelSettings,
+    ChannelState,
+    FeedCounters,
+    Join,
+    Leave,
+    LegacyFeed,
+)
+from pregao.feed.event_log import EventLog
+from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
+from pregao.feed.legacy_meaning import Entry, LegacyTrade, exact_mantissa, number_of
+from pregao.feed.legacy_state import MOST_TRADES, LegacyInstrument, StatisticKey
+from pregao.legacy import DEAD_AFTER_NS, PLATFORMS, LineEvent, MessageReader, Missing, Told
+from pregao.legacy import Stream as LegacyStream
+from pregao.umdf.phases import Phases, Status
+from pregao.umdf.sequencing import Place
+from pregao.umdf.streams import Stream
+
+_STREAMS: Final = {
+    Stream.INCREMENTAL: LegacyStream.INCREMENTAL,
+    Stream.SNAPSHOT: LegacyStream.MARKET_RECOVERY,
+    Stream.DEFINITION: LegacyStream.INSTRUMENT_DEFINITION,
+}
+_LOOPS: Final = (Stream.SNAPSHOT, Stream.DEFINITION)
+_CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
+"""States that say something of the exchange's book; a silent channel says nothing."""
+
+
+class LegacyFeedChannel:
+    """Follows a channel of UMDF FIX/FAST: joins, synchronizes, survives loss, and tells.
+
+    The streams of snapshots and definitions are joined while something is to be learned there.
+    """
+
+    def __init__(self, settings: ChannelSettings, reader: MessageReader | None = None) -> None:
+        own = settings.legacy or LegacyFeed()
+        if own.platform not in PLATFORMS:
+            known = " or ".join(PLATFORMS)
+            raise UsageError(f"channel {settings.number}: the platform is {known}")
+        self.settings = settings
+        self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
+        self._log = EventLog(settings.most_events, self.counters)
+        self._channel = LegacyChannel(
+            LegacyChannelSettings(
+                platform=PLATFORMS[own.platform],
+                feeds=settings.feeds,
+                market_depth=own.market_depth,
+                from_the_start=settings.from_the_start,
+                most_wait_ns=settings.reorder_ns,
+            ),
+            reader=reader,
+            listener=self._log,
+        )
+        self._actions: list[Action] = []
+        self._looking = False
+        """Are the streams of snapshots and definitions joined?"""
+        self._synchronized = False
+        self._down = False
+        self._now_ns = 0
+        self._heard_ns: dict[str, int] = {}
+        self._trades: set[tuple[int, int]] = set()
+        """Trades that were told: one that comes again corrects it."""
+
+    # What there is to read
+
+    @property
+    def state(self) -> ChannelState:
+        """How the channel is."""
+        if self._down:
+            return ChannelState.DOWN
+        if not self._heard_ns:
+            return ChannelState.STARTING
+        if not self._looking:
+            return ChannelState.LIVE
+        return ChannelState.HEALING if self._synchronized else ChannelState.SYNCHRONIZING
+
+    @property
+    def place(self) -> Place | None:
+        """The last message that was taken in."""
+        return self._channel.follower.position
+
+    @property
+    def instruments(self) -> Mapping[int, LegacyInstrument]:
+        """The instruments by their numbers."""
+        return self._channel.state.instruments
+
+    @property
+    def phases(self) -> Phases:
+        """The phases of groups and the states of instruments."""
+        return self._channel.state.phases
+
+    def statistics(self, security_id: int) -> Mapping[StatisticKey, Entry]:
+        """The statistics of an instrument."""
+        return self._channel.state.statistics.get(security_id, {})
+
+    @property
+    def security_ids(self) -> Iterable[int]:
+        """The instruments of which there is a book."""
+        return self._channel.follower.books.keys()
+
+    def book(self, security_id: int) -> ChannelBook:
+        """The book of an instrument, and how far it can be trusted."""
+        content = self._channel.book(security_id)
+        state = self._channel.book_state(security_id)
+        reason = "nothing has come of it" if content is None else content.reason
+        if self._down and state in _CLAIMS:
+            state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
+        content = PositionBook() if content is None else content
+        return ChannelBook(security_id, state, self.place, reason, content)
+
+    def is_alive(self, feed: str) -> bool:
+        """Has a feed brought something within the last heartbeats?"""
+        heard = self._heard_ns.get(feed)
+        return heard is not None and self._now_ns - heard < DEAD_AFTER_NS
+
+    def take_events(self) -> list[told.Event]:
+        """What happened since it was asked last, in order."""
+        return self._log.take()
+
+    def want_events(self, *, wanted: bool) -> None:
+        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        self._log.wanted = wanted
+        self._log.take()
+
+    def take_actions(self) -> list[Action]:
+        """What the channel asks for since it was asked last, in order."""
+        actions = list(self._actions)
+        self._actions.clear()
+        return actions
+
+    # Time
+
+    def start(self, now_ns: int) -> None:
+        """Begin: asks for the streams that are needed."""
+        self._now_ns = now_ns
+        self._actions += [Join(Stream.INCREMENTAL, feed) for feed in self.settings.feeds]
+        self._settle()
+
+    def tick(self, now_ns: int) -> None:
+        """Let time pass: what is missing is given up, silence is noticed."""
+        self._now_ns = max(now_ns, self._now_ns)
+        self._take(self._channel.incremental.tick(now_ns), now_ns)
+        if not self._down and self._channel.incremental.is_dead(self._now_ns):
+            self._down = True
+            self.counters.downs += 1
+            self._log.at(self.place, 0, self._now_ns)
+            self._log.tell(told.ChannelDown, DEAD_AFTER_NS)
+        self._settle()
+
+    def deadline(self) -> int | None:
+        """When `tick` is needed next; None while nothing is waited for."""
+        waits = [self._channel.deadline_ns]
+        if self._heard_ns and not self._down:
+            waits.append(max(self._heard_ns.values()) + DEAD_AFTER_NS)
+        return min((each for each in waits if each is not None), default=None)
+
+    # Datagrams
+
+    def receive(
+        self, stream: Stream, feed: str, payload: bytes, now_ns: int, received_ns: int | None = None
+    ) -> None:
+        """Take a datagram in that came on a stream of a feed."""
+        counters = self.counters
+        counters.packets += 1
+        counters.bytes += len(payload)
+        self._now_ns = max(now_ns, self._now_ns)
+        received_ns = now_ns if received_ns is None else received_ns
+        if feed not in counters.feeds or stream not in _STREAMS:
+            counters.bad_packets += 1
+        elif stream is Stream.INCREMENTAL:
+            self._heard_ns[feed] = now_ns
+            counters.feeds[feed].packets += 1
+            self._take(self._channel.incremental.receive(feed, payload, now_ns), received_ns)
+            if self._down:
+                self._down = False
+                self._log.tell(told.ChannelUp)
+        else:
+            self._log.at(self.place, 0, received_ns)
+            before = self._states() if stream is Stream.DEFINITION else None
+            self._channel.receive(_STREAMS[stream], feed, payload, now_ns)
+            self._log.end_event()
+            self._tell_states(before)
+        line = self._channel.incremental.counters
+        counters.bad_packets = line.rejected
+        counters.delivered = line.delivered
+        counters.messages = line.messages
+        self._settle()
+
+    def _take(self, events: Iterable[LineEvent], received_ns: int) -> None:
+        log = self._log
+        for event in events:
+            before: dict[int, tuple[str, Status]] | None = None
+            if isinstance(event, Told):
+                log.at(event.place, event.message.sending_time_ns or 0, received_ns)
+                if not event.message.values.get("MDEntries"):
+                    before = self._states()
+            else:
+                log.at(self.place, 0, received_ns)
+            if isinstance(event, Missing):
+                self.counters.gaps += 1
+                self.counters.lost += 0 if event.last is None else event.last - event.first + 1
+                log.tell(told.Gap, event.sequence_version, event.first, event.last)
+            self._channel.take([event])
+            log.end_event()
+            for trade in self._channel.state.take_trades():
+                self._trade(trade)
+            self._tell_states(before)
+
+    def _states(self) -> dict[int, tuple[str, Status]]:
+        """The instruments and what holds for each, before a message that may change that."""
+        status = self.phases.status
+        return {own: (each.symbol, status(own)) for own, each in self.instruments.items()}
+
+    def _tell_states(self, before: dict[int, tuple[str, Status]] | None) -> None:
+        """Tell of instruments that came, went, or are in another state."""
+        if before is None or not self._log.wanted:
+            return
+        now = self._states()
+        for own in [*before, *(each for each in now if each not in before)]:
+            if own not in now:
+                self._log.tell(told.InstrumentChanged, own, before[own][0], told.Change.DELETED)
+            elif own not in before:
+                self._log.tell(told.InstrumentChanged, own, now[own][0], told.Change.ADDED)
+            elif before[own][1] is not now[own][1]:
+                self._log.tell(told.StatusChanged, own, before[own][1], now[own][1])
+
+    def _trade(self, trade: LegacyTrade) -> None:
+        event = 0 if self._log.place is None else self._log.place.sequence_number
+        number = number_of(trade.trade_id) or 0
+        day = None
+        if trade.time_ns is not None:
+            day = datetime.fromtimestamp(trade.time_ns // SECOND, UTC).date()
+        price, size = exact_mantissa(trade.price) or 0, trade.size or 0
+        known = (trade.security_id, number)
+        if trade.busted:
+            self._log.tell(told.TradeBusted, trade.security_id, event, number, day, price, size)
+            return
+        self._log.tell(
+            told.TradeDone, trade.security_id, event, number, day, price, size,
+            number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
+            known in self._trades, trade.seller_days is not None,
+        )  # fmt: skip
+        if len(self._trades) >= MOST_TRADES:
+            self._trades.clear()
+        self._trades.add(known)
+
+    def _settle(self) -> None:
+        """Join the streams of loops while something is missing, and leave them when nothing is."""
+        done = self._channel.synchronized and self._channel.state.complete
+        if done and not self._synchronized:
+            self._synchronized = True
+        feed = self.settings.feeds[0]
+        if not done and not self._looking:
+            self._looking = True
+            self._actions += [Join(stream, feed) for stream in _LOOPS]
+        elif done and self._looking:
+            self._looking = False
+            self._actions += [Leave(stream, feed) for stream in _LOOPS]
+            self._log.at(self.place, 0, self._now_ns)
+            self._log.tell(told.Synchronized)

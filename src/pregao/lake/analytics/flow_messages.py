@@ -1,0 +1,302 @@
+"""The messages of a channel that the order flow is measured from, as columns of numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.errors import UsageError
+from pregao.lake.analytics import _kernels
+from pregao.lake.analytics.order_positions import DELETE_FROM
+from pregao.lake.analytics.reading import incremental_templates, message_table
+from pregao.lake.books import codes, integers
+from pregao.lake.store import DATE, Lake
+from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
+from pregao.umdf.streams import Stream
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    DELETE_ORDER,
+    EMPTY_BOOK,
+    FORWARD_TRADE,
+    MASS_DELETE_ORDERS,
+    ORDER,
+    RECOVERY,
+    SECURITY_GROUP_PHASE,
+    TRADE,
+)
+
+_INCREMENTAL = Stream.INCREMENTAL.value
+_BID, _OFFER = 0, 1
+_NEW, _CHANGE, _TOP = 0, 1, 2
+_OTHER = 9
+_CODES = {
+    "md_entry_type": {"BID": _BID, "OFFER": _OFFER},
+    "md_update_action": {"NEW": _NEW, "CHANGE": _CHANGE, DELETE_FROM: _TOP},
+}
+_KEY = ("sequence_version", "sequence_number", "index_in_packet")
+NAMED = ("event", "sending_time_ns", "security_id", "schema_version")
+
+Columns = dict[str, Any]
+"""Columns by name, all of one length."""
+Span = tuple[int, int]
+"""From a time to a time, in nanoseconds since 1970."""
+
+
+class FlowTables:
+    """The messages of a channel on a day, as columns."""
+
+    def __init__(self, lake: Lake, day: date) -> None:
+        self.lake = lake
+        self.day = day
+        self.channel: int | None = None
+        self._names = frozenset(lake.table_names())
+
+    def busiest(self) -> int:
+        """The channel with the most orders."""
+        channels = self.read(ORDER, ("channel",))["channel"]
+        if not len(channels):
+            raise UsageError(
+                f"{self.lake.location} has no orders of the binary feed on {self.day}: there is "
+                "no order flow to measure."
+            )
+        return int(np.bincount(channels).argmax())
+
+    def events(self) -> list[int]:
+        """The templates that tell about instruments."""
+        return [
+            template
+            for template in incremental_templates()
+            if message_table(template) in self._names
+            and "security_id" in self.lake.schema(message_table(template)).names
+        ]
+
+    def read(
+        self, template: int, columns: tuple[str, ...], stream: str | None = _INCREMENTAL
+    ) -> Columns:
+        """Columns of a template's messages; without values if there are none."""
+        import pyarrow.compute as pc
+
+        name = message_table(template)
+        if name not in self._names:
+            return {column: np.zeros(0, np.int64) for column in columns}
+        wanted = pc.field(DATE) == self.day
+        if stream is not None:
+            wanted &= pc.field("stream") == stream
+        if self.channel is not None:
+            wanted &= pc.field("channel") == self.channel
+        stored = self.lake.delta(name).to_pyarrow_dataset()
+        there = [column for column in columns if column in stored.schema.names]
+        rows = stored.to_table(columns=there, filter=wanted)
+        return {
+            column: _numbers(column, rows[column])
+            if column in there
+            else np.zeros(len(rows), np.int64)
+            for column in columns
+        }
+
+    def lot_sizes(self) -> dict[int, int]:
+        """The smallest lot of each instrument."""
+        return {number: int(lot) for number, lot in self._defined("min_lot_size") if lot}
+
+    def security_types(self, securities: Any) -> tuple[str, ...]:
+        """The types of these instruments by their names, the most frequent first."""
+        wanted = set(securities.tolist())
+        found = [kind for number, kind in self._defined("security_type") if number in wanted]
+        return tuple(kind for kind, _ in Counter(found).most_common() if kind)
+
+    def _defined(self, column: str) -> list[tuple[int, Any]]:
+        """What the definitions say of each instrument."""
+        import pyarrow.compute as pc
+
+        if "instruments" not in self._names:
+            return []
+        rows = (
+            self.lake.delta("instruments")
+            .to_pyarrow_dataset()
+            .to_table(
+                columns=["security_id", column],
+                filter=(pc.field(DATE) == self.day) & (pc.field("channel") == self.channel),
+            )
+        )
+        return list(zip(rows["security_id"].to_pylist(), rows[column].to_pylist(), strict=True))
+
+
+def _numbers(name: str, column: Any) -> Any:
+    """A column as numpy has it; no value is -1."""
+    if name in _CODES:
+        return codes(column, _CODES[name], _OTHER)
+    if pa.types.is_dictionary(column.type) or pa.types.is_string(column.type):
+        return np.array(column.cast(pa.string()).to_pylist(), object)
+    return integers(column, -1)
+
+
+def concat(parts: list[Columns]) -> Columns:
+    """The rows of several templates, one behind the other."""
+    if not parts:
+        return {name: np.zeros(0, np.int64) for name in NAMED}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _place(rows: Columns) -> Any:
+    """Where a message is in its channel, as one number that grows."""
+    version, number, index = (rows[name].astype(np.int64) for name in _KEY)
+    return version * EVENT_VERSION + number * EVENT_NUMBER + index
+
+
+def open_span(tables: FlowTables) -> Span | None:
+    """The longest span in which all groups that trade at all are open; None if none is told."""
+    columns = ("security_group", "trading_session_sub_id", "sending_time_ns", "stream")
+    rows = tables.read(SECURITY_GROUP_PHASE, columns, stream=None)
+    order = np.argsort(rows["sending_time_ns"], kind="stable")
+    changes: list[tuple[int, str, bool]] = []
+    known: dict[str, bool] = {}
+    for row in order:
+        group, is_open = rows["security_group"][row], rows["trading_session_sub_id"][row] == "OPEN"
+        if known.get(group) != is_open:
+            known[group] = is_open
+            # What a snapshot tells has held before.
+            told = group not in [each for _, each, _ in changes]
+            early = told and rows["stream"][row] != _INCREMENTAL
+            changes.append((0 if early else int(rows["sending_time_ns"][row]), group, is_open))
+    trading = {group for _, group, is_open in changes if is_open}
+    if not trading:
+        return None
+    changes.sort(key=lambda change: change[0])
+    now: set[str] = set()
+    spans, since = [], 0
+    for when, group, is_open in [*changes, (np.iinfo(np.int64).max, "", False)]:
+        if now == trading:
+            spans.append((since, int(when)))
+        (now.add if is_open else now.discard)(group)
+        if not group:
+            break
+        since = when
+    return max(spans, key=lambda span: span[1] - span[0], default=None)
+
+
+def flow_acts(tables: FlowTables, span: Span | None) -> tuple[Columns, Columns, Columns, Columns]:
+    """New orders, deletions, changes and trades within the span; books are followed from before."""
+    common = (*_KEY, "event", "sending_time_ns", "security_id", "match_event_indicator")
+    entry = ("md_entry_type", "secondary_order_id")
+    told = tables.read(
+        ORDER,
+        (*common, *entry, "md_update_action", "md_entry_px", "md_entry_size", "entering_firm"),
+    )
+    action = told["md_update_action"]
+    fresh = action == _NEW
+    gone = tables.read(DELETE_ORDER, (*common, *entry))
+    new = {name: column[fresh] for name, column in told.items()}
+    changed = {name: column[action == _CHANGE] for name, column in told.items()}
+    for rows in (new, gone):
+        rows["place"] = _place(rows)
+        rows["side"] = (rows["md_entry_type"] == _OFFER).astype(np.int64)
+    lots = tables.lot_sizes()
+    securities, which = np.unique(new["security_id"], return_inverse=True)
+    lot = np.array([lots.get(int(number), 1) for number in securities], np.int64)
+    new["lots"] = new["md_entry_size"] // lot[which] if len(which) else which
+    new["firm"] = new["entering_firm"]
+    entries = _entries(new, gone)
+    gone["known"] = np.ones(len(entries), np.bool_)
+    since = np.where(entries >= 0, new["sending_time_ns"][entries], 0) if len(entries) else entries
+    gone["lifetime_ns"] = np.where(entries >= 0, gone["sending_time_ns"] - since, -1)
+    new["improving"] = _improving(tables, new, gone, entries)
+    trades = concat(
+        [tables.read(template, ("event", "sending_time_ns")) for template in (TRADE, FORWARD_TRADE)]
+    )
+    left = len(new["place"]) - int((entries >= 0).sum())
+    ordinary = (new["match_event_indicator"] & RECOVERY) == 0
+    new = {name: column[ordinary] for name, column in new.items()}
+    found = [_within(rows, span) for rows in (new, gone, changed, trades)]
+    found[0]["left"] = left
+    return found[0], found[1], found[2], found[3]
+
+
+def _within(rows: Columns, span: Span | None) -> Columns:
+    if span is None:
+        return dict(rows)
+    inside = (rows["sending_time_ns"] >= span[0]) & (rows["sending_time_ns"] < span[1])
+    return {name: column[inside] for name, column in rows.items()}
+
+
+def _entries(new: Columns, gone: Columns) -> Any:
+    """The row of the new order that each deletion takes out, or -1.
+
+    A number may be used again: the order is the last one that came under it.
+    """
+    count = len(new["place"])
+    columns = [
+        np.concatenate([new[name], gone[name]])
+        for name in ("place", "secondary_order_id", "side", "security_id")
+    ]
+    order = np.lexsort(tuple(columns))
+    same = np.ones(max(len(order) - 1, 0), np.bool_)
+    for column in columns[1:]:
+        same &= column[order][1:] == column[order][:-1]
+    found = np.full(len(gone["place"]), -1, np.int64)
+    before, after = order[:-1], order[1:]
+    ends = same & (before < count) & (after >= count)
+    found[after[ends] - count] = before[ends]
+    return found
+
+
+def _improving(tables: FlowTables, new: Columns, gone: Columns, entries: Any) -> Any:
+    """Which new orders were better than all that rested on their side."""
+    if not len(new["place"]):
+        return np.zeros(0, np.bool_)
+    key = np.where(new["side"] == 0, new["md_entry_px"], -new["md_entry_px"])
+    none = np.zeros(len(gone["place"]), np.int64)
+    books = np.unique(new["security_id"])
+    parts = [
+        (new["security_id"] * 2 + new["side"], new["place"], _kernels.NEW, key, none[:0]),
+        (gone["security_id"] * 2 + gone["side"], gone["place"], _kernels.DELETE, none, entries),
+    ]
+    rows = tables.read(
+        MASS_DELETE_ORDERS,
+        (*_KEY, "security_id", "md_entry_type", "md_update_action", "md_entry_position_no"),
+    )
+    if len(rows["security_id"]):
+        sides = rows["security_id"] * 2 + (rows["md_entry_type"] == _OFFER)
+        top = rows["md_update_action"] == _TOP
+        place = _place(rows)
+        count = np.maximum(rows["md_entry_position_no"], 0)
+        parts.append((sides[top], place[top], _kernels.TAKE, count[top], none[:0]))
+        parts.append((sides[~top], place[~top], _kernels.CLEAR, count[~top], none[:0]))
+    for template in (EMPTY_BOOK, CHANNEL_RESET):
+        rows = tables.read(template, (*_KEY, "security_id"))
+        place = _place(rows)
+        if template == EMPTY_BOOK:
+            sides = np.concatenate([rows["security_id"] * 2, rows["security_id"] * 2 + 1])
+            place = np.concatenate([place, place])
+        else:
+            both = np.concatenate([books * 2, books * 2 + 1])
+            sides, place = np.tile(both, len(place)), np.repeat(place, len(both))
+        parts.append((sides, place, _kernels.CLEAR, np.zeros(len(place), np.int64), none[:0]))
+    side, place, act, keys, entry = (
+        np.concatenate(
+            [
+                np.full(len(part[0]), part[2], np.int64)
+                if column == 2
+                else (part[4] if column == 4 and len(part[4]) else np.full(len(part[0]), -1))
+                if column == 4
+                else part[column]
+                for part in parts
+            ]
+        )
+        for column in range(5)
+    )
+    order = np.lexsort((place, side))
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    # New orders come first among the parts: their rows are those of ``entries``.
+    taken = np.where(entry >= 0, places[entry], -1)
+    result = _kernels.improving(
+        np.ascontiguousarray(side[order]),
+        np.ascontiguousarray(act[order]),
+        np.ascontiguousarray(keys[order].astype(np.int64)),
+        np.ascontiguousarray(taken[order]),
+    )
+    return result[places[: len(new["place"])]]

@@ -1,0 +1,270 @@
+"""Entries of the legacy feed as columns: which message of the binary feed each one is, and what it
+tells. The column form of `pregao.feed.legacy_meaning`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.book.rows import NULL
+from pregao.feed.legacy_meaning import (
+    DELETE,
+    DELETE_FROM,
+    DELETE_THRU,
+    EXCHANGE_LAST,
+    IMPLIED,
+    NEW,
+    OPENING_PRICE,
+    RETRANSMITTED,
+    SIDES,
+    TRADE,
+    conditions,
+    number_of,
+    stream_id_of,
+)
+from pregao.feed.legacy_meaning import EMPTY_BOOK as EMPTIED
+from pregao.feed.legacy_state import THEORETICAL
+from pregao.lake.books.columns import integers
+from pregao.lake.books.slots import Slots
+from pregao.legacy.bulk import moments_of
+from pregao.legacy.tables import SCALE
+from pregao.umdf import templates as t
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+OTHER: Final = -9
+"""The template of entries that the binary feed has no message for: they are counted, too."""
+PRICE_BAND: Final = max(t.PRICE_BANDS)
+STATISTICS: Final = (
+    t.LAST_TRADE_PRICE, t.OPENING_PRICE, t.HIGH_PRICE, t.LOW_PRICE, t.EXECUTION_STATISTICS,
+    PRICE_BAND,
+)  # fmt: skip
+"""What is told in snapshots too, and compared."""
+INCREMENTAL: Final = (
+    t.ORDER, t.DELETE_ORDER, t.MASS_DELETE_ORDERS, t.EMPTY_BOOK, t.CHANNEL_RESET, t.TRADE,
+    t.FORWARD_TRADE, t.TRADE_BUST, *STATISTICS, OTHER,
+)  # fmt: skip
+"""What entries of the incremental stream become."""
+ENTRY_BITS: Final = 16
+"""Of ``index_in_packet``: which entry of its message a row is."""
+
+ENTRY_COLUMNS: Final = (
+    "channel", "stream", "sequence_version", "index_in_packet", "sending_time_ns",
+    "capture_time_ns", "feed", "feed_difference_ns", "capture_id", "msg_seq_num", "security_id",
+    "rpt_seq", "md_update_action", "md_entry_type", "md_entry_px", "md_entry_size",
+    "md_entry_date", "md_entry_time", "md_insert_date", "md_insert_time",
+    "md_entry_position_no", "md_price_level", "md_entry_buyer", "md_entry_seller", "order_id",
+    "quote_condition", "trade_condition", "trade_id", "trade_volume", "trading_session_id",
+    "open_close_settl_flag", "md_stream_id", "net_chg_prev_day", "seller_days",
+    "md_entry_interest_rate", "price_band_type", "price_limit_type",
+    "price_band_midpoint_price_type", "low_limit_price", "high_limit_price",
+    "trading_reference_price",
+)  # fmt: skip
+"""The columns of ``legacy_incremental_refresh`` that are read."""
+SNAPSHOT_COLUMNS: Final = (
+    *(name for name in ENTRY_COLUMNS if name not in ("md_update_action", "md_price_level")),
+    "last_msg_seq_num_processed", "tot_num_reports", "market_depth",
+    "trading_session_sub_id", "security_trading_status",
+)  # fmt: skip
+"""Those of ``legacy_snapshot_full_refresh``."""
+NUMBERS_AS_TEXTS: Final = frozenset({"order_id", "trade_id", "md_entry_time"})
+"""Texts of digits, of which each row may have another."""
+_PRICE_STEP: Final = 10 ** (SCALE - 4)
+_BY_TYPE: Final = {
+    "7": t.HIGH_PRICE,
+    "8": t.LOW_PRICE,
+    "B": t.EXECUTION_STATISTICS,
+    "g": PRICE_BAND,
+    OPENING_PRICE: t.OPENING_PRICE,
+}
+
+
+class Entries:
+    """Entries of messages, as a table of the lake has them; each is looked at once."""
+
+    def __init__(self, rows: Any, slots: Mapping[int, Slots] | None = None) -> None:
+        """``slots`` tell, by channel, where numbers begin anew."""
+        self.rows = rows.combine_chunks()
+        self._slots = slots or {}
+
+    def __len__(self) -> int:
+        count: int = self.rows.num_rows
+        return count
+
+    def numbers(self, name: str, null: int = NULL) -> Numbers:
+        """A column of numbers."""
+        return integers(self.rows.column(name), null)
+
+    def told(self, name: str, meaning: Callable[[str | None], Any], kind: Any) -> Any:
+        """What the texts of a column mean, each looked at once."""
+        column = self.rows.column(name)
+        column = column.chunk(0) if column.num_chunks else pa.array([], pa.string())
+        if not pa.types.is_dictionary(column.type):
+            column = column.cast(pa.string()).dictionary_encode()
+        texts = column.dictionary.to_pylist()
+        known = np.array([meaning(text) for text in [*texts, None]], kind)
+        return known[integers(column.indices, len(texts))]
+
+    @cached_property
+    def action(self) -> Numbers:
+        """What is done; in snapshots everything is new."""
+        if "md_update_action" not in self.rows.column_names:
+            return np.full(len(self), NEW, np.int64)
+        return self.numbers("md_update_action", NEW)
+
+    @cached_property
+    def type(self) -> npt.NDArray[Any]:
+        """The entry types, as letters."""
+        return np.asarray(self.told("md_entry_type", lambda text: text or "", "U2"))
+
+    @cached_property
+    def theoretical(self) -> Flags:
+        """Is it the theoretical price of an auction?"""
+        return np.asarray(
+            self.told(
+                "open_close_settl_flag", lambda text: number_of(text) == THEORETICAL, np.bool_
+            )
+        )
+
+    @cached_property
+    def elsewhere(self) -> Flags:
+        """Is it of another venue than the electronic market?"""
+        here = stream_id_of({})
+        return np.asarray(self.told("md_stream_id", lambda text: (text or here) != here, np.bool_))
+
+    @cached_property
+    def template(self) -> Numbers:
+        """The message of the binary feed that each entry is."""
+        found = np.full(len(self), OTHER, np.int64)
+        kind, action = self.type, self.action
+        for letter, template in _BY_TYPE.items():
+            found[kind == letter] = template
+        found[(kind == OPENING_PRICE) & self.theoretical] = OTHER
+        found[self.elsewhere] = OTHER
+        traded = kind == TRADE
+        found[traded] = t.TRADE
+        found[traded & (self.numbers("seller_days") != NULL)] = t.FORWARD_TRADE
+        found[traded & (action == DELETE)] = t.TRADE_BUST
+        last = self.told(
+            "trade_condition", lambda text: EXCHANGE_LAST in conditions(text), np.bool_
+        )
+        # In snapshots it is the last trade, whatever its condition.
+        last |= "md_update_action" not in self.rows.column_names
+        found[traded & last] = t.LAST_TRADE_PRICE
+        found[traded & last & self.elsewhere] = OTHER
+        emptied = kind == EMPTIED
+        found[emptied] = t.EMPTY_BOOK
+        found[emptied & (self.numbers("security_id", 0) == 0)] = t.CHANNEL_RESET
+        of_book = np.isin(kind, list(SIDES))
+        found[of_book] = t.ORDER
+        found[of_book & (action == DELETE)] = t.DELETE_ORDER
+        found[of_book & np.isin(action, (DELETE_THRU, DELETE_FROM))] = t.MASS_DELETE_ORDERS
+        return found
+
+    # Values
+
+    @cached_property
+    def price(self) -> Numbers:
+        """Prices as books keep them; NULL where there is none, or one with more digits."""
+        return self.scaled("md_entry_px")
+
+    def scaled(self, name: str) -> Numbers:
+        """Decimals as mantissas of a price."""
+        values = self.numbers(name)
+        told = values != NULL
+        exact = told & (values % _PRICE_STEP == 0)
+        return np.where(exact, values // _PRICE_STEP, NULL)
+
+    @cached_property
+    def unreadable(self) -> Flags:
+        """Prices that no book can have, or sizes that are missing."""
+        odd: Flags = (self.price == NULL) & (self.numbers("md_entry_px") != NULL)
+        odd |= self.numbers("md_entry_size") == NULL
+        return odd
+
+    @cached_property
+    def time_ns(self) -> Numbers:
+        """When each happened."""
+        return self._moments("md_entry_date", "md_entry_time")
+
+    @cached_property
+    def inserted_ns(self) -> Numbers:
+        """When orders took their places."""
+        return self._moments("md_insert_date", "md_insert_time")
+
+    def _moments(self, day: str, time: str) -> Numbers:
+        if pa.types.is_string(self.rows.schema.field(time).type):
+            times = integers(as_numbers(self.rows.column(time)))
+        else:
+            times = self.numbers(time)
+        return moments_of(self.numbers(day), times, NULL)
+
+    @cached_property
+    def position(self) -> Numbers:
+        """Places; the oldest templates have a level of prices instead."""
+        found = self.numbers("md_entry_position_no")
+        if "md_price_level" in self.rows.column_names:
+            found = np.where(found == NULL, self.numbers("md_price_level"), found)
+        return found
+
+    @cached_property
+    def firm(self) -> Numbers:
+        """The firm of an order: the buyer of a bid, the seller of an offer."""
+        return np.where(
+            self.type == "0", self.party("md_entry_buyer"), self.party("md_entry_seller")
+        )
+
+    def party(self, name: str) -> Numbers:
+        """Firms as numbers; NULL where they are none."""
+        return np.asarray(self.told(name, lambda text: or_null(number_of(text)), np.int64))
+
+    @cached_property
+    def indicator(self) -> Numbers:
+        """The flags that an order has in the binary feed."""
+
+        def bits(text: str | None) -> int:
+            told = conditions(text)
+            implied = t.IMPLIED if IMPLIED in told else 0
+            return implied | (t.RECOVERY if RETRANSMITTED in told else 0)
+
+        return np.asarray(self.told("quote_condition", bits, np.int64))
+
+    @cached_property
+    def version(self) -> Numbers:
+        """What is in place of the sequence version of each one's message."""
+        found = self.numbers("sequence_version")
+        channels = self.numbers("channel", -1)
+        for channel, slots in self._slots.items():
+            if slots.anew:
+                own = np.flatnonzero(channels == channel)
+                sending = self.numbers("sending_time_ns")[own]
+                found[own] = slots.version_at(sending, self.number[own])
+        return found
+
+    @cached_property
+    def number(self) -> Numbers:
+        """The number of each one's message."""
+        return self.numbers("msg_seq_num", 0)
+
+    @cached_property
+    def entry(self) -> Numbers:
+        """Which entry of its message each is."""
+        return self.numbers("index_in_packet") & ((1 << ENTRY_BITS) - 1)
+
+
+def or_null(number: int | None) -> int:
+    """A number as columns have it."""
+    return NULL if number is None or number >= 1 << 63 else number
+
+
+def as_numbers(column: Any) -> Any:
+    """Texts of digits as numbers; null where they are none."""
+    digits = pc.match_substring_regex(column, "^[0-9]{1,18}$")
+    return pc.cast(pc.if_else(digits, column, pa.scalar(None, pa.string())), pa.int64())

@@ -1,0 +1,212 @@
+"""The tables of the legacy feed, read as those of the binary feed: the same templates, columns and
+meanings, so that nothing behind it need know which feed a channel's day came by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from pregao.book.rows import NULL
+from pregao.lake.books.columns import integers, nulled, taken
+from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part, Reader, Serials, Table, in_serials
+from pregao.lake.books.legacy_entries import (
+    ENTRY_COLUMNS,
+    INCREMENTAL,
+    NUMBERS_AS_TEXTS,
+    SNAPSHOT_COLUMNS,
+    STATISTICS,
+    Entries,
+)
+from pregao.lake.books.legacy_messages import messages_of
+from pregao.lake.books.legacy_snapshots import SnapshotEntries
+from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
+from pregao.lake.ingest import PROTOCOLS, bundled_message_tables, message_table_name
+from pregao.lake.store import Location
+from pregao.umdf.templates import (
+    CHANNEL_RESET,
+    ORDER,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
+    SNAPSHOT_HEADER,
+    SNAPSHOT_ORDERS,
+)
+
+LEGACY: Final = "legacy"
+"""The name of its protocol."""
+ENTRIES, SNAPSHOTS, LISTED, STATUSES = -1, -2, -3, -4
+SOURCES: Final = {
+    "legacy_incremental_refresh": ENTRIES,
+    "legacy_snapshot_full_refresh": SNAPSHOTS,
+    "legacy_security_list": LISTED,
+    "legacy_security_status": STATUSES,
+}
+"""Its tables; they have numbers that no template has."""
+_LIST_COLUMNS = (
+    "security_id", "symbol", "security_group", "sending_time_ns", "index_in_packet", "stream",
+    "security_update_action",
+)  # fmt: skip
+_ROWS_PER_SNAPSHOT_MESSAGE = 5
+"""Plans take a message of the snapshot stream for about so many orders."""
+
+
+@cache
+def translated_tables() -> dict[int, Table]:
+    """What the templates of the binary feed have here."""
+    known = bundled_message_tables().templates
+    names = {template: message_table_name(table.name) for template, table in known.items()}
+    specs = {spec.name: spec.schema for spec in PROTOCOLS[LEGACY].tables()}
+    nothing = {
+        source: specs[name].remove_metadata().empty_table() for name, source in SOURCES.items()
+    }
+    entries = Entries(nothing[ENTRIES])
+    found = {source: Table(name, (), _texts(specs[name])) for name, source in SOURCES.items()}
+    for template in INCREMENTAL:
+        columns = messages_of(entries, template).column_names
+        if template == CHANNEL_RESET:  # it concerns every instrument
+            columns = [name for name in columns if name not in ("security_id", "rpt_seq")]
+        name = names.get(template, "legacy_other_entries")
+        found[template] = Table(name, tuple(columns), frozenset())
+    for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
+        columns = statuses_of(nothing[STATUSES], template).column_names
+        found[template] = Table(names[template], tuple(columns), frozenset())
+    for template in (SNAPSHOT_HEADER, SNAPSHOT_ORDERS):
+        found[template] = Table(names[template], ("security_id",), frozenset())
+    found[INSTRUMENTS] = Table("instruments", ("security_id", "symbol"), frozenset())
+    return found
+
+
+def _texts(schema: Any) -> frozenset[str]:
+    """The columns of texts that repeat."""
+    texts = {field.name for field in schema if pa.types.is_string(field.type)}
+    return frozenset(texts - NUMBERS_AS_TEXTS)
+
+
+def open_reader(lake: Location, inputs: Inputs) -> Reader:
+    """What reads a channel's day, by whichever feed it came."""
+    return LegacyReader(lake, inputs) if inputs.protocol == LEGACY else Reader(lake, inputs)
+
+
+class LegacyReader(Reader):
+    """Reads rows of the legacy feed's tables; those of a part of the instruments are kept."""
+
+    def __init__(self, lake: Location, inputs: Inputs) -> None:
+        super().__init__(lake, inputs)
+        self._entries: dict[Part, Entries | None] = {}
+        self._snapshots: dict[Part, SnapshotEntries | None] = {}
+
+    def read(
+        self,
+        template: int,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: Serials | None = None,
+    ) -> list[Any]:
+        """The rows of a template as tables."""
+        found = []
+        for rows in self._translated(template, part or Part()):
+            whole = rows
+            if serials is not None:
+                whole = taken(rows, np.flatnonzero(in_serials(rows, serials)))
+            for name in columns:
+                if name not in whole.column_names:
+                    whole = whole.append_column(name, pa.nulls(whole.num_rows, pa.int64()))
+            if whole.num_rows:
+                found.append(whole.select(list(columns)))
+        return found
+
+    def rows_by_security(self, template: int) -> Counter[int]:
+        """How many rows each instrument has: of all entries with those of orders."""
+        counts: Counter[int] = Counter()
+        if template == ORDER:
+            counts = super().rows_by_security(ENTRIES)
+        elif template == SNAPSHOT_ORDERS:
+            rows = super().rows_by_security(SNAPSHOTS)
+            counts.update({own: -(-n // _ROWS_PER_SNAPSHOT_MESSAGE) for own, n in rows.items()})
+        excluded = (0, NULL, *self.inputs.excluded)
+        return Counter({own: n for own, n in counts.items() if own not in excluded})
+
+    def levels(self) -> frozenset[int]:
+        """The instruments whose books are of price levels, as their snapshots tell."""
+        found: set[int] = set()
+        for rows in super().read(SNAPSHOTS, ["security_id", "market_depth"], Part()):
+            depth = integers(rows.column("market_depth"), 0)
+            found.update(np.unique(integers(rows.column("security_id"))[depth > 0]).tolist())
+        return frozenset(found)
+
+    def _translated(self, template: int, part: Part) -> Iterator[Any]:
+        if template == INSTRUMENTS:
+            yield from self._listed(part)
+        elif template in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
+            for rows in super().read(STATUSES, STATUS_COLUMNS, None):
+                slots = {self.inputs.channel: self.inputs.slots}
+                yield self._own(statuses_of(rows, template, slots), part)
+        elif template == CHANNEL_RESET:
+            entries = self._read_entries(Part(0, 0))
+            if entries is not None:
+                yield messages_of(entries, template)
+        else:
+            if template in INCREMENTAL:
+                entries = self._read_entries(part)
+                if entries is not None:
+                    yield messages_of(entries, template)
+            if template in (*STATISTICS, SNAPSHOT_HEADER, SNAPSHOT_ORDERS):
+                snapshots = self._read_snapshots(part)
+                if snapshots is not None:
+                    yield snapshots.table(template)
+
+    def _read_entries(self, part: Part) -> Entries | None:
+        if part not in self._entries:
+            rows = self._joined(ENTRIES, ENTRY_COLUMNS, part)
+            slots = {self.inputs.channel: self.inputs.slots}
+            self._entries[part] = None if rows is None else Entries(rows, slots)
+        return self._entries[part]
+
+    def _read_snapshots(self, part: Part) -> SnapshotEntries | None:
+        if part not in self._snapshots:
+            rows = self._joined(SNAPSHOTS, SNAPSHOT_COLUMNS, part)
+            slots = self.inputs.slots
+            self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots)
+        return self._snapshots[part]
+
+    def _joined(self, source: int, columns: Sequence[str], part: Part) -> Any | None:
+        tables = [self._own(rows, part) for rows in super().read(source, columns, part)]
+        tables = [rows.select(list(columns)) for rows in tables if rows.num_rows]
+        return pa.concat_tables(tables).unify_dictionaries() if tables else None
+
+    def _own(self, rows: Any, part: Part) -> Any:
+        """The rows about instruments of a part that are not left out."""
+        if "security_id" not in rows.column_names:
+            return rows
+        securities = integers(rows.column("security_id"), 0)
+        wanted = (securities >= part.first) & (securities <= part.last)
+        if self.inputs.excluded:
+            wanted &= ~np.isin(securities, list(self.inputs.excluded))
+        return rows if wanted.all() else taken(rows, np.flatnonzero(wanted))
+
+    def _listed(self, part: Part) -> Iterator[Any]:
+        """The instruments as they were defined last."""
+        rows = self._joined(LISTED, _LIST_COLUMNS, part)
+        if rows is None:
+            return
+        rows = rows.combine_chunks()
+        securities = integers(rows.column("security_id"))
+        order = np.lexsort(
+            (
+                integers(rows.column("index_in_packet")),
+                integers(rows.column("sending_time_ns")),
+                securities,
+            )
+        )
+        last = order[np.append(np.diff(securities[order]) != 0, True)]
+        yield pa.table(
+            {
+                "security_id": nulled(securities[last]),
+                "symbol": taken(rows.column("symbol"), last),
+                "security_group": group_text(taken(rows, last)),
+            }
+        )

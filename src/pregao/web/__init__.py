@@ -1,0 +1,33 @@
+"""The page: a market in the browser, from a lake or from the live feed, served on this machine.
+
+`lake_application` and `live_application` make the pages, `PageServer` serves one. They need the
+extra ``pregao[ui]`` (Starlette, uvicorn, websockets), which is loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pregao.web.application import lake_application as lake_application
+    from pregao.web.application import live_application as live_application
+    from pregao.web.lake_market import LakeMarket as LakeMarket
+    from pregao.web.live_market import LiveMarket as LiveMarket
+    from pregao.web.serving import PageServer as PageServer
+
+_HOMES = {
+    "application": ["lake_application", "live_application"],
+    "lake_market": ["LakeMarket"],
+    "live_market": ["LiveMarket"],
+    "serving": ["PageServer"],
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = ["LakeMarket", "LiveMarket", "PageServer", "lake_application", "live_application"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"{__name__} has no {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

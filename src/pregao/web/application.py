@@ -1,0 +1,56 @@
+"""The page as an application: its files, what it may ask, and who may ask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from pregao.web.answers import problem
+from pregao.web.guards import Application, Guard
+from pregao.web.lake_routes import lake_routes
+
+if TYPE_CHECKING:
+    from pregao.web.exchange_panel import ExchangePanel
+    from pregao.web.lake_market import LakeMarket
+    from pregao.web.live_market import LiveMarket
+
+STATIC = Path(__file__).parent / "static"
+
+
+def lake_application(market: LakeMarket) -> Application:
+    """The page of a lake."""
+    return _application(lake_routes(market))
+
+
+def live_application(market: LiveMarket, panel: ExchangePanel | None = None) -> Application:
+    """The page of the live feed; with a panel for the exchange that sends it, if one is given."""
+    from pregao.web.live_routes import live_routes
+
+    return _application(live_routes(market, panel))
+
+
+def _application(routes: Sequence[BaseRoute]) -> Application:
+    async def index(_request: Request) -> Response:
+        return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
+
+    async def failed(_request: Request, error: Exception) -> Response:
+        sentence = f"Something went wrong inside ({type(error).__name__}); the terminal says more."
+        return problem(sentence, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+    application = Starlette(
+        routes=[
+            Route("/", index),
+            *routes,
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={Exception: failed},
+    )
+    return Guard(application)

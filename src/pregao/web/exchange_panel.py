@@ -1,0 +1,163 @@
+"""The panel of the exchange: how it is, what market operations may do, and orders of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeVar
+
+from pregao.clock import MILLISECOND, MINUTE, system_clock
+from pregao.entrypoint import Client, ClientSettings, Entering, Received, Requests
+from pregao.errors import EncodeError, PregaoError, UsageError
+from pregao.exchange.host import ask
+from pregao.web.answers import Parameters
+
+T = TypeVar("T")
+_PATIENCE_S = 10.0
+_SEGMENT = 80
+_TRADER = "PAGE"
+_SIDES = ("BUY", "SELL")
+_AUCTION_NS = 2 * MINUTE
+
+
+class ExchangePanel:
+    """Operates an exchange on this machine by its control port, and enters orders in a session."""
+
+    def __init__(
+        self, control_port: int, settings: ClientSettings, gateways: Sequence[tuple[str, int]]
+    ) -> None:
+        self._port = control_port
+        self._settings = settings
+        self._gateways = list(gateways)
+        self._requests = Requests(settings.version, Entering(_SEGMENT, _TRADER))
+        self._last_id = system_clock() // MILLISECOND * 100
+        self._loop = asyncio.new_event_loop()
+        self._client: Client | None = None
+        self._opening = asyncio.Lock()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="pregao-orders", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the session, if one is held."""
+        if self._client is not None:
+            self._run(self._client.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have something done in the loop of the session."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(2 * _PATIENCE_S)
+
+    # Operations
+
+    def status(self) -> dict[str, Any]:
+        """How the exchange is, and the orders of the page's own session."""
+        told = self._asked({"do": "status"})
+        client = self._client
+        orders = [] if client is None else list(client.orders)
+        return told | {
+            "own_session": str(self._settings.session_id),
+            "own_orders": [
+                {
+                    "id": None if order.order_id is None else str(order.order_id),
+                    "security_id": str(order.security_id),
+                    "side": order.side,
+                    "quantity": order.quantity,
+                    "price": None if order.price is None else str(order.price),
+                    "traded": order.cumulative,
+                    "status": order.status,
+                }
+                for order in orders[-20:]
+            ],
+        }
+
+    def do(self, given: Parameters) -> dict[str, Any]:
+        """Carry out a command of market operations."""
+        name = given.text("do")
+        make = _COMMANDS.get(name)
+        if make is None:
+            raise UsageError(f"The page may ask for {', '.join(_COMMANDS)}; not for {name!r}.")
+        return self._asked({"do": name, **make(given)})
+
+    def _asked(self, request: dict[str, Any]) -> dict[str, Any]:
+        told = ask(self._port, request)
+        if "error" in told:
+            words = str(told["error"])
+            raise UsageError(words if words.endswith((".", "?")) else f"{words}.")
+        return told
+
+    # Orders
+
+    def order(self, given: Parameters) -> dict[str, Any]:
+        """Enter an order; gives the exchange's answer."""
+        side = given.text("side").upper()
+        if side not in _SIDES:
+            raise UsageError(f"side is {' or '.join(_SIDES)}.")
+        security = given.whole("id", least=1)
+        quantity = given.whole("quantity", least=1, most=10**12)
+        price = _price(given.text("price", ""))
+        with self._lock:
+            self._last_id += 1
+            number = self._last_id
+        name, values = self._requests.new(number, side, security, quantity, price)
+        try:
+            received = self._run(self._sent(name, values))
+        except EncodeError as error:
+            raise UsageError(f"The order cannot be sent: {error}.") from None
+        except TimeoutError:
+            raise PregaoError("The exchange did not answer in time.") from None
+        return {
+            "answer": received.name,
+            "number": received.number,
+            "values": {key: _shown(value) for key, value in received.message.values.items()},
+        }
+
+    async def _sent(self, name: str, values: Mapping[str, Any]) -> Received:
+        async with self._opening:
+            if self._client is None:
+                client = Client(self._settings, self._gateways)
+                client.start()
+                try:
+                    await client.ready(timeout_s=_PATIENCE_S)
+                except BaseException:
+                    await client.close()
+                    raise
+                self._client = client
+        return await self._client.request(name, values, _PATIENCE_S)
+
+
+def _price(text: str) -> Decimal | None:
+    """A limit; None for an order at the market."""
+    if not text.strip():
+        return None
+    try:
+        price = Decimal(text.strip().replace(",", "."))
+    except InvalidOperation:
+        raise UsageError(f"A price is such as 39.45, not {text!r}.") from None
+    if not price.is_finite():
+        raise UsageError("A price is a number such as 39.45.")
+    return price
+
+
+def _shown(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | str) else str(value)
+
+
+def _of_symbol(given: Parameters) -> dict[str, Any]:
+    return {"symbol": given.text("symbol")}
+
+
+_COMMANDS: dict[str, Callable[[Parameters], dict[str, Any]]] = {
+    "phase": lambda given: {"group": given.text("group", "all"), "phase": given.text("phase")},
+    "halt": _of_symbol,
+    "resume": _of_symbol,
+    "auction": lambda given: _of_symbol(given) | {"until_ns": system_clock() + _AUCTION_NS},
+    "bust": lambda given: _of_symbol(given) | {"trade": given.whole("trade", least=1)},
+    "news": lambda given: {"headline": given.text("headline")},
+}

@@ -1,0 +1,59 @@
+"""The book over time: of each stretch the last tick, as prices and sizes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pregao.book.rows import NULL, Numbers
+from pregao.lake.books.columns import integers
+
+DEPTH = 10
+"""So many levels of a side are in every tick."""
+
+
+def heatmap_columns(ticks: Any, times: Numbers, first: list[dict[str, Any]]) -> list[Any]:
+    """For each time the bids and the asks that were valid then, as price, size, price, size, …
+
+    ``ticks`` are those of the time in question, ``first`` the sides of the book before them. Where
+    a stretch brought nothing new there is None.
+    """
+    sent = integers(ticks["sending_time_ns"])
+    order = np.argsort(sent, kind="stable")
+    last = np.searchsorted(sent[order], times, side="right") - 1
+    fresh = np.diff(last, prepend=-1) > 0
+    chosen = order[last[fresh]]
+    sides = [
+        [integers(ticks[f"{side}_{part}_{level}"])[chosen]
+         for level in range(1, DEPTH + 1) for part in ("price", "size")]
+        for side in ("bid", "ask")
+    ]  # fmt: skip
+    told = iter(zip(*(np.column_stack(side).tolist() for side in sides), strict=True))
+    columns: list[Any] = []
+    for new in fresh.tolist():
+        if new:
+            bids, asks = next(told)
+            columns.append([_there(bids), _there(asks)])
+        else:
+            columns.append(None if columns else [_levels(side) for side in first])
+    return columns
+
+
+def _there(values: list[int]) -> list[int]:
+    """The levels that there are and that have a price."""
+    return [
+        value
+        for at in range(0, len(values), 2)
+        if values[at] != NULL and values[at + 1] != NULL
+        for value in values[at : at + 2]
+    ]
+
+
+def _levels(side: dict[str, Any]) -> list[int]:
+    return [
+        value
+        for price, size, _ in side["levels"][:DEPTH]
+        if price is not None
+        for value in (price, size)
+    ]

@@ -1,0 +1,351 @@
+"""An instrument's day in a lake, as the page asks for it: books, trades, bars, auctions."""
+
+# ruff: noqa: S608 - what is put into queries are whole numbers, days and names of our own
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from pregao.api import Lake
+from pregao.book.rows import NULL, Numbers
+from pregao.lake.books import Catalogue, open_books
+from pregao.lake.books.columns import integers
+from pregao.web.heatmap import DEPTH, heatmap_columns
+from pregao.web.wire import midnight_ns, moment_data, number
+
+TAPE = 400
+"""At most so many trades are told at once."""
+ACTIVITY = 240
+"""The bars of the timeline."""
+_PATH = 600
+"""At most so many points are told of the path of an auction."""
+_MOST_REPLAYS = 6
+_SIDES = {"BUY": 1, "SELL": -1}
+
+
+@dataclass(frozen=True, slots=True)
+class Trades:
+    """The trades of a day as columns, in the order in which they were sent."""
+
+    sent: Numbers
+    price: Numbers
+    size: Numbers
+    side: Numbers
+    """1 where the buyer, -1 where the seller was the aggressor, else 0."""
+    busted_at: Numbers
+    trade_id: Numbers
+    buyer: Numbers
+    seller: Numbers
+
+    def rows(self, begin: int, end: int, base: int) -> list[list[Any]]:
+        """Some of them: sent, price, size, side, busted at, number, buyer, seller."""
+        own = slice(begin, end)
+        return [
+            [
+                sent - base, price, size, side, None if busted == NULL else busted - base,
+                number(trade), number(buyer), number(seller),
+            ]
+            for sent, price, size, side, busted, trade, buyer, seller in zip(
+                *(getattr(self, name)[own].tolist() for name in self.__slots__), strict=True
+            )
+        ]  # fmt: skip
+
+
+class LakeInstrument:
+    """An instrument of a day; what is asked for often is read once."""
+
+    def __init__(
+        self, lake: Lake, catalogue: Catalogue, day: date, channel: int, security_id: int
+    ) -> None:
+        self.books = open_books(catalogue, str(security_id), day, channel)
+        self.base = midnight_ns(day)
+        self._lake = lake
+        self._tables = frozenset(lake.tables)
+        self._of_channel = f"date = DATE '{day.isoformat()}' AND channel = {channel}"
+        self._own = f"{self._of_channel} AND security_id = {security_id}"
+
+    def _rows(self, table: str, sql: str) -> Any | None:
+        """The rows of a query on a table; None where the lake has no such table (yet)."""
+        return self._lake.sql(sql) if table in self._tables else None
+
+    def _listed(self, table: str, sql: str) -> list[dict[str, Any]]:
+        rows = self._rows(table, sql)
+        return [] if rows is None else rows.to_pylist()
+
+    # About the day
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What there is: names, when it begins and ends, phases, gaps, activity over the day."""
+        definition = self._listed(
+            "instruments",
+            "SELECT symbol, security_group, security_desc, asset, currency, isin_number, "
+            f"min_price_increment, min_lot_size FROM instruments WHERE {self._own} LIMIT 1",
+        )
+        own = definition[0] if definition else {}
+        begin, end = self._ends()
+        tick = own.get("min_price_increment")
+        return {
+            "symbol": own.get("symbol") or str(self.books.instrument.security_id),
+            "id": str(self.books.instrument.security_id),
+            "channel": self.books.instrument.channel,
+            "day": self.books.instrument.date.isoformat(),
+            "group": own.get("security_group"),
+            "description": own.get("security_desc"),
+            "currency": own.get("currency"),
+            "isin": own.get("isin_number"),
+            "tick": None if not tick else max(1, int(tick * 10_000)),
+            "lot": own.get("min_lot_size"),
+            "begin": begin,
+            "end": end,
+            "phases": self.phases(own.get("security_group")),
+            "gaps": self.gaps(),
+            "activity": self._activity(begin, end),
+            "trades": len(self.trades.sent),
+            "intervals": self._intervals(),
+        }
+
+    def _ends(self) -> tuple[int, int]:
+        rows = self._lake.sql(
+            "SELECT min(sending_time_ns) AS first, max(sending_time_ns) AS last "
+            f"FROM ticks WHERE {self._own}"
+        ).to_pylist()[0]
+        ends = self.books.data_ends_ns
+        last = rows["last"] or ends or self.base
+        first = rows["first"] or last
+        return first - self.base, max(last, ends or 0) - self.base
+
+    def phases(self, group: str | None) -> list[list[Any]]:
+        """What held, from when until when: status, whether it was the instrument's own."""
+        whose = f"security_id = {self.books.instrument.security_id}"
+        if group is not None:
+            quoted = group.replace("'", "''")
+            whose = f"({whose} OR (security_id IS NULL AND security_group = '{quoted}'))"
+        rows = self._listed(
+            "status",
+            "SELECT from_ns, until_ns, status, separate, security_id FROM status "
+            f"WHERE {self._of_channel} AND {whose} ORDER BY from_ns",
+        )
+        # Where an instrument has rows of its own they tell everything, its group's phases too.
+        named = [row for row in rows if row["security_id"] is not None]
+        return [
+            [
+                row["from_ns"] - self.base,
+                None if row["until_ns"] is None else row["until_ns"] - self.base,
+                row["status"],
+                bool(row["separate"]),
+            ]
+            for row in named or rows
+        ]
+
+    def gaps(self) -> list[list[Any]]:
+        """Holes that the other feed did not close: when, from where to where, what closed them,
+
+        and whether it is a hole of the instrument's own messages.
+        """
+        security = self.books.instrument.security_id
+        rows = self._listed(
+            "gaps",
+            "SELECT capture_time_ns, first_missing, last_missing, closed_by, security_id, feed "
+            f"FROM gaps WHERE {self._of_channel} "
+            f"AND (security_id = {security} OR security_id IS NULL) "
+            "AND coalesce(closed_by, '') NOT LIKE 'feed %' "
+            "ORDER BY capture_time_ns LIMIT 2000",
+        )
+        return [
+            [
+                row["capture_time_ns"] - self.base,
+                row["first_missing"],
+                row["last_missing"],
+                row["closed_by"],
+                row["security_id"] is not None,
+            ]
+            for row in rows
+            if row["capture_time_ns"] is not None
+        ]
+
+    def _activity(self, begin: int, end: int) -> list[int]:
+        """The quantity traded in each stretch of the day."""
+        width = max(1, -(-(end - begin + 1) // ACTIVITY))
+        bins = (self.trades.sent - self.base - begin) // width
+        inside = (bins >= 0) & (bins < ACTIVITY)
+        sums = np.bincount(
+            bins[inside], weights=self.trades.size[inside].astype(float), minlength=ACTIVITY
+        )
+        return [int(one) for one in sums.tolist()]
+
+    def _intervals(self) -> list[str]:
+        rows = self._listed(
+            "bars",
+            f"SELECT interval, min(end_ns - start_ns) AS span FROM bars WHERE {self._own} "
+            "GROUP BY interval ORDER BY span",
+        )
+        return [row["interval"] for row in rows]
+
+    # Books and trades
+
+    def book(self, at: int) -> dict[str, Any]:
+        """The book at a time of the day."""
+        return moment_data(self.books.at(self.base + at))
+
+    def frames(self, begin: int, end: int, step: int) -> list[dict[str, Any]]:
+        """The book at the end of each step in which it changed, from a time on to another."""
+        times = list(range(self.base + begin, self.base + end + 1, step))
+        found: list[dict[str, Any]] = []
+        before = None
+        for moment in self.books.series(times, most_replays=_MOST_REPLAYS):
+            key = (moment.book.state, moment.sequence_version, moment.sequence_number,
+                   moment.index_in_packet, moment.last_price, moment.trade_volume)  # fmt: skip
+            if key != before:
+                found.append(moment_data(moment))
+            before = key
+        return found
+
+    @cached_property
+    def trades(self) -> Trades:
+        """Every trade of the day."""
+        rows = self._rows(
+            "trades",
+            "SELECT sending_time_ns, price, size, aggressor_side, bust_time_ns, busted, trade_id, "
+            f"buyer, seller, sequence_version, sequence_number, index_in_packet FROM trades "
+            f"WHERE {self._own} ORDER BY sending_time_ns, sequence_version, sequence_number, "
+            "index_in_packet",
+        )
+        if rows is None:
+            return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
+        sent = integers(rows["sending_time_ns"])
+        busted = np.array(rows["busted"].to_pylist(), np.bool_)
+        when = integers(rows["bust_time_ns"])
+        # A bust without a time of its own is known from the beginning.
+        when = np.where(busted, np.where(when == NULL, sent, when), NULL)
+        side = [_SIDES.get(name, 0) for name in rows["aggressor_side"].to_pylist()]
+        return Trades(
+            sent,
+            integers(rows["price"]),
+            integers(rows["size"]),
+            np.array(side, np.int64),
+            when,
+            integers(rows["trade_id"]),
+            integers(rows["buyer"]),
+            integers(rows["seller"]),
+        )
+
+    def tape(self, at: int, limit: int) -> list[list[Any]]:
+        """The last trades up to a time, the oldest first."""
+        end = int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
+        return self.trades.rows(max(0, end - min(limit, TAPE)), end, self.base)
+
+    def trades_between(self, begin: int, end: int, most: int = 5_000) -> list[list[Any]]:
+        """The trades behind a time and up to another; of too many the largest."""
+        first, last = (
+            int(np.searchsorted(self.trades.sent, self.base + at, side="right"))
+            for at in (begin, end)
+        )
+        if last - first <= most:
+            return self.trades.rows(first, last, self.base)
+        largest = np.argpartition(-self.trades.size[first:last], most)[:most]
+        chosen = np.sort(largest) + first
+        picked = Trades(*(getattr(self.trades, name)[chosen] for name in Trades.__slots__))
+        return picked.rows(0, most, self.base)
+
+    def jump(self, kind: str, at: int, forward: bool) -> int | None:
+        """The time of the next or last trade, gap or change of phase; None if there is none."""
+        if kind == "trade":
+            times = self.trades.sent - self.base
+        elif kind == "gap":
+            times = np.array([gap[0] for gap in self.about["gaps"]], np.int64)
+        else:
+            times = np.array([phase[0] for phase in self.about["phases"]], np.int64)
+        if forward:
+            place = int(np.searchsorted(times, at, side="right"))
+            return int(times[place]) if place < len(times) else None
+        place = int(np.searchsorted(times, at, side="left")) - 1
+        return int(times[place]) if place >= 0 else None
+
+    # Charts
+
+    def heatmap(self, begin: int, end: int, columns: int) -> dict[str, Any]:
+        """The best levels over time, a column for each stretch of it."""
+        times = np.linspace(begin, end, columns + 1)[1:].astype(np.int64) + self.base
+        names = ", ".join(
+            f"{side}_{part}_{level}"
+            for side in ("bid", "ask")
+            for part in ("price", "size")
+            for level in range(1, DEPTH + 1)
+        )
+        rows = self._lake.sql(
+            f"SELECT sending_time_ns, {names} FROM ticks WHERE {self._own} "
+            f"AND sending_time_ns > {self.base + begin} AND sending_time_ns <= {self.base + end}"
+        )
+        first = self.book(begin)
+        return {
+            "times": (times - self.base).tolist(),
+            "columns": heatmap_columns(rows, times, first["sides"]),
+            "trades": self.trades_between(begin, end, 2_000),
+        }
+
+    def bars(self, interval: str) -> list[list[Any]]:
+        """Bars of an interval: start, open, high, low, close, volume, bought, sold."""
+        if interval not in self.about["intervals"]:
+            return []
+        rows = self._lake.sql(
+            "SELECT start_ns, open, high, low, close, volume, buy_volume, sell_volume FROM bars "
+            f"WHERE {self._own} AND interval = '{interval}' ORDER BY start_ns"
+        )
+        columns = [integers(rows[name]) for name in rows.column_names]
+        columns[0] = columns[0] - self.base
+        return [
+            [number(value) for value in row]
+            for row in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+
+    @cached_property
+    def auctions(self) -> list[dict[str, Any]]:
+        """The auctions: what was expected while they went on, and what came of them."""
+        rows = self._listed(
+            "auctions", f"SELECT * FROM auctions WHERE {self._own} ORDER BY start_ns"
+        )
+        return [self._auction(row) for row in rows]
+
+    def _auction(self, row: dict[str, Any]) -> dict[str, Any]:
+        def since(time: int | None) -> int | None:
+            return None if time is None else time - self.base
+
+        def price(value: Any) -> int | None:
+            return None if value is None else int(value * 10_000)
+
+        path = [
+            [since(one["time_ns"]), price(one["price"]), one["size"]]
+            for one in thinned(row["theoretical"] or [], _PATH)
+            if one["time_ns"] is not None
+        ]
+        imbalances = [
+            [since(one["time_ns"]), _SIDES.get(one["side"] or "", 0) * (one["size"] or 0)]
+            for one in thinned(row["imbalances"] or [], _PATH)
+            if one["time_ns"] is not None
+        ]
+        return {
+            "kind": row["kind"],
+            "begin": since(row["start_ns"]),
+            "end": since(row["end_ns"]),
+            "scheduled": since(row["scheduled_end_ns"]),
+            "extensions": row["extensions"],
+            "price": price(row["uncross_price"]),
+            "volume": row["uncross_volume"],
+            "trades": row["uncross_trades"],
+            "path": path,
+            "imbalances": imbalances,
+        }
+
+
+def thinned(values: list[Any], most: int) -> list[Any]:
+    """So many of a list at the most, evenly, the last one among them."""
+    if len(values) <= most:
+        return values
+    chosen = np.linspace(0, len(values) - 1, most).astype(np.int64)
+    return [values[at] for at in chosen.tolist()]

@@ -1,0 +1,123 @@
+"""What the page may ask of a lake, and how its replay is streamed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.errors import PregaoError, UsageError
+from pregao.web.answers import Parameters, answer
+from pregao.web.lake_instrument import TAPE, LakeInstrument
+from pregao.web.lake_market import LakeMarket, parse_day
+from pregao.web.wire import dumped
+
+KINDS = ("trade", "gap", "phase")
+_DAYS_NS = 4 * 86_400 * SECOND
+_MOST_COLUMNS = 1_000
+_MOST_FRAMES = 240
+_LARGEST_REQUEST = 4_096
+
+
+def lake_routes(market: LakeMarket) -> list[BaseRoute]:
+    """The paths of a page that shows a lake."""
+
+    def own(given: Parameters) -> LakeInstrument:
+        day = parse_day(given.text("day"))
+        channel = given.whole("channel", least=0, most=255)
+        return market.instrument(day, channel, given.whole("id", least=0))
+
+    def at(given: Parameters, name: str = "at") -> int:
+        return given.whole(name, least=-_DAYS_NS, most=_DAYS_NS)
+
+    def span(given: Parameters) -> tuple[int, int]:
+        begin, end = at(given, "from"), at(given, "to")
+        if begin >= end:
+            raise UsageError("from must be before to.")
+        return begin, end
+
+    def jump(given: Parameters) -> dict[str, Any]:
+        kind = given.text("kind")
+        if kind not in KINDS:
+            raise UsageError(f"kind is one of {', '.join(KINDS)}.")
+        forward = given.text("direction", "next") == "next"
+        return {"at": own(given).jump(kind, at(given), forward)}
+
+    def heatmap(given: Parameters) -> dict[str, Any]:
+        columns = given.whole("columns", 240, least=1, most=_MOST_COLUMNS)
+        return own(given).heatmap(*span(given), columns)
+
+    async def replay(socket: WebSocket) -> None:
+        """Send the books and trades of one stretch of time after the other, as they are asked for.
+
+        The page asks ahead of what it shows, and so decides how far ahead that is.
+        """
+        await socket.accept()
+        try:
+            while True:
+                text = await socket.receive_text()
+                await socket.send_text(await run_in_threadpool(_stretch, text))
+        except WebSocketDisconnect:
+            return
+
+    def _stretch(text: str) -> str:
+        wanted: Any = None
+        try:
+            wanted = _request(text)
+            given = Parameters(wanted)
+            begin, end = span(given)
+            step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
+            if (end - begin) // step > _MOST_FRAMES:
+                raise UsageError(f"At most {_MOST_FRAMES} books are sent at once.")
+            instrument = own(given)
+            data = {
+                "from": begin,
+                "to": end,
+                "frames": instrument.frames(begin, end, step),
+                "trades": instrument.trades_between(begin, end),
+            }
+        except PregaoError as error:
+            data = {"error": str(error)}
+        request = wanted.get("request") if isinstance(wanted, dict) else None
+        return dumped({"request": request, **data})
+
+    return [
+        answer("/api/about", lambda _given: market.about()),
+        answer(
+            "/api/instruments",
+            lambda given: market.search(parse_day(given.text("day")), given.text("q", "")),
+        ),
+        answer("/api/instrument", lambda given: own(given).about),
+        answer("/api/book", lambda given: own(given).book(at(given))),
+        answer(
+            "/api/trades",
+            lambda given: own(given).tape(at(given), given.whole("limit", 60, least=1, most=TAPE)),
+        ),
+        answer("/api/jump", jump),
+        answer("/api/heatmap", heatmap),
+        answer("/api/bars", lambda given: own(given).bars(given.text("interval", "1m"))),
+        answer("/api/auctions", lambda given: own(given).auctions),
+        answer("/api/health", lambda given: market.health(parse_day(given.text("day")))),
+        answer("/api/news", lambda given: market.news(parse_day(given.text("day")))),
+        answer(
+            "/api/latency",
+            lambda given: market.latency(
+                parse_day(given.text("day")), given.whole("channel", least=0, most=255)
+            ),
+        ),
+        WebSocketRoute("/ws/replay", replay),
+    ]
+
+
+def _request(text: str) -> dict[str, Any]:
+    try:
+        wanted = json.loads(text) if len(text) <= _LARGEST_REQUEST else None
+    except ValueError:
+        wanted = None
+    if not isinstance(wanted, dict):
+        raise UsageError("This takes a table of JSON.")
+    return wanted

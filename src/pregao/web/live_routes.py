@@ -1,0 +1,103 @@
+"""What the page may ask of the live feed and of the exchange behind it, and what it is pushed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from pregao.errors import PregaoError
+from pregao.web.answers import Parameters, answer, change
+from pregao.web.live_market import LiveMarket
+from pregao.web.wire import dumped
+
+if TYPE_CHECKING:
+    from pregao.web.exchange_panel import ExchangePanel
+
+_PUSH_S = 0.05
+"""A book that changed is sent so soon; more often than that nobody sees."""
+_HEALTH_S = 1.0
+
+
+def live_routes(market: LiveMarket, panel: ExchangePanel | None) -> list[BaseRoute]:
+    """The paths of a page that shows the live feed."""
+
+    def own(given: Parameters) -> tuple[int, int]:
+        return given.whole("channel", least=0, most=255), given.whole("id", least=0)
+
+    async def push(socket: WebSocket) -> None:
+        """Send an instrument when it changed, and once a second how the feed is."""
+        await socket.accept()
+        watched: dict[str, tuple[int, int]] = {}
+        sending = asyncio.create_task(_push(market, socket, watched))
+        try:
+            while True:
+                text = await socket.receive_text()
+                try:
+                    wanted = json.loads(text)
+                    watched["own"] = own(Parameters(wanted if isinstance(wanted, dict) else {}))
+                except (ValueError, PregaoError):
+                    watched.pop("own", None)
+        except WebSocketDisconnect:
+            pass
+        finally:
+            sending.cancel()
+
+    about = {"exchange": panel is not None}
+    routes: list[BaseRoute] = [
+        answer("/api/about", lambda _given: market.about() | about),
+        answer("/api/instruments", lambda given: market.search(given.text("q", ""))),
+        answer("/api/instrument", lambda given: market.instrument(*own(given))),
+        answer("/api/book", lambda given: market.view(*own(given))),
+        answer("/api/auctions", lambda given: market.auctions(*own(given))),
+        answer("/api/health", lambda _given: market.health()),
+        answer("/api/news", lambda _given: market.news()),
+        WebSocketRoute("/ws/live", push),
+    ]
+    if panel is not None:
+        routes += [
+            answer("/api/exchange", lambda _given: panel.status()),
+            change("/api/exchange/do", panel.do),
+            change("/api/exchange/order", panel.order),
+        ]
+    return routes
+
+
+async def _push(market: LiveMarket, socket: WebSocket, watched: dict[str, tuple[int, int]]) -> None:
+    before: Any = None
+    health_due = 0.0
+    loop = asyncio.get_running_loop()
+    while True:
+        began = loop.time()
+        told: dict[str, Any] = {}
+        try:
+            if "own" in watched:
+                view = await run_in_threadpool(market.view, *watched["own"])
+                key = None if view is None else (watched["own"], *_key(view))
+                if view is not None and key != before:
+                    told["book"] = view
+                    told["id"] = str(watched["own"][1])
+                before = key
+            if began >= health_due:
+                told["health"] = await run_in_threadpool(market.health)
+                health_due = began + _HEALTH_S
+        except (PregaoError, TimeoutError) as error:
+            told["error"] = str(error) or "The feed handler does not answer."
+            health_due = began + _HEALTH_S
+        if told:
+            await socket.send_text(dumped(told))
+        await asyncio.sleep(max(0.0, began + _PUSH_S - loop.time()))
+
+
+def _key(view: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells a view from the one before: not the time, which always goes on."""
+    trades = view["trades"]
+    return (
+        view["state"], view["status"], view["last"], view["volume"], view["sides"],
+        len(trades), trades[-1] if trades else None,
+        sum(trade[4] is not None for trade in trades),
+    )  # fmt: skip

@@ -1,0 +1,92 @@
+"""The page served: a socket on this machine, and uvicorn behind it, in a thread of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from types import TracebackType
+
+import uvicorn
+
+from pregao.errors import NetworkError
+from pregao.net.http import HOST
+from pregao.web.guards import Application
+
+_START_S = 20.0
+_LARGEST_MESSAGE = 64 * 1024
+_LOOK_S = 0.2
+
+
+class PageServer:
+    """Serves an application on loopback until it is closed."""
+
+    def __init__(self, application: Application, port: int) -> None:
+        """``port`` 0 takes any that is free; ``port`` of the server tells which."""
+        self._socket = _listen(port)
+        self.port: int = self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            application,
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            ws="websockets-sansio",
+            ws_max_size=_LARGEST_MESSAGE,
+            ws_per_message_deflate=False,  # it never leaves this machine
+            timeout_graceful_shutdown=1,
+            lifespan="on",
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="pregao-page", daemon=True)
+        self._thread.start()
+        ended = threading.Event()
+        for _ in range(int(_START_S / 0.01)):
+            if self._server.started or not self._thread.is_alive():
+                break
+            ended.wait(0.01)
+        if not self._server.started:
+            self.close()
+            raise NetworkError(f"The page could not be served at {HOST}:{self.port}.")
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"http://{HOST}:{self.port}/"
+
+    def _run(self) -> None:
+        self._server.run(sockets=[self._socket])
+
+    def wait(self) -> None:
+        """Until it is closed, or interrupted."""
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_S)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.should_exit = True
+        self._thread.join()
+        self._socket.close()
+
+    def __enter__(self) -> PageServer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _listen(port: int) -> socket.socket:
+    opened = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        opened.bind((HOST, port))
+    except OSError as error:
+        opened.close()
+        why = error.strerror or str(error)
+        raise NetworkError(
+            f"{HOST}:{port} cannot be served: {why}. Choose another with --port."
+        ) from error
+    return opened

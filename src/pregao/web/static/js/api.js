@@ -1,0 +1,77 @@
+// What the page asks of its server.
+
+export class Problem extends Error {}
+
+export async function ask(path, parameters = {}, signal = undefined) {
+  const address = new URL(path, location.origin);
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined) address.searchParams.set(name, value);
+  }
+  let response;
+  try {
+    response = await fetch(address, { signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The server of this page does not answer: is `pregao ui` still running?");
+  }
+  let told;
+  try {
+    told = await response.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem(`The server answered ${response.status}.`);
+  }
+  if (!response.ok) throw new Problem(told.error ?? `The server answered ${response.status}.`);
+  return told;
+}
+
+export async function send(path, data) {
+  const response = await fetch(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(data),
+  });
+  const told = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Problem(told.error ?? `The server answered ${response.status}.`);
+  return told;
+}
+
+// A WebSocket that is opened again when it is lost.
+export class Line {
+  constructor(path, { onmessage, onopen = () => {}, onlost = () => {} }) {
+    this.path = path;
+    this.handlers = { onmessage, onopen, onlost };
+    this.closed = false;
+    this.wait = 250;
+    this.waiting = [];
+    this.connect();
+  }
+
+  connect() {
+    const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+    this.socket = new WebSocket(`${scheme}//${location.host}${this.path}`);
+    this.socket.addEventListener("open", () => {
+      this.wait = 250;
+      this.handlers.onopen();
+      for (const text of this.waiting.splice(0)) this.socket.send(text);
+    });
+    this.socket.addEventListener("message", (event) => this.handlers.onmessage(JSON.parse(event.data)));
+    this.socket.addEventListener("close", () => {
+      if (this.closed) return;
+      this.handlers.onlost();
+      setTimeout(() => this.closed || this.connect(), this.wait);
+      this.wait = Math.min(4000, this.wait * 2);
+    });
+  }
+
+  send(data) {
+    const text = JSON.stringify(data);
+    if (this.socket.readyState === WebSocket.OPEN) this.socket.send(text);
+    else this.waiting = [...this.waiting, text].slice(-4);
+  }
+
+  close() {
+    this.closed = true;
+    this.socket.close();
+  }
+}

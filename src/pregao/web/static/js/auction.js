@@ -1,0 +1,67 @@
+// The auctions of an instrument: the path of the theoretical price, the imbalance, the outcome.
+
+import { ask } from "./api.js";
+import { Chart } from "./charts.js";
+import { alpha, choice, colours, element, find, note } from "./dom.js";
+import * as format from "./format.js";
+
+export class AuctionView {
+  constructor() {
+    this.auctions = [];
+    this.shown = 0;
+  }
+
+  async load(context) {
+    this.context = context;
+    note("#auction-price", "loading …");
+    this.auctions = await ask("/api/auctions", context.target());
+    const { offset } = context;
+    this.shown = Math.max(0, this.auctions.findIndex((one) => context.at >= one.begin && context.at <= (one.end ?? Infinity)));
+    choice(find("#auction-choice"), this.auctions.map((one, at) => [at, `${format.words(one.kind)} ${format.clock(one.begin, offset, 0)}`]), this.shown, (at) => { this.shown = at; this.draw(); });
+    this.draw();
+  }
+
+  draw() {
+    const auction = this.auctions[this.shown];
+    note("#auction-price", auction ? null : "no auction of this instrument in the lake\n(`pregao analytics` makes the table)");
+    this.price ??= new Chart(find("#auction-price"));
+    this.imbalance ??= new Chart(find("#auction-imbalance"));
+    this.price.clear();
+    this.imbalance.clear();
+    find("#auction-facts").replaceChildren();
+    if (!auction) return;
+    const { offset, digits } = this.context;
+    const hue = colours();
+    const precise = { type: "price", precision: digits, minMove: 10 ** -digits };
+    const line = this.price.add("line", { color: hue.accent, lineWidth: 2, lineType: 1, priceFormat: precise, title: "theoretical" });
+    line.setData(points(auction.path, offset, (row) => row[1] === null ? null : row[1] / 10000));
+    const sizes = this.price.add("area", { priceScaleId: "sizes", lineColor: alpha(hue.bid, 0.7), topColor: alpha(hue.bid, 0.25), bottomColor: alpha(hue.bid, 0), lineWidth: 1, priceFormat: { type: "volume" }, title: "quantity" });
+    sizes.priceScale().applyOptions({ scaleMargins: { top: 0.72, bottom: 0 } });
+    sizes.setData(points(auction.path, offset, (row) => row[2]));
+    const columns = this.imbalance.add("columns", { priceFormat: { type: "volume" }, base: 0 });
+    columns.setData(points(auction.imbalances, offset, (row) => row[1]).map((one) => ({ ...one, color: one.value >= 0 ? hue.bid : hue.ask })));
+    this.price.fit();
+    this.imbalance.fit();
+    const facts = [
+      ["kind", format.words(auction.kind)],
+      ["began", format.clock(auction.begin, offset, 3)],
+      ["ended", format.clock(auction.end, offset, 3)],
+      ["scheduled end", format.clock(auction.scheduled, offset, 3)],
+      ["extensions", format.count(auction.extensions)],
+      ["price", auction.price === null ? "none" : format.price(auction.price, digits)],
+      ["quantity", format.count(auction.volume)],
+      ["trades", format.count(auction.trades)],
+    ];
+    for (const [name, value] of facts) find("#auction-facts").append(element("dt", { text: name }), element("dd", { text: value }));
+  }
+}
+
+// Points for a chart: seconds that rise; of several in one second the last.
+export function points(rows, offset, value) {
+  const found = new Map();
+  for (const row of rows) {
+    const told = value(row);
+    if (told !== null && told !== undefined) found.set(Math.floor(row[0] / 1e9) + offset, told);
+  }
+  return [...found].sort((a, b) => a[0] - b[0]).map(([time, told]) => ({ time, value: told }));
+}

@@ -1,0 +1,65 @@
+// Bars with volume; a click goes to the bar's time.
+
+import { ask } from "./api.js";
+import { Chart } from "./charts.js";
+import { alpha, choice, colours, find, note } from "./dom.js";
+
+export class Bars {
+  constructor({ onseek }) {
+    this.onseek = onseek;
+    this.interval = "1m";
+    this.times = [];
+  }
+
+  async load(context) {
+    this.context = context;
+    const intervals = context.about.intervals.filter((name) => name !== "1d");
+    if (!intervals.includes(this.interval)) this.interval = intervals.includes("1m") ? "1m" : (intervals[0] ?? "1m");
+    const seconds = context.about.end - context.about.begin;
+    if (!this.chosen && seconds < 20 * 60e9 && intervals.includes("1s")) this.interval = "1s";
+    choice(find("#bar-interval"), intervals.map((name) => [name, name]), this.interval, (name) => {
+      this.interval = name;
+      this.chosen = true;
+      this.fetch();
+    });
+    await this.fetch();
+  }
+
+  async fetch() {
+    const { context } = this;
+    const rows = context.about.intervals.length ? await ask("/api/bars", { ...context.target(), interval: this.interval }) : [];
+    if (context !== this.context) return;
+    this.rows = rows;
+    this.draw();
+  }
+
+  draw() {
+    const { offset, digits } = this.context;
+    const hue = colours();
+    note("#bars", this.rows.length ? null : "no bars in the lake (`pregao analytics` makes them)");
+    if (!this.chart) {
+      this.chart = new Chart(find("#bars"));
+      this.chart.chart.subscribeClick(({ time }) => time !== undefined && this.onseek((time - this.context.offset) * 1e9));
+    }
+    this.chart.clear();
+    const precise = { type: "price", precision: digits, minMove: 10 ** -digits };
+    const seconds = (row) => Math.floor(row[0] / 1e9) + offset;
+    const candles = this.chart.add("candles", {
+      upColor: hue.bid, downColor: hue.ask, wickUpColor: hue.bid, wickDownColor: hue.ask, borderVisible: false, priceFormat: precise,
+    });
+    candles.priceScale().applyOptions({ scaleMargins: { top: 0.06, bottom: 0.27 } });
+    candles.setData(this.rows.map((row) => ({ time: seconds(row), open: row[1] / 1e4, high: row[2] / 1e4, low: row[3] / 1e4, close: row[4] / 1e4 })));
+    const volume = this.chart.add("columns", { priceScaleId: "volume", priceFormat: { type: "volume" }, priceLineVisible: false, lastValueVisible: false });
+    volume.priceScale().applyOptions({ scaleMargins: { top: 0.78, bottom: 0 } });
+    volume.setData(this.rows.map((row) => ({ time: seconds(row), value: row[5], color: alpha(row[4] >= row[1] ? hue.bid : hue.ask, 0.5) })));
+    this.chart.chart.applyOptions({ timeScale: { secondsVisible: this.interval === "1s" } });
+    this.times = this.rows.map(seconds);
+    this.chart.fit();
+    this.chart.marked = undefined;
+    this.mark(this.context.at);
+  }
+
+  mark(at) {
+    if (this.chart) this.chart.mark(Math.floor(at / 1e9) + this.context.offset, this.times);
+  }
+}

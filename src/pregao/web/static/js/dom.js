@@ -1,0 +1,110 @@
+// Elements and canvases. Text is always set as text, never as markup.
+
+export const find = (selector) => document.querySelector(selector);
+
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key === "text") made.textContent = value;
+    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  for (const child of children) if (child) made.append(child);
+  return made;
+}
+
+// A table of texts; columns are [title, is it a number].
+export function table(columns, rows, empty = "nothing") {
+  if (!rows.length) return element("p", { class: "note", text: empty });
+  const head = element("tr");
+  for (const [title, numeric] of columns) head.append(element("th", { class: numeric ? "n" : null, text: title }));
+  const body = element("tbody");
+  for (const row of rows) {
+    const line = element("tr");
+    row.forEach((value, at) => line.append(element("td", { class: columns[at][1] ? "n" : null, text: value ?? "" })));
+    body.append(line);
+  }
+  return element("table", {}, element("thead", {}, head), body);
+}
+
+// Buttons of which one is pressed.
+export function choice(host, names, chosen, onchoice) {
+  host.replaceChildren();
+  for (const [value, title] of names) {
+    host.append(
+      element("button", {
+        type: "button", text: title, "aria-pressed": String(value === chosen), "data-value": value,
+        onclick: () => {
+          for (const each of host.children) each.setAttribute("aria-pressed", String(each.dataset.value === String(value)));
+          onchoice(value);
+        },
+      }),
+    );
+  }
+}
+
+export const note = (panel, text) => {
+  const host = typeof panel === "string" ? find(panel).closest(".panel") : panel;
+  if (text) host.dataset.note = text;
+  else delete host.dataset.note;
+};
+
+// Something to be aware of, which hides nothing.
+export const warn = (panel, text) => {
+  const host = find(panel).closest(".panel");
+  if (text) host.dataset.warning = text;
+  else delete host.dataset.warning;
+};
+
+const palette = {};
+export function colours() {
+  const theme = document.documentElement.dataset.theme;
+  if (palette.theme !== theme) {
+    const style = getComputedStyle(document.documentElement);
+    for (const name of ["bg", "panel", "raised", "line", "text", "muted", "bid", "ask", "accent", "bad", "mono", "sans"]) {
+      palette[name] = style.getPropertyValue(`--${name}`).trim();
+    }
+    palette.theme = theme;
+  }
+  return palette;
+}
+
+// A canvas as sharp as the screen: gives its context and its size, only cleared.
+export function surface(canvas) {
+  const hue = colours();
+  const ratio = window.devicePixelRatio || 1;
+  const { clientWidth: width, clientHeight: height } = canvas;
+  if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  }
+  const context = canvas.getContext("2d", { alpha: false });
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.fillStyle = hue.panel;
+  context.fillRect(0, 0, width, height);
+  return { context, width, height };
+}
+
+const mixed = new Map();
+export function alpha(colour, share) {
+  const key = colour + share;
+  let known = mixed.get(key);
+  if (known === undefined) {
+    if (mixed.size > 2000) mixed.clear();
+    known = withAlpha(colour, share);
+    mixed.set(key, known);
+  }
+  return known;
+}
+
+// Text that is only touched when it is another.
+export function say(host, text) {
+  if (host.textContent !== text) host.textContent = text;
+}
+
+function withAlpha(colour, share) {
+  const found = /^#([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{2})$/i.exec(colour);
+  if (!found) return colour;
+  return `rgb(${parseInt(found[1], 16)} ${parseInt(found[2], 16)} ${parseInt(found[3], 16)} / ${share})`;
+}

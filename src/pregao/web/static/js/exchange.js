@@ -1,0 +1,133 @@
+// The panel of the exchange: how it is, what market operations may do, and orders.
+
+import { ask, send } from "./api.js";
+import { element, find, table } from "./dom.js";
+import * as format from "./format.js";
+
+const PHASES = ["PRE_OPEN", "OPEN", "PAUSE", "PRE_CLOSE", "CLOSE", "FINAL_CLOSING_CALL"];
+
+export class ExchangeView {
+  constructor(page, problem) {
+    this.page = page;
+    this.problem = problem;
+    this.log = element("div", { class: "log", "aria-live": "polite" });
+    this.facts = element("dl");
+    this.sessions = element("div", { class: "table" });
+    this.orders = element("div", { class: "table" });
+    this.phases = element("div", { class: "table" });
+    const host = find('.view[data-of="exchange"]');
+    host.replaceChildren(
+      this.panel("Order", this.orderForm()),
+      this.panel("Market operations", this.operations()),
+      this.panel("What was said", this.log),
+      this.panel("Own orders", this.orders),
+      this.panel("Sessions", this.sessions),
+      this.panel("Phases", this.phases, this.facts),
+    );
+    setInterval(() => page.view === "exchange" && this.refresh(), 1000);
+  }
+
+  panel(title, ...content) {
+    return element("div", { class: "panel" }, element("h2", { text: title }), ...content);
+  }
+
+  load() {
+    const best = this.page.book?.sides?.[0]?.levels?.[0]?.[0];
+    if (best !== undefined && best !== null && !this.price.value) this.price.value = format.price(best, this.page.digits).replaceAll(",", "");
+    return this.refresh();
+  }
+
+  orderForm() {
+    this.symbol = element("input", { readonly: true, "aria-label": "Instrument" });
+    this.quantity = element("input", { type: "number", min: 1, value: 100, class: "num" });
+    this.price = element("input", { inputmode: "decimal", placeholder: "at the market", class: "num" });
+    const form = element("form", { class: "form" },
+      element("label", { text: "instrument" }, this.symbol),
+      element("label", { text: "quantity" }, this.quantity),
+      element("label", { text: "price" }, this.price),
+      element("div", { class: "row" },
+        element("button", { type: "button", class: "buy", text: "Buy", onclick: () => this.enter("BUY") }),
+        element("button", { type: "button", class: "sell", text: "Sell", onclick: () => this.enter("SELL") })));
+    form.addEventListener("submit", (event) => event.preventDefault());
+    return form;
+  }
+
+  operations() {
+    const phase = element("select", { "aria-label": "Phase" });
+    for (const name of PHASES) phase.append(element("option", { value: name, text: format.words(name) }));
+    phase.value = "OPEN";
+    const trade = element("input", { type: "number", min: 1, class: "num", placeholder: "the last one" });
+    const headline = element("input", { placeholder: "Headline" });
+    const act = (title, work) => element("button", { type: "button", text: title, onclick: work });
+    const symbol = () => this.page.about?.symbol;
+    return element("div", { class: "form" },
+      element("label", { text: "all groups" }, phase),
+      element("div", { class: "row" }, act("Change phase", () => this.act({ do: "phase", group: "all", phase: phase.value }))),
+      element("div", { class: "row" },
+        act("Halt", () => this.act({ do: "halt", symbol: symbol() })),
+        act("Auction (2 min)", () => this.act({ do: "auction", symbol: symbol() })),
+        act("Resume", () => this.act({ do: "resume", symbol: symbol() }))),
+      element("label", { text: "trade" }, trade),
+      element("div", { class: "row" }, act("Bust", () => this.act({ do: "bust", symbol: symbol(), trade: Number(trade.value) || this.page.trades.at(-1)?.[5] || 0 }))),
+      element("label", { text: "news" }, headline),
+      element("div", { class: "row" }, act("Publish", () => this.act({ do: "news", headline: headline.value }))));
+  }
+
+  tell(words, kind = null) {
+    const line = element("div", { text: `${new Date().toISOString().slice(11, 19)} ${words}`, class: kind });
+    this.log.prepend(line);
+    while (this.log.children.length > 100) this.log.lastChild.remove();
+  }
+
+  async act(request) {
+    if ("symbol" in request && !request.symbol) {
+      this.tell("Choose an instrument first: / searches for one.", "down");
+      return;
+    }
+    try {
+      await send("/api/exchange/do", request);
+      this.tell(`${request.do} ${request.symbol ?? request.phase ?? request.headline ?? ""}: done`);
+    } catch (error) {
+      this.tell(error.message, "down");
+    }
+    this.refresh();
+  }
+
+  async enter(side) {
+    if (!this.page.about) {
+      this.tell("Choose an instrument first: / searches for one.", "down");
+      return;
+    }
+    try {
+      const told = await send("/api/exchange/order", { side, id: this.page.about.id, quantity: Number(this.quantity.value), price: this.price.value });
+      const { values } = told;
+      this.tell(`${told.answer} ${side} ${this.quantity.value} ${this.page.about.symbol}${values.orderID ? ` order ${values.orderID}` : ""}${values.ordRejReason ? ` reason ${values.ordRejReason}` : ""}`, /Reject/.test(told.answer) ? "down" : "up");
+    } catch (error) {
+      this.tell(error.message, "down");
+    }
+    this.refresh();
+  }
+
+  async refresh() {
+    this.symbol.value = this.page.about?.symbol ?? "";
+    let told;
+    try {
+      told = await ask("/api/exchange");
+      this.problem(null);
+    } catch (error) {
+      this.problem(error.message);
+      return;
+    }
+    this.facts.replaceChildren();
+    for (const [name, value] of [["day", told.trade_date], ["gateway", told.gateway], ["connections", told.connections], ["requests", format.count(told.requests)], ["standing orders", format.count(told.orders)]]) {
+      this.facts.append(element("dt", { text: name }), element("dd", { text: value }));
+    }
+    this.phases.replaceChildren(table([["group", false], ["phase", false]], Object.entries(told.phases).map(([group, phase]) => [group, format.words(phase)])));
+    this.sessions.replaceChildren(table(
+      [["session", false], ["firm", true], ["connected", false], ["next in", true], ["next out", true]],
+      told.sessions.map((one) => [`${one.session}${String(one.session) === told.own_session ? " (page)" : ""}`, one.firm, one.connected ? "yes" : "", format.count(one.next_incoming), format.count(one.next_outgoing)])));
+    this.orders.replaceChildren(table(
+      [["order", false], ["side", false], ["quantity", true], ["price", true], ["traded", true], ["status", false]],
+      told.own_orders.map((one) => [one.id, format.words(one.side), format.count(one.quantity), one.price ?? "market", format.count(one.traded), format.words(one.status)]), "no orders yet"));
+  }
+}

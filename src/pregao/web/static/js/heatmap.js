@@ -1,0 +1,237 @@
+// The book over time: price against time, the brighter the more is offered; trades on it.
+
+import { alpha, colours, surface } from "./dom.js";
+import * as format from "./format.js";
+
+const STOPS = {
+  dark: [[10, 13, 18], [19, 44, 88], [25, 104, 158], [47, 180, 174], [236, 203, 96], [255, 247, 214]],
+  light: [[255, 255, 255], [214, 228, 246], [150, 192, 232], [74, 140, 206], [38, 88, 160], [84, 30, 92]],
+};
+
+function ramp(theme) {
+  const stops = STOPS[theme === "light" ? "light" : "dark"];
+  return Array.from({ length: 256 }, (_, at) => {
+    const place = (at / 255) * (stops.length - 1);
+    const low = Math.min(stops.length - 2, Math.floor(place));
+    const share = place - low;
+    const mixed = stops[low].map((value, part) => Math.round(value + (stops[low + 1][part] - value) * share));
+    return (255 << 24) | (mixed[2] << 16) | (mixed[1] << 8) | mixed[0];
+  });
+}
+
+export class Heatmap {
+  constructor(canvas, { onseek }) {
+    this.canvas = canvas;
+    this.columns = [];
+    this.trades = [];
+    this.step = 0;
+    this.ramps = {};
+    this.dirty = true;
+    this.back = document.createElement("canvas");
+    canvas.addEventListener("click", (event) => {
+      const at = this.timeAt?.(event.offsetX);
+      if (at !== undefined) onseek(Math.round(at));
+    });
+  }
+
+  // What the server tells: times, and for each the levels then; null is "as before".
+  load({ times, columns, trades }) {
+    this.columns = [];
+    let levels = [[], []];
+    times.forEach((time, at) => {
+      levels = columns[at] ?? levels;
+      this.columns.push({ time, levels });
+    });
+    this.step = times.length > 1 ? times[1] - times[0] : 1e9;
+    this.trades = trades;
+    this.rescale();
+  }
+
+  clear() {
+    this.columns = [];
+    this.trades = [];
+    this.dirty = true;
+  }
+
+  // A book that is shown while time goes on becomes a column when its stretch is over.
+  follow(at, book, trades, span, most) {
+    const levels = book.sides.map((side) => {
+      const flat = [];
+      for (const [price, size] of side.levels.slice(0, 10)) if (price !== null) flat.push(price, size);
+      return flat;
+    });
+    const last = this.columns.at(-1);
+    if (!last || at < last.time - this.step || this.step <= 0) {
+      this.step = span / most;
+      this.columns = [{ time: at, levels }];
+      this.dirty = true;
+    } else if (at > last.time) {
+      let time = last.time;
+      while (time + this.step < at && this.columns.length < 4 * most) {
+        time += this.step;
+        this.columns.push({ time, levels: last.levels });
+      }
+      this.columns.push({ time: time + this.step, levels });
+      this.dirty = true;
+    } else {
+      last.levels = levels;
+      this.dirty ||= trades.length > 0;
+    }
+    while (this.columns.length > most) this.columns.shift();
+    if (trades.length) this.trades = this.trades.concat(trades);
+    const begin = this.columns[0].time - this.step;
+    let gone = 0;
+    while (gone < this.trades.length && this.trades[gone][0] < begin) gone += 1;
+    if (gone) this.trades = this.trades.slice(gone);
+    this.added = (this.added ?? 0) + 1;
+    if (this.added % 30 === 1) this.rescale();
+  }
+
+  // Which prices are shown, and what counts as much.
+  rescale() {
+    const best = [];
+    const sizes = [];
+    const stride = Math.max(1, Math.floor(this.columns.length / 120));
+    for (let at = 0; at < this.columns.length; at += stride) {
+      const [bids, asks] = this.columns[at].levels;
+      if (bids.length) best.push(bids[Math.min(bids.length - 2, 12)], bids[0]);
+      if (asks.length) best.push(asks[Math.min(asks.length - 2, 12)], asks[0]);
+      for (const side of [bids, asks]) for (let part = 1; part < side.length; part += 2) sizes.push(side[part]);
+    }
+    for (const [, price] of this.trades) best.push(price);
+    sizes.sort((a, b) => a - b);
+    this.much = sizes.length ? Math.max(1, sizes[Math.floor(sizes.length * 0.97)]) : 1;
+    best.sort((a, b) => a - b);
+    if (best.length) {
+      const low = best[Math.floor(best.length * 0.02)];
+      const high = best[Math.ceil((best.length - 1) * 0.98)];
+      const room = Math.max(200, (high - low) * 0.06);
+      this.low = low - room;
+      this.high = high + room;
+    }
+    this.dirty = true;
+  }
+
+  // The book as a small picture: a column for each stretch, a row for each price.
+  pixels(ramped, grain, ground) {
+    this.floor = Math.floor(this.low / grain) * grain;
+    const tall = Math.min(2000, Math.max(1, Math.ceil((this.high - this.floor) / grain) + 1));
+    const wide = this.columns.length;
+    if (!this.image || this.back.width !== wide || this.back.height !== tall) {
+      this.back.width = wide;
+      this.back.height = tall;
+      this.image = new ImageData(wide, tall);
+      this.words = new Uint32Array(this.image.data.buffer);
+    }
+    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(ground.slice(at, at + 2), 16));
+    this.words.fill((255 << 24) | (blue << 16) | (green << 8) | red);
+    for (let column = 0; column < wide; column += 1) {
+      for (const side of this.columns[column].levels) {
+        for (let part = 0; part < side.length; part += 2) {
+          const row = tall - 1 - Math.round((side[part] - this.floor) / grain);
+          if (row < 0 || row >= tall) continue;
+          const share = Math.min(1, Math.sqrt(side[part + 1] / this.much));
+          this.words[row * wide + column] = ramped[Math.round(24 + share * 231)];
+        }
+      }
+    }
+    this.back.getContext("2d").putImageData(this.image, 0, 0);
+  }
+
+  draw({ tick, digits, offset, at, span }) {
+    if (!this.dirty && this.drawnTheme === document.documentElement.dataset.theme) return;
+    const { context: draw, width, height } = surface(this.canvas);
+    const hue = colours();
+    this.dirty = false;
+    this.drawnTheme = hue.theme;
+    if (!this.columns.length || this.low === undefined) return;
+    const ramped = (this.ramps[hue.theme] ??= ramp(hue.theme));
+    const right = width - 58;
+    const bottom = height - 18;
+    const end = Math.max(this.columns.at(-1).time, 0);
+    const begin = end - span;
+    const x = (time) => ((time - begin) / span) * right;
+    const y = (price) => bottom - ((price - this.low) / (this.high - this.low)) * bottom;
+    this.timeAt = (place) => begin + (Math.min(place, right) / right) * span;
+    const grain = Math.max(tick || 100, 1);
+    draw.save();
+    draw.beginPath();
+    draw.rect(0, 0, right, bottom);
+    draw.clip();
+    this.pixels(ramped, grain, hue.panel);
+    draw.imageSmoothingEnabled = false;
+    const left = x(this.columns[0].time - this.step);
+    const top = y(this.floor + (this.back.height - 0.5) * grain);
+    draw.drawImage(this.back, left, top, x(end) - left, y(this.floor - 0.5 * grain) - top);
+    for (const [which, colour] of [[0, hue.bid], [1, hue.ask]]) {
+      draw.strokeStyle = colour;
+      draw.lineWidth = 1.2;
+      draw.beginPath();
+      let begun = false;
+      for (const { time, levels } of this.columns) {
+        const price = levels[which][0];
+        if (price === undefined) { begun = false; continue; }
+        const place = y(price);
+        if (begun) draw.lineTo(x(time - this.step), place);
+        else draw.moveTo(x(time - this.step), place);
+        draw.lineTo(x(time), place);
+        begun = true;
+      }
+      draw.stroke();
+    }
+    let large = 1;
+    for (const trade of this.trades) large = Math.max(large, trade[2]);
+    const few = this.trades.length > 700 ? large / 400 : 0; // the smallest would only be a smear
+    for (const [sent, price, size, side, busted] of this.trades) {
+      const place = x(sent);
+      if (place < -10 || sent > at || size < few) continue;
+      const radius = 1.6 + 8.5 * Math.sqrt(size / large);
+      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.text;
+      draw.fillStyle = alpha(colour, busted === null ? 0.62 : 0.15);
+      if (radius < 2.6) {
+        draw.fillRect(place - radius, y(price) - radius, 2 * radius, 2 * radius);
+        continue;
+      }
+      draw.beginPath();
+      draw.arc(place, y(price), radius, 0, 2 * Math.PI);
+      draw.fill();
+      if (radius > 3) {
+        draw.strokeStyle = alpha(hue.bg, 0.85);
+        draw.lineWidth = 1;
+        draw.stroke();
+      }
+    }
+    if (at < end - this.step) {
+      draw.fillStyle = hue.accent;
+      draw.fillRect(Math.round(x(at)), 0, 1, bottom);
+    }
+    draw.restore();
+    draw.lineWidth = 1;
+    draw.font = `10.5px ${hue.mono}`;
+    draw.textBaseline = "middle";
+    draw.textAlign = "left";
+    draw.fillStyle = hue.muted;
+    const gap = (this.high - this.low) / Math.max(2, Math.floor(bottom / 42));
+    const nice = Math.max(grain, Math.ceil(gap / grain) * grain);
+    for (let price = Math.ceil(this.low / nice) * nice; price < this.high; price += nice) {
+      draw.fillText(format.price(price, digits), right + 6, y(price));
+    }
+    const last = this.columns.at(-1).levels;
+    const now = [[last[0][0], hue.bid, 1], [last[1][0], hue.ask, -1]];
+    for (const [price, colour, down] of now) {
+      if (price === undefined) continue;
+      draw.fillStyle = colour;
+      const top = y(price) + (Math.abs(y(last[0][0] ?? 0) - y(last[1][0] ?? 0)) < 15 ? down * 7.5 : 0);
+      draw.fillRect(right + 2, top - 7, 56, 14);
+      draw.fillStyle = hue.panel;
+      draw.fillText(format.price(price, digits), right + 6, top + 0.5);
+    }
+    draw.fillStyle = hue.muted;
+    draw.textAlign = "center";
+    const marks = Math.max(2, Math.floor(right / 110));
+    for (let mark = 0; mark <= marks; mark += 1) {
+      const time = Math.floor(begin + (span * (mark + 0.5)) / (marks + 1));
+      draw.fillText(format.clock(time, offset, 0), x(time), height - 8);
+    }
+  }
+}

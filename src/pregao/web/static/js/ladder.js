@@ -1,0 +1,166 @@
+// The price ladder: asks above, bids below, each level's orders in the order of the queue.
+
+import { alpha, colours, element, find, surface, table } from "./dom.js";
+import * as format from "./format.js";
+
+const ROW = 21;
+const HEAD = 20;
+
+// What is drawn, row by row, the highest ask first: it is made of the book alone, then painted.
+export function ladderRows(book, room) {
+  const [bids, asks] = book.sides;
+  const half = Math.max(1, Math.floor((room - 1) / 2));
+  const rows = [];
+  const add = (side, from, at) => {
+    const [price, size, orders] = from.levels[at];
+    rows.push({ side, at, price, size, orders, queue: (from.queues[at] ?? []).map((order) => order[0]) });
+  };
+  for (let at = Math.min(half, asks.levels.length) - 1; at >= 0; at -= 1) add("ask", asks, at);
+  rows.push({ side: "spread", ...spread(bids.levels[0], asks.levels[0]) });
+  for (let at = 0; at < Math.min(half, bids.levels.length); at += 1) add("bid", bids, at);
+  return rows;
+}
+
+function spread(bid, ask) {
+  if (!bid || !ask || bid[0] === null || ask[0] === null) return { spread: null, middle: null };
+  return { spread: ask[0] - bid[0], middle: (ask[0] + bid[0]) / 2 };
+}
+
+export class Ladder {
+  constructor(canvas, { onlevel }) {
+    this.canvas = canvas;
+    this.before = new Map();
+    this.flashes = new Map();
+    this.rows = [];
+    this.chosen = null;
+    canvas.addEventListener("click", (event) => {
+      const row = this.rows[Math.floor((event.offsetY - HEAD - this.top) / ROW)];
+      if (row && row.side !== "spread") onlevel(row);
+    });
+  }
+
+  draw(book, { digits, last, chosen }) {
+    const { context: draw, width, height } = surface(this.canvas);
+    if (!book) return;
+    const hue = colours();
+    const room = Math.floor((height - HEAD) / ROW);
+    const half = Math.max(1, Math.floor((room - 1) / 2));
+    this.rows = ladderRows(book, room);
+    const asks = this.rows.findIndex((row) => row.side === "spread");
+    this.top = Math.max(0, (half - asks) * ROW);
+    const most = Math.max(1, ...this.rows.map((row) => row.size ?? 0));
+    const middle = Math.round(width / 2);
+    const priceHalf = 40;
+    const sizeWidth = 58;
+    const now = performance.now();
+    draw.font = `11px ${hue.sans}`;
+    draw.fillStyle = hue.muted;
+    draw.textBaseline = "middle";
+    draw.textAlign = "right";
+    draw.fillText("bids", middle - priceHalf - 6, HEAD / 2);
+    draw.textAlign = "left";
+    draw.fillText("asks", middle + priceHalf + 6, HEAD / 2);
+    draw.textAlign = "center";
+    draw.fillText("price", middle, HEAD / 2);
+    draw.font = `12px ${hue.mono}`;
+    const seen = new Map();
+    this.rows.forEach((row, at) => {
+      const y = HEAD + this.top + at * ROW;
+      const center = y + ROW / 2;
+      if (row.side === "spread") {
+        draw.fillStyle = hue.raised;
+        draw.fillRect(0, y, width, ROW);
+        draw.fillStyle = hue.muted;
+        draw.textAlign = "center";
+        draw.font = `11px ${hue.mono}`;
+        const text = row.spread === null ? "" : `${format.price(row.spread, digits)}`;
+        draw.fillText(text ? `spread ${text}` : "no spread", middle, center);
+        draw.font = `12px ${hue.mono}`;
+        return;
+      }
+      const bid = row.side === "bid";
+      const colour = bid ? hue.bid : hue.ask;
+      const key = `${row.side}${row.price}`;
+      seen.set(key, row.size);
+      const old = this.before.get(key);
+      if (old !== undefined && old !== row.size) this.flashes.set(key, now);
+      const flash = this.flashes.get(key);
+      if (flash !== undefined) {
+        const left = 1 - (now - flash) / 260;
+        if (left <= 0) this.flashes.delete(key);
+        else {
+          draw.fillStyle = alpha(colour, Math.round(22 * left) / 100);
+          draw.fillRect(bid ? 0 : middle, y, middle, ROW);
+        }
+      }
+      if (chosen && chosen.side === row.side && chosen.price === row.price) {
+        draw.strokeStyle = hue.accent;
+        draw.strokeRect(0.5, y + 0.5, width - 1, ROW - 1);
+      }
+      // The queue: each order a piece, the first one beside the price.
+      const longest = middle - priceHalf - sizeWidth - 30;
+      const full = (row.size / most) * longest;
+      let x = 0;
+      const edge = middle + (bid ? -1 : 1) * (priceHalf + sizeWidth);
+      for (let place = 0; place < row.queue.length; place += 1) {
+        const piece = (row.queue[place] / row.size) * full;
+        const gap = piece > 2.5 ? 1 : 0;
+        draw.fillStyle = alpha(colour, place === 0 ? 0.95 : place % 2 ? 0.46 : 0.62);
+        draw.fillRect(bid ? edge - x - piece + gap : edge + x, y + 4, Math.max(0.6, piece - gap), ROW - 8);
+        x += piece;
+      }
+      if (x < full - 0.5) {
+        draw.fillStyle = alpha(colour, 0.28);
+        draw.fillRect(bid ? edge - full : edge + x, y + 4, full - x, ROW - 8);
+      }
+      draw.fillStyle = hue.text;
+      draw.textAlign = bid ? "right" : "left";
+      draw.fillText(format.short(row.size), middle + (bid ? -1 : 1) * (priceHalf + 4), center);
+      draw.fillStyle = hue.muted;
+      draw.font = `10px ${hue.mono}`;
+      draw.textAlign = bid ? "left" : "right";
+      draw.fillText(String(row.orders), bid ? 5 : width - 5, center);
+      draw.font = `12px ${hue.mono}`;
+      const traded = last !== null && last === row.price;
+      if (traded) {
+        draw.fillStyle = alpha(hue.accent, 0.25);
+        draw.fillRect(middle - priceHalf, y + 1, 2 * priceHalf, ROW - 2);
+      }
+      draw.fillStyle = colour;
+      draw.textAlign = "center";
+      draw.fillText(format.price(row.price, digits), middle, center);
+    });
+    this.before = seen;
+    if (!this.rows.some((row) => row.side !== "spread")) {
+      draw.fillStyle = hue.muted;
+      draw.textAlign = "center";
+      draw.fillText("the book is empty", middle, height / 2 + ROW);
+    }
+  }
+
+  get moving() {
+    return this.flashes.size > 0;
+  }
+}
+
+// The orders of one level, in the order of the queue.
+export function showQueue(book, chosen, { digits, offset }) {
+  const host = find("#queue");
+  if (!chosen || !book) {
+    host.hidden = true;
+    return;
+  }
+  const side = book.sides[chosen.side === "bid" ? 0 : 1];
+  const at = side.levels.findIndex(([price]) => price === chosen.price);
+  const orders = at < 0 ? [] : (side.queues[at] ?? []);
+  const [, , many] = at < 0 ? [null, null, 0] : side.levels[at];
+  const rows = orders.map(([size, firm, since, id], place) => [
+    String(place + 1), format.count(size), firm ?? "", since === null ? "" : format.clock(since, offset, 6), id,
+  ]);
+  const more = many - orders.length;
+  host.replaceChildren(
+    element("p", { class: "note", text: `${chosen.side} ${format.price(chosen.price, digits)}: ${many} orders${more > 0 ? `, the first ${orders.length}` : ""}` }),
+    table([["place", false], ["size", true], ["firm", true], ["since", true], ["order", true]], rows, "no order there now"),
+  );
+  host.hidden = false;
+}

@@ -1,0 +1,217 @@
+// The live feed: books and trades as they come, and how the feed is.
+
+import { Line, ask } from "./api.js";
+import { points } from "./auction.js";
+import { Chart } from "./charts.js";
+import { alpha, colours, element, find, note, table } from "./dom.js";
+import * as format from "./format.js";
+import { article, card } from "./health.js";
+
+const KINDS = { valid: "good", empty: "good", stale: "bad", unconfirmed: "warn", building: "warn", live: "good" };
+const REMEMBERED = 900;
+
+export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLUMNS, views }) {
+  page.days = told.days;
+  page.day = told.days[0].day;
+  page.offset = told.days[0].offset;
+  page.span = 60e9;
+  for (const each of find("#heat-span").children) {
+    each.hidden = each.dataset.value === "0";
+    each.setAttribute("aria-pressed", String(Number(each.dataset.value) === page.span));
+  }
+  find("#bars").closest(".panel").querySelector("h2").firstChild.textContent = "Trades over time ";
+  find("#health-gaps").closest(".panel").querySelector("h2").textContent = "Counts";
+  views.health = new LiveHealth(page);
+  views.latency = new LiveLatency(page);
+  if (told.exchange) {
+    find('.views [data-view="exchange"]').hidden = false;
+    import("./exchange.js").then(({ ExchangeView }) => { views.exchange = new ExchangeView(page, problem); });
+  }
+  note("#ladder", "waiting for the feed …");
+  let chart = null;
+  let series = null;
+  let lastTrade = null;
+
+  const line = new Line("/ws/live", {
+    onopen: () => { problem(null); if (page.about) line.send(page.target()); },
+    onlost: () => problem("The server of this page does not answer: is `pregao ui` still running?"),
+    onmessage: (message) => {
+      if (message.error) problem(message.error);
+      if (message.health) {
+        page.health = message.health;
+        views.health.push(message.health);
+        views.latency.push(message.health);
+        state(message.health);
+        if (!page.about) begin();
+      }
+      if (message.book && message.id === page.about?.id) take(message.book);
+    },
+  });
+
+  function take(book) {
+    const fresh = book.trades.filter((trade) => lastTrade === null || trade[5] > lastTrade);
+    if (book.trades.length) lastTrade = Math.max(lastTrade ?? 0, ...book.trades.map((trade) => trade[5]));
+    page.book = book;
+    page.trades = book.trades;
+    page.about.status = book.status;
+    page.dirty = true;
+    quote();
+    showQueue(page.book, page.chosen, page);
+    if (fresh.length && series) {
+      for (const { time, value } of points(fresh, page.offset, (trade) => trade[1] / 1e4)) if (time >= (series.last ?? 0)) { series.update({ time, value }); series.last = time; }
+    }
+    page.fresh = [...(page.fresh ?? []), ...fresh];
+  }
+
+  // Time goes on even where nothing happens.
+  setInterval(() => {
+    if (!page.book || !page.health) return;
+    const now = page.health.at + (performance.now() - page.healthSeen) * 1e6;
+    page.at = Math.round(now);
+    heatmap.follow(page.at, page.book, page.fresh ?? [], page.span, COLUMNS);
+    page.fresh = [];
+    page.dirty = true;
+  }, 100);
+
+  // Whether every channel is followed without doubt; if not, why.
+  function state(health) {
+    page.healthSeen = performance.now();
+    document.title = `Pregão · ${health.ready ? "live" : "not live"}`;
+    const why = health.channels.filter((one) => one.state !== "live").map((one) => `Channel ${one.number}: ${one.meaning}.`).join(" ");
+    if (why === page.why) return;
+    page.why = why;
+    problem(why || null, "info");
+  }
+
+  async function begin() {
+    const found = await ask("/api/instruments").catch(() => null);
+    if (!page.about && found?.instruments.length) page.choose(found.instruments[0]);
+    else if (!page.about) note("#ladder", "waiting for the definitions of instruments …");
+  }
+
+  page.choose = async (one) => {
+    try {
+      const about = await ask("/api/instrument", { channel: one.channel, id: one.id });
+      page.about = { ...about, begin: 0, end: 86400e9, trades: 0 };
+    } catch (error) {
+      problem(error.message);
+      return;
+    }
+    note("#ladder", null);
+    page.digits = format.decimals(page.about.tick);
+    page.chosen = null;
+    page.book = null;
+    page.trades = [];
+    lastTrade = null;
+    heatmap.clear();
+    heatmap.step = 0;
+    find("#symbol").textContent = page.about.symbol;
+    find("#symbol").title = page.about.description ?? "";
+    chart ??= new Chart(find("#bars"));
+    chart.clear();
+    const hue = colours();
+    series = chart.add("area", {
+      lineColor: hue.accent, topColor: alpha(hue.accent, 0.25), bottomColor: alpha(hue.accent, 0.02), lineWidth: 2,
+      priceFormat: { type: "price", precision: page.digits, minMove: 10 ** -page.digits },
+    });
+    chart.chart.applyOptions({ timeScale: { secondsVisible: true } });
+    line.send(page.target());
+    if (page.view !== "market") views[page.view]?.load?.(page);
+  };
+}
+
+// Numbers of each second, the last quarter of an hour.
+class Past {
+  constructor() {
+    this.rows = [];
+  }
+
+  push(row) {
+    this.rows.push(row);
+    if (this.rows.length > REMEMBERED) this.rows.shift();
+  }
+}
+
+class LiveHealth {
+  constructor(page) {
+    this.page = page;
+    this.past = new Past();
+  }
+
+  push(health) {
+    const messages = health.channels.reduce((sum, one) => sum + (one.counters.messages ?? one.counters.packets ?? 0), 0);
+    if (this.before && health.at > this.before.at) this.past.push([health.at, ((messages - this.before.messages) * 1e9) / (health.at - this.before.at)]);
+    this.before = { at: health.at, messages };
+    this.health = health;
+    if (this.page.view === "health") this.draw();
+  }
+
+  async load() {
+    this.draw();
+    const news = await ask("/api/news").catch(() => []);
+    find("#health-news").replaceChildren(...news.reverse().map((one) => article(one, this.page.offset)));
+    if (!news.length) find("#health-news").append(element("p", { class: "note", text: "no news" }));
+  }
+
+  draw() {
+    const { health } = this;
+    note("#health-rates", health ? null : "waiting for the feed …");
+    if (!health) return;
+    const hue = colours();
+    if (!this.rates) {
+      this.rates = new Chart(find("#health-rates"));
+      this.series = this.rates.add("area", { lineColor: hue.bid, topColor: alpha(hue.bid, 0.35), bottomColor: alpha(hue.bid, 0.02), lineWidth: 1, priceFormat: { type: "volume" } });
+    }
+    this.series.setData(points(this.past.rows, this.page.offset, (row) => row[1]));
+    this.rates.fit();
+    const cards = [];
+    const books = {};
+    for (const one of health.channels) {
+      cards.push(card(`channel ${one.number}`, one.state, KINDS[one.state] ?? "warn"));
+      for (const [state, many] of Object.entries(one.books)) books[state] = (books[state] ?? 0) + many;
+    }
+    for (const [state, many] of Object.entries(books)) cards.push(card(`books ${state}`, format.count(many), KINDS[state]));
+    find("#health-states").replaceChildren(...cards);
+    find("#health-feeds").replaceChildren(table(
+      [["ch", false], ["feed", false], ["what", false], ["count", true]],
+      health.channels.flatMap((one) => Object.entries(one.feeds).flatMap(([feed, counters]) =>
+        Object.entries(counters).filter(([, many]) => many).map(([name, many]) => [one.number, feed, format.words(name), format.count(many)])))));
+    find("#health-packets").replaceChildren(table(
+      [["ch", false], ["stream", false], ["feed", false], ["joined", false], ["packets", true], ["dropped", true]],
+      health.channels.flatMap((one) => one.lines.map((line) => [one.number, line.stream, line.feed, line.joined ? "yes" : "", format.count(line.packets), format.count(line.dropped)]))));
+    find("#health-gaps").replaceChildren(table(
+      [["ch", false], ["what", false], ["count", true]],
+      health.channels.flatMap((one) => Object.entries(one.counters).filter(([, many]) => many).map(([name, many]) => [one.number, format.words(name), format.count(many)]))));
+  }
+}
+
+class LiveLatency {
+  constructor(page) {
+    this.page = page;
+    this.past = new Past();
+  }
+
+  push(health) {
+    const delays = health.channels.map((one) => one.delays).filter((each) => each[0] !== null);
+    if (delays.length) this.past.push([health.at, ...[0, 1, 2].map((at) => Math.max(1, ...delays.map((each) => each[at])))]);
+    if (this.page.view === "latency") this.draw();
+  }
+
+  load() {
+    this.draw();
+  }
+
+  draw() {
+    note("#latency-lines", this.past.rows.length ? null : "waiting for the feed …");
+    note("#latency-spread", "from sending to receiving, of the last ten seconds; how all of a day are spread is told by a lake");
+    if (!this.past.rows.length) return;
+    const hue = colours();
+    if (!this.lines) {
+      this.lines = new Chart(find("#latency-lines"), { prices: false });
+      this.series = [["p50", hue.bid], ["p99", hue.accent], ["most", hue.ask]].map(([title, color]) =>
+        this.lines.add("line", { color, lineWidth: 1, title, priceLineVisible: false }));
+    }
+    this.series.forEach((series, at) => series.setData(points(this.past.rows, this.page.offset, (row) => row[at + 1])));
+    this.lines.fit();
+  }
+}

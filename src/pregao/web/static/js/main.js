@@ -1,0 +1,427 @@
+// The page: what is shown, where we are, and what every part is told.
+
+import { ask } from "./api.js";
+import { AuctionView } from "./auction.js";
+import { Bars } from "./bars.js";
+import { restyle } from "./charts.js";
+import { drawDepth } from "./depth.js";
+import { choice, element, find, note, say, warn } from "./dom.js";
+import * as format from "./format.js";
+import { HealthView } from "./health.js";
+import { Heatmap } from "./heatmap.js";
+import { Ladder, showQueue } from "./ladder.js";
+import { LatencyView } from "./latency.js";
+import { Replay } from "./replay.js";
+import { Search } from "./search.js";
+import { Tape } from "./tape.js";
+import { Timeline } from "./timeline.js";
+
+const SPEEDS = [0.1, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500];
+const SPANS = [[60e9, "1m"], [600e9, "10m"], [3600e9, "1h"], [0, "day"]];
+const COLUMNS = 240;
+const TAPE = 120;
+const WARNINGS = {
+  stale: "Stale: messages are missing. This is the book before them.",
+  unconfirmed: "Unconfirmed: packets are missing that may be about this book.",
+};
+const STATES = { valid: "good", empty: "good", building: "warn", unconfirmed: "warn", stale: "bad" };
+
+const page = {
+  mode: "loading", view: "market", days: [], day: null, offset: 0, about: null, at: 0, book: null,
+  trades: [], chosen: null, digits: 2, span: 600e9, dirty: true, frames: 0, painted: 0, loading: 0,
+  target() {
+    const { day, channel, id } = this.about;
+    return { day, channel, id };
+  },
+};
+
+// What is drawn, for tests and for curious people.
+window.__pregao = {
+  page,
+  get drawn() {
+    return {
+      at: page.at, symbol: page.about?.symbol ?? null, state: page.book?.state ?? null,
+      sent: page.book?.sent ?? null, ladder: ladder.rows, tape: tape.rows,
+      heatmap: heatmap.columns.length, playing: replay.playing, loading: page.loading,
+    };
+  },
+};
+
+const ladder = new Ladder(find("#ladder"), {
+  onlevel: ({ side, price }) => {
+    const same = page.chosen?.side === side && page.chosen.price === price;
+    page.chosen = same ? null : { side, price };
+    showQueue(page.book, page.chosen, page);
+    page.dirty = true;
+  },
+});
+const tape = new Tape(find("#tape"));
+const heatmap = new Heatmap(find("#heatmap"), { onseek: (at) => page.mode === "lake" && seek(at) });
+const timeline = new Timeline(find("#timeline"), { onseek: (at) => seek(at), ondrag: (at) => scrub(at) });
+const bars = new Bars({ onseek: (at) => seek(at) });
+const views = { auction: new AuctionView(), latency: new LatencyView(), health: new HealthView() };
+const replay = new Replay({
+  onproblem: (words) => { problem(words); transport(); },
+  onend: () => { transport(); seek(page.at); },
+});
+
+export function problem(words, kind = "bad") {
+  const host = find("#notice");
+  host.textContent = words ?? "";
+  host.dataset.kind = kind;
+  host.hidden = !words;
+}
+
+async function trying(work) {
+  page.loading += 1;
+  try {
+    const told = await work();
+    return told;
+  } catch (error) {
+    if (error.name !== "AbortError") problem(error.message);
+    return null;
+  } finally {
+    page.loading -= 1;
+  }
+}
+
+// Where we are is in the address, so that it can be kept and sent.
+function remember() {
+  const words = new URLSearchParams({ day: page.day, symbol: page.about.symbol, channel: page.about.channel, id: page.about.id, at: page.at });
+  if (page.view !== "market") words.set("view", page.view);
+  history.replaceState(null, "", `#${words}`);
+}
+
+// Lake
+
+async function begin() {
+  theme(localStorage.getItem("pregao-theme"));
+  const told = await trying(() => ask("/api/about"));
+  if (!told) return;
+  page.mode = told.mode;
+  document.body.dataset.mode = told.mode;
+  document.title = `Pregão · ${told.name}`;
+  if (told.mode === "live") {
+    const { beginLive } = await import("./live.js");
+    beginLive(page, told, { heatmap, problem, quote, showQueue, COLUMNS, views });
+    requestAnimationFrame(paint);
+    return;
+  }
+  page.days = told.days;
+  find("#zone").textContent = told.zone;
+  if (!told.days.length) {
+    problem(`There are no books in ${told.name} yet: run \`pregao ingest\`, \`pregao books\` and \`pregao analytics\` first.`, "info");
+    return;
+  }
+  for (const { day } of told.days) find("#day").append(element("option", { value: day, text: day }));
+  const words = new URLSearchParams(location.hash.slice(1));
+  const known = told.days.find(({ day }) => day === words.get("day")) ?? told.days[0];
+  setDay(known.day);
+  if (words.get("view")) show(words.get("view"));
+  if (words.get("id") && known.day === words.get("day")) {
+    await open({ channel: words.get("channel"), id: words.get("id") }, Number(words.get("at")) || null);
+  } else {
+    await first();
+  }
+  requestAnimationFrame(paint);
+}
+
+function setDay(day) {
+  page.day = day;
+  page.offset = page.days.find((one) => one.day === day).offset;
+  find("#day").value = day;
+}
+
+async function first() {
+  const told = await trying(() => ask("/api/instruments", { day: page.day }));
+  if (told?.instruments.length) await open(told.instruments[0]);
+  else if (told) problem("No book of this day was built: run `pregao books`.", "info");
+}
+
+async function open({ channel, id }, at = null) {
+  replay.pause();
+  transport();
+  note("#ladder", "loading …");
+  const about = await trying(() => ask("/api/instrument", { day: page.day, channel, id }));
+  note("#ladder", null);
+  if (!about) return;
+  page.about = about;
+  page.digits = format.decimals(about.tick);
+  page.chosen = null;
+  page.book = null;
+  heatmap.clear();
+  problem(null);
+  const opened = about.phases.find(([from, until, status]) => status === "OPEN" && (until ?? about.end) > about.begin);
+  const start = opened ? Math.max(opened[0], about.begin) : about.begin;
+  const later = Math.round(start + 0.25 * ((opened?.[1] ?? about.end) - start));
+  find("#symbol").textContent = about.symbol;
+  find("#symbol").title = about.description ?? "";
+  find("#tape-note").textContent = `${format.count(about.trades)} in the day`;
+  if (page.span && page.span > about.end - about.begin) setSpan(60e9);
+  await Promise.all([seek(at ?? later), trying(() => bars.load(page))]);
+  if (page.view !== "market") await trying(() => views[page.view]?.load(page));
+}
+
+let seeking = null;
+
+// Go to a moment: the book, the tape and the heatmap as they were.
+async function seek(at) {
+  if (!page.about) return;
+  const playing = replay.playing;
+  replay.pause();
+  seeking?.abort();
+  seeking = new AbortController();
+  const { signal } = seeking;
+  page.at = Math.min(Math.max(Math.round(at), page.about.begin), page.about.end);
+  page.dirty = true;
+  const target = page.target();
+  const asked = { ...target, at: page.at };
+  page.waiting = true;
+  const books = trying(async () => {
+    const began = performance.now();
+    const [book, trades] = await Promise.all([ask("/api/book", asked, signal), ask("/api/trades", { ...asked, limit: TAPE }, signal)]);
+    page.seekMs = performance.now() - began;
+    page.book = book;
+    page.trades = trades;
+    page.waiting = false;
+    page.dirty = true;
+    quote();
+    showQueue(page.book, page.chosen, page);
+  });
+  // The book comes first: nobody waits for the picture of the past.
+  await books;
+  if (signal.aborted) return;
+  remember();
+  await trying(() => loadHeat(signal));
+  if (playing && !signal.aborted) start();
+}
+
+async function loadHeat(signal) {
+  const from = page.span ? page.at - page.span : page.about.begin;
+  const to = page.span ? page.at : page.about.end;
+  if (to <= from) return;
+  const told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+  if (signal?.aborted || replay.playing) return;
+  heatmap.load(told);
+  page.dirty = true;
+}
+
+// While the timeline is dragged: the newest wish counts, one at a time.
+let wish = null;
+let scrubbing = false;
+async function scrub(at) {
+  if (replay.playing) { replay.pause(); transport(); }
+  page.at = at;
+  page.dirty = true;
+  wish = at;
+  if (scrubbing) return;
+  scrubbing = true;
+  while (wish !== null) {
+    const wanted = wish;
+    wish = null;
+    const asked = { ...page.target(), at: wanted };
+    const told = await trying(() => Promise.all([ask("/api/book", asked), ask("/api/trades", { ...asked, limit: TAPE })]));
+    if (!told) break;
+    if (timeline.dragging) {
+      [page.book, page.trades] = told;
+      page.dirty = true;
+      quote();
+    }
+  }
+  scrubbing = false;
+}
+
+function start() {
+  if (!page.about) return;
+  if (page.at >= page.about.end) page.at = page.about.begin;
+  replay.play(page.target(), page.at, page.about.end);
+  if (!page.span) setSpan(600e9);
+  transport();
+}
+
+function toggle() {
+  if (replay.playing) {
+    replay.pause();
+    transport();
+    seek(page.at); // exactly what was known at this nanosecond
+  } else start();
+}
+
+function transport() {
+  const button = find("#play");
+  button.textContent = replay.playing ? "❚❚" : "▶";
+  button.setAttribute("aria-label", replay.playing ? "Pause" : "Play");
+}
+
+async function jump(kind, direction) {
+  if (!page.about) return;
+  const told = await trying(() => ask("/api/jump", { ...page.target(), at: page.at, kind, direction }));
+  if (!told) return;
+  if (told.at === null) problem(`There is no ${direction === "next" ? "later" : "earlier"} ${kind} in this day.`, "info");
+  else {
+    problem(null);
+    await seek(told.at);
+  }
+}
+
+function setSpan(span) {
+  page.span = span;
+  for (const each of find("#heat-span").children) each.setAttribute("aria-pressed", String(Number(each.dataset.value) === span));
+}
+
+// What is said of the instrument at the top.
+function quote() {
+  const { book, about, at } = page;
+  if (!book || !about) return;
+  say(find("#last"), book.last === null ? "–" : format.price(book.last, page.digits));
+  const from = bars.rows?.find((row) => row[1] !== null)?.[1];
+  const change = from && book.last !== null ? (book.last / from - 1) * 100 : null;
+  const host = find("#change");
+  say(host, change === null ? "" : `${change >= 0 ? "+" : "−"}${Math.abs(change).toFixed(2)} %`);
+  host.className = `num ${change >= 0 ? "up" : "down"}`;
+  const phase = page.mode === "lake" ? about.phases.findLast(([begun]) => begun <= at)?.[2] : about.status;
+  const badge = find("#phase");
+  say(badge, format.words(phase));
+  badge.dataset.kind = phase === "OPEN" || phase === "open" ? "good" : "warn";
+  const state = find("#state");
+  say(state, `book ${book.state}`);
+  state.dataset.kind = STATES[book.state] ?? "";
+  const [bids, asks] = book.sides;
+  say(find("#book-note"), `${format.count(bids.orders)} bids · ${format.count(asks.orders)} asks`);
+  say(find("#depth-note"), `${format.short(bids.size)} / ${format.short(asks.size)}`);
+  say(find("#place"), [
+    book.number === null || book.number === undefined ? "" : `packet ${book.number}`,
+    book.ends !== null && book.ends !== undefined ? `data ends ${format.clock(book.ends, page.offset, 0)}` : "",
+    book.current === false ? "more was ingested since books were built" : "",
+  ].filter(Boolean).join(" · "));
+  warn("#ladder", WARNINGS[book.state]);
+}
+
+// Sixty times a second.
+let shownAt = null;
+function paint(now) {
+  requestAnimationFrame(paint); // first: what goes wrong in one frame must not be the last one
+  page.frames += 1;
+  if (replay.playing) {
+    const { book, trades } = replay.tick(now);
+    page.at = replay.at;
+    if (book) page.book = book;
+    if (trades.length) page.trades = [...page.trades, ...trades].slice(-TAPE);
+    if (book || trades.length) page.dirty = true;
+    if (page.book && page.view === "market") heatmap.follow(page.at, page.book, trades, page.span, COLUMNS);
+    if (book && page.frames % 3 === 0) quote();
+    if (trades.length) page.traded = true;
+    if (book && page.chosen && page.frames % 6 === 0) showQueue(page.book, page.chosen, page);
+  }
+  const still = !page.dirty && page.at === shownAt && !ladder.moving;
+  if (!still && page.view === "market") {
+    page.painted += 1;
+    ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen });
+    // The ladder is drawn each time, what is looked at less closely in turns.
+    if (page.dirty && (!replay.playing || (page.traded && page.frames % 2 === 0))) {
+      tape.draw(page.trades, page);
+      page.traded = false;
+    }
+    if (page.dirty && (!replay.playing || page.frames % 4 === 1)) drawDepth(find("#depth"), page.book, page);
+    heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
+    bars.mark(page.at);
+  }
+  if (page.mode === "lake" && (page.at !== shownAt || page.dirty)) {
+    timeline.draw(page.about, page.at, page.offset);
+    const clock = find("#clock");
+    if ((!replay.playing || page.frames % 3 === 2) && document.activeElement !== clock) clock.value = format.clock(page.at, page.offset, replay.playing ? 3 : 9);
+    shownAt = page.at;
+  }
+  page.dirty = false;
+}
+
+// Controls
+
+function show(view) {
+  const tab = find(`.views [data-view="${CSS.escape(view)}"]`);
+  if (!tab || tab.hidden) return;
+  page.view = view;
+  document.body.dataset.view = view;
+  for (const each of document.querySelectorAll(".views button")) each.setAttribute("aria-selected", String(each === tab));
+  for (const each of document.querySelectorAll(".view")) each.hidden = each.dataset.of !== view;
+  page.dirty = true;
+  heatmap.dirty = true;
+  if (page.about && views[view]) trying(() => views[view].load(page));
+  if (page.about && page.mode === "lake") remember();
+}
+
+function theme(name) {
+  const wanted = name ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
+  document.documentElement.dataset.theme = wanted;
+  page.dirty = true;
+  heatmap.dirty = true;
+  restyle();
+  if (bars.rows) bars.draw();
+  views[page.view]?.draw?.();
+}
+
+matchMedia("(prefers-color-scheme: light)").addEventListener("change", () => theme(localStorage.getItem("pregao-theme")));
+find("#theme").addEventListener("click", () => {
+  const next = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+  localStorage.setItem("pregao-theme", next);
+  theme(next);
+});
+find("#help").addEventListener("click", () => find("#keys").showModal());
+find("#play").addEventListener("click", toggle);
+find("#back").addEventListener("click", () => jump("trade", "previous"));
+find("#next").addEventListener("click", () => jump("trade", "next"));
+for (const each of document.querySelectorAll("[data-jump]")) each.addEventListener("click", () => jump(each.dataset.jump, each.dataset.direction));
+for (const each of document.querySelectorAll(".views button")) each.addEventListener("click", () => show(each.dataset.view));
+find("#day").addEventListener("change", async (event) => { setDay(event.target.value); await first(); });
+for (const speed of SPEEDS) find("#speed").append(element("option", { value: speed, text: `${speed}×` }));
+find("#speed").value = "1";
+find("#speed").addEventListener("change", (event) => replay.faster(Number(event.target.value)));
+find("#clock").addEventListener("keydown", (event) => {
+  if (event.key === "Escape") event.target.blur();
+  if (event.key !== "Enter") return;
+  const at = format.parseClock(event.target.value, page.offset);
+  if (at === null) problem("A time is such as 10:30, 10:30:15 or 10:30:15.000000001.", "info");
+  else {
+    problem(null);
+    event.target.blur();
+    seek(at);
+  }
+});
+choice(find("#heat-span"), SPANS, page.span, (span) => {
+  page.span = span;
+  if (page.mode === "lake" && !replay.playing) trying(() => loadHeat());
+  else heatmap.clear();
+});
+const search = new Search({
+  parameters: () => ({ day: page.day }),
+  onchoice: (one) => (page.choose ? page.choose(one) : open(one)),
+  onproblem: problem,
+});
+new ResizeObserver(() => { page.dirty = true; heatmap.dirty = true; views[page.view]?.draw?.(); }).observe(find("main"));
+
+addEventListener("keydown", (event) => {
+  if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || find("#keys").open) return;
+  const step = event.altKey ? 1e6 : event.shiftKey ? 60e9 : 1e9;
+  const faster = (by) => {
+    const at = Math.min(SPEEDS.length - 1, Math.max(0, SPEEDS.indexOf(replay.speed) + by));
+    find("#speed").value = String(SPEEDS[at]);
+    replay.faster(SPEEDS[at]);
+  };
+  const lake = {
+    " ": toggle, ArrowLeft: () => seek(page.at - step), ArrowRight: () => seek(page.at + step),
+    ",": () => jump("trade", "previous"), ".": () => jump("trade", "next"), "[": () => jump("phase", "previous"),
+    "]": () => jump("phase", "next"), g: () => jump("gap", "previous"), G: () => jump("gap", "next"),
+    "+": () => faster(1), "=": () => faster(1), "-": () => faster(-1),
+  };
+  const any = {
+    "/": () => search.input.focus(), t: () => find("#theme").click(), "?": () => find("#keys").showModal(),
+    1: () => show("market"), 2: () => show("auction"), 3: () => show("latency"), 4: () => show("health"), 5: () => show("exchange"),
+  };
+  const act = any[event.key] ?? (page.mode === "lake" ? lake[event.key] : null);
+  if (act && !(event.key === " " && event.target.matches("button"))) {
+    event.preventDefault();
+    act();
+  }
+});
+
+begin();

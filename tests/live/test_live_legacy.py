@@ -1,0 +1,132 @@
+"""Channels of the legacy feed followed over real sockets, as those of the binary feed are."""
+
+from __future__ import annotations
+
+import pytest
+
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.exchange.publisher import Channel
+from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
+from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
+from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.live import FeedHandler, Line, LiveConfig, Replayer, Speed, report
+from pregao.live.config import STREAMS, config_text, parse_config
+from pregao.umdf.survey import Destination
+from tests.exchange.capture_replay import captured, json_lines
+from tests.live.live_support import running, settled, true_books
+from tests.net.net_support import LO, free_group
+
+NUMBER = 72
+FEED = LegacyFeed()
+
+
+def simulated(folder, kind=LegacyDepth.ORDERS, lost=0.0):
+    rates = FaultRates(lost, 0.0, 0.0)
+    faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
+    settings = Settings(
+        "derivatives", folder, instruments=5, duration_ns=20 * SECOND, rate=100.0, books=1,
+        legacy=kind, faults=faults,
+    )  # fmt: skip
+    Simulation(settings).run()
+    return folder
+
+
+def followed_at(legacy=FEED):
+    lines, targets = [], {}
+    for stream in STREAMS:
+        for feed, endpoint in Channel.numbered(NUMBER, legacy=True).endpoints(stream):
+            address = free_group()
+            lines.append(Line(NUMBER, stream, feed.value, address, "lo"))
+            targets[Destination(endpoint.address, endpoint.port)] = address
+    return LiveConfig((ChannelSettings(NUMBER, legacy=legacy),), tuple(lines)), targets
+
+
+class Heard:
+    """Keeps what was told."""
+
+    def __init__(self):
+        self.events = []
+
+    def told(self, channel, events):
+        assert isinstance(channel, LegacyFeedChannel)
+        self.events += events
+
+    def of(self, kind):
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+def shown(handler, security_id):
+    book = handler.channels[NUMBER].channel.book(security_id)
+    return tuple(
+        [(level.price, level.size, level.orders) for level in side]
+        for side in (book.bids, book.asks)
+    )
+
+
+@pytest.mark.parametrize(("kind", "lost"), [("orders", 0.0), ("orders", 0.1), ("prices", 0.0)])
+def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
+    folder = simulated(tmp_path, LegacyDepth(kind), lost)
+    depth = LegacyDepth(kind).market_depth
+    config, targets = followed_at(LegacyFeed(market_depth=depth))
+    captures = sorted(folder.glob(f"{NUMBER:03d}_Legacy_*.pcap"))
+    sent = sum(len(captured(path)) for path in captures if "Incremental" in path.name)
+    heard = Heard()
+    with running(config, heard) as handler:
+        # Sending times are in the messages: they must stay as they are.
+        Replayer(captures, targets, speed=Speed(10.0), interface=LO, current_times=True).run()
+        made = settled(handler, sent)
+        channel = handler.channels[NUMBER].channel
+        assert made.channels[0].counters["bad_packets"] == 0
+        assert made.channels[0].instruments == len(true_books(folder))
+        trusted = 0
+        for security_id, expected in true_books(folder).items():
+            if channel.book(security_id).trusted:
+                assert shown(handler, security_id) == tuple(side[:depth] for side in expected)
+                trusted += 1
+        assert trusted >= (1 if lost else len(true_books(folder)))
+        assert bool(heard.of(Gap)) == bool(lost)
+        if not lost:
+            assert made.channels[0].state is ChannelState.LIVE
+            assert heard.of(Synchronized)
+    told = [event.trade_id for event in heard.of(TradeDone)]
+    truth = [
+        line["trade_id"]
+        for line in json_lines(folder / "truth/trades.jsonl")
+        if line["channel"] == NUMBER and line["action"] == "NEW"
+    ]
+    assert told == truth if not lost else set(told) <= set(truth)
+    assert heard.of(BookChanged)
+
+
+def test_a_configuration_names_the_feed_and_its_platform():
+    config, _ = followed_at(LegacyFeed("MEGABOLSA", 5))
+    text = config_text(config)
+    assert 'protocol = "legacy"' in text
+    lines = {
+        stream.value: {
+            line.feed: str(line.address) for line in config.lines if line.stream is stream
+        }
+        for stream in STREAMS
+    }
+    own = {"protocol": "legacy", "platform": "MEGABOLSA", "market_depth": 5}
+    parsed = parse_config({"channel": {"72": {**lines, **own}}})
+    assert parsed.channels == config.channels
+    for wrong, words in (
+        ({"protocol": "fast"}, "takes umdf or legacy"),
+        ({"protocol": "legacy", "platform": "BELL"}, "PUMA or MEGABOLSA"),
+        ({"protocol": "legacy", "market_depth": -1}, "price levels"),
+        ({"platform": "PUMA"}, 'for channels with protocol = "legacy"'),
+    ):
+        with pytest.raises(UsageError, match=words):
+            parse_config({"channel": {"72": {**lines, **wrong}}})
+
+
+def test_silence_is_told_and_confirms_nothing():
+    config, _ = followed_at()
+    with running(config) as handler:
+        assert isinstance(handler, FeedHandler)
+        made = handler.ask(report)
+    assert made.channels[0].state is ChannelState.STARTING
+    assert not made.ready

@@ -1,0 +1,51 @@
+"""A simulated day in a lake, and its page, made once for all tests of the page."""
+
+import pytest
+
+from pregao.api import Lake
+from pregao.clock import MINUTE
+from pregao.exchange.simulation import Settings, Simulation, fault_rates, parse_rates
+from pregao.web import LakeMarket, PageServer, lake_application
+
+DAY = "2026-05-21"
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory):
+    """Some minutes of a market with auctions, news and lost packets."""
+    folder = tmp_path_factory.mktemp("web")
+    lost, none = parse_rates("--loss", "0.03"), parse_rates("--reorder", None)
+    settings = Settings(
+        profile="equities", out=folder / "day", seed=11, instruments=6, messages=9000,
+        duration_ns=8 * MINUTE, faults=fault_rates(lost, none, none),
+    )  # fmt: skip
+    Simulation(settings).run()
+    made = Lake(folder / "lake")
+    made.ingest(folder / "day")
+    return made
+
+
+@pytest.fixture(scope="session")
+def place(lake, tmp_path_factory):
+    """Where the lake is."""
+    return repr(lake).removeprefix("Lake('").removesuffix("')")
+
+
+@pytest.fixture(scope="session")
+def market(place):
+    return LakeMarket(place)
+
+
+@pytest.fixture(scope="session")
+def server(market):
+    with PageServer(lake_application(market), 0) as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def busiest(market):
+    """The instrument with most messages, as the page names it."""
+    from datetime import date
+
+    found = market.search(date.fromisoformat(DAY), "")["instruments"][0]
+    return {"day": DAY, "channel": found["channel"], "id": found["id"], "symbol": found["symbol"]}

@@ -1,0 +1,297 @@
+"""The page in a real browser: what is drawn is what the lake says."""
+
+import time
+from datetime import date
+
+import numpy as np
+import pytest
+
+from pregao.clock import format_ns
+from pregao.web import LakeMarket, PageServer, lake_application
+from pregao.web.wire import midnight_ns
+from tests.web.browser_support import browser_path, picture, settled, until
+from tests.web.conftest import DAY
+from tests.web.live_support import live_page
+
+pytestmark = pytest.mark.browser
+BASE = midnight_ns(date.fromisoformat(DAY))
+MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = browser_path()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Watched:
+    """A page, with everything that went wrong on it and everything that it asked for."""
+
+    def __init__(self, browser, address, **options):
+        options.setdefault("viewport", {"width": 1440, "height": 900})
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.errors, self.asked = [], []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on(
+            "console",
+            lambda line: self.errors.append(line.text) if line.type == "error" else None,
+        )
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(address)
+
+    def close(self):
+        self.context.close()
+
+
+@pytest.fixture
+def opened(chromium, server):
+    watched = []
+
+    def opening(address=None, **options):
+        watched.append(Watched(chromium, address or server.address, **options))
+        return watched[-1]
+
+    yield opening
+    for one in watched:
+        one.close()
+
+
+def go(page, at):
+    """Go to a time by typing it, to the nanosecond."""
+    text = format_ns(BASE + at).split("T")[1].rstrip("Z")
+    page.fill("#clock", text)
+    page.press("#clock", "Enter")
+    until(page, f"__pregao.drawn.at === {at}")
+    return settled(page)
+
+
+def shown_rows(drawn):
+    """What the ladder shows, from the highest ask to the lowest bid."""
+    names = ("side", "price", "size", "orders")
+    return [tuple(row[name] for name in names) for row in levels_of(drawn)]
+
+
+def levels_of(drawn):
+    return [row for row in drawn["ladder"] if row["side"] != "spread"]
+
+
+def rows_of(book, drawn):
+    """What it must show of a book; how many levels have room is its own business."""
+    asks, bids = (
+        sum(1 for row in levels_of(drawn) if row["side"] == side) for side in ("ask", "bid")
+    )
+    assert asks > 3 or asks == len(book.asks)
+    assert bids > 3 or bids == len(book.bids)
+    rows = [("ask", level) for level in reversed(book.asks[:asks])]
+    rows += [("bid", level) for level in book.bids[:bids]]
+    return [
+        (side, None if level.price is None else int(level.price * 10_000), level.size, level.orders)
+        for side, level in rows
+    ]
+
+
+def test_what_is_drawn_is_what_the_lake_says(opened, lake, busiest):
+    watched = opened()
+    page = watched.page
+    drawn = settled(page)
+    assert drawn["symbol"] == busiest["symbol"]
+    about = page.evaluate("({begin: __pregao.page.about.begin, end: __pregao.page.about.end})")
+    states = set()
+    for at in np.linspace(about["begin"], about["end"], 7).astype(int).tolist():
+        drawn = go(page, at)
+        book = lake.book(busiest["symbol"], BASE + at)
+        states.add(drawn["state"])
+        assert drawn["state"] == book.state.name.lower()
+        assert shown_rows(drawn) == rows_of(book, drawn)
+        queues = {
+            (side, int(price * 10_000)): [order.size for order in book.orders
+                                          if order.side.name.lower() == side
+                                          and order.price == price]
+            for side, levels in (("bid", book.bids), ("ask", book.asks))
+            for price in [level.price for level in levels if level.price is not None]
+        }  # fmt: skip
+        for row in levels_of(drawn):
+            if row["price"] is not None and row["at"] < 12:
+                assert row["queue"] == queues[row["side"], row["price"]][: len(row["queue"])]
+        trades = lake.sql(
+            "SELECT sending_time_ns FROM trades WHERE security_id = "
+            f"{busiest['id']} AND sending_time_ns <= {BASE + at} ORDER BY 1 DESC LIMIT 500"
+        ).to_pylist()
+        assert [trade[0] + BASE for trade in drawn["tape"]] == [
+            row["sending_time_ns"] for row in trades[: len(drawn["tape"])]
+        ]
+        assert len(drawn["tape"]) == len(trades) or len(drawn["tape"]) > 5
+    assert "valid" in states
+    assert watched.errors == []
+    assert {url.split("/")[2] for url in watched.asked} == {page.url.split("/")[2]}
+
+
+def test_a_replay_goes_on_and_stops_where_the_lake_agrees(opened, lake, busiest):
+    page = opened().page
+    settled(page)
+    before = page.evaluate("__pregao.drawn.at")
+    page.select_option("#speed", "10")
+    page.click("#play")
+    until(page, f"__pregao.drawn.at > {before} + 8e9")
+    # The ladder is drawn in the same turn in which its book came.
+    told = page.evaluate("({drawn: __pregao.drawn, at: __pregao.page.book.at})")
+    assert told["drawn"]["playing"]
+    book = lake.book(busiest["symbol"], BASE + told["at"])
+    assert told["drawn"]["state"] == book.state.name.lower()
+    assert shown_rows(told["drawn"]) == rows_of(book, told["drawn"])
+    page.keyboard.press("Space")
+    drawn = settled(page)
+    assert not drawn["playing"]
+    exact = lake.book(busiest["symbol"], BASE + drawn["at"])
+    assert shown_rows(drawn) == rows_of(exact, drawn)
+
+
+def test_the_keyboard_is_enough(opened, busiest):
+    watched = opened()
+    page = watched.page
+    drawn = settled(page)
+    page.keyboard.press("ArrowRight")
+    until(page, f"__pregao.drawn.at === {drawn['at'] + 10**9}")
+    page.keyboard.press("Alt+ArrowLeft")
+    until(page, f"__pregao.drawn.at === {drawn['at'] + 10**9 - 10**6}")
+    settled(page)
+    page.keyboard.press(".")
+    until(page, f"__pregao.drawn.at !== {drawn['at'] + 10**9 - 10**6}")
+    settled(page)
+    assert page.evaluate("__pregao.drawn.tape[0][0] === __pregao.drawn.at")
+    page.keyboard.press("]")
+    until(page, "__pregao.page.about.phases.some(([from]) => from === __pregao.drawn.at)")
+    settled(page)
+    page.keyboard.press("/")
+    page.keyboard.type("vale")
+    until(page, "document.querySelectorAll('#found [role=option]').length > 0")
+    page.keyboard.press("Enter")
+    until(page, "__pregao.drawn.symbol?.startsWith('VALE')")
+    settled(page)
+    for key, view in (("2", "auction"), ("3", "latency"), ("4", "health"), ("1", "market")):
+        page.keyboard.press(key)
+        until(page, f"document.body.dataset.view === '{view}' && __pregao.drawn.loading === 0")
+    theme = page.evaluate("document.documentElement.dataset.theme")
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") != theme
+    assert watched.errors == []
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_it_fits_a_phone_and_follows_the_systems_colours(opened, scheme):
+    watched = opened(viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    page = watched.page
+    settled(page)
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(
+        "document.querySelector('#play').getBoundingClientRect().bottom <= innerHeight"
+    )
+    picture(page, f"phone-{scheme}.png")
+    assert watched.errors == []
+
+
+def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
+    with live_page() as (served, exchange, _):
+        watched = opened(served.address)
+        page = watched.page
+        until(page, "!!window.__pregao && !!__pregao.page.about")
+        page.keyboard.press("/")
+        page.keyboard.type("petr4")
+        page.keyboard.press("Enter")
+        until(page, "__pregao.drawn.symbol === 'PETR4' && !!__pregao.page.book")
+        page.keyboard.press("5")
+        for side, quantity, price in (("Buy", 300, "30.10"), ("Sell", 200, "30.30")):
+            page.fill("[data-of=exchange] input[type=number] >> nth=0", str(quantity))
+            page.fill("[data-of=exchange] input[inputmode=decimal]", price)
+            page.click(f"[data-of=exchange] button:text-is('{side}')")
+            until(page, f"document.querySelector('.log').textContent.includes('{side.upper()}')")
+        page.keyboard.press("Escape")
+        page.click("[data-view=market]")
+        until(page, "__pregao.drawn.ladder.filter((row) => row.size > 0).length === 2")
+        assert shown_rows(page.evaluate("__pregao.drawn")) == [
+            ("ask", 303_000, 200, 1),
+            ("bid", 301_000, 300, 1),
+        ]
+        exchange.control(do="halt", symbol="PETR4")
+        until(page, "document.querySelector('#phase').textContent === 'pause'")
+        page.click("[data-view=health]")
+        until(page, "document.querySelectorAll('#health-packets tbody tr').length > 2")
+        page.click("[data-view=latency]")
+        assert watched.errors == []
+        watched.close()
+
+
+class Hostile(LakeMarket):
+    """A lake whose texts are markup."""
+
+    def search(self, day, words):
+        found = super().search(day, "")
+        for one in found["instruments"]:
+            one |= {"symbol": MARKUP, "description": MARKUP, "group": MARKUP}
+        return found
+
+    def instrument(self, day, channel, security_id):
+        made = super().instrument(day, channel, security_id)
+        made.about |= {"symbol": MARKUP, "description": MARKUP, "group": MARKUP}
+        for phase in made.about["phases"]:
+            phase[2] = MARKUP
+        return made
+
+    def news(self, day):
+        return [{"at": 0, "headline": MARKUP, "text": MARKUP, "symbol": MARKUP, "source": MARKUP}]
+
+
+def test_no_text_of_a_capture_becomes_markup(opened, place):
+    with PageServer(lake_application(Hostile(place)), 0) as served:
+        watched = opened(served.address)
+        page = watched.page
+        drawn = settled(page)
+        assert drawn["symbol"] == MARKUP
+        page.click("#search")
+        until(page, "document.querySelectorAll('#found [role=option]').length > 0")
+        page.keyboard.press("Escape")
+        page.click("[data-view=health]")
+        until(page, "document.querySelectorAll('#health-news article').length === 1")
+        assert page.inner_text("#health-news h3") == MARKUP
+        assert (
+            page.evaluate("document.querySelectorAll('main img, main script, #found img').length")
+            == 0
+        )
+        assert page.evaluate("window.hacked") is None
+        watched.close()
+
+
+def test_a_server_that_is_gone_is_told(opened, market):
+    with PageServer(lake_application(market), 0) as served:
+        page = opened(served.address).page
+        settled(page)
+    page.keyboard.press("ArrowRight")
+    until(page, "!document.querySelector('#notice').hidden")
+    assert "pregao ui" in page.inner_text("#notice")
+
+
+def test_pictures_of_the_views(opened, busiest):
+    """The pictures of the README, where they are wanted; and that every view draws something."""
+    watched = opened(color_scheme="dark")
+    page = watched.page
+    settled(page)
+    page.select_option("#speed", "10")
+    page.click("#play")
+    time.sleep(1.0)
+    page.click("#play")
+    settled(page)
+    assert page.evaluate("__pregao.drawn.heatmap") > 10
+    picture(page, "page.png")
+    for view in ("auction", "latency", "health"):
+        page.click(f"[data-view={view}]")
+        until(page, "__pregao.drawn.loading === 0")
+        assert page.evaluate(f"!document.querySelector('[data-of={view}]').hidden")
+        picture(page, f"page-{view}.png")
+    assert watched.errors == []

@@ -1,0 +1,186 @@
+"""What the page is told of a lake is what the lake says."""
+
+import json
+from datetime import date
+
+import httpx
+import numpy as np
+import pytest
+from websockets.sync.client import connect
+
+from pregao.web.wire import midnight_ns
+from tests.web.conftest import DAY
+
+BASE = midnight_ns(date.fromisoformat(DAY))
+
+
+def get(server, path, **parameters):
+    answer = httpx.get(server.address + path, params=parameters, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def own(busiest, **more):
+    return {name: busiest[name] for name in ("day", "channel", "id")} | more
+
+
+@pytest.fixture(scope="module")
+def about(server, busiest):
+    return get(server, "api/instrument", **own(busiest))
+
+
+def levels(side):
+    return [(None if price is None else price, size, orders) for price, size, orders in side]
+
+
+def lake_levels(side):
+    return [
+        (None if level.price is None else int(level.price * 10_000), level.size, level.orders)
+        for level in side
+    ]
+
+
+def test_the_page_is_there(server):
+    answer = httpx.get(server.address)
+    assert answer.status_code == 200
+    assert "Pregão" in answer.text
+    for name in ("style.css", "js/main.js", "vendor/lightweight-charts.mjs", "icon.svg"):
+        assert httpx.get(f"{server.address}static/{name}").status_code == 200
+
+
+def test_about_and_search(server, busiest):
+    told = get(server, "api/about")
+    assert (told["mode"], [one["day"] for one in told["days"]]) == ("lake", [DAY])
+    found = get(server, "api/instruments", day=DAY, q=busiest["symbol"].lower())
+    assert found["instruments"][0]["symbol"] == busiest["symbol"]
+    assert get(server, "api/instruments", day=DAY, q="no such thing")["count"] == 0
+    by_number = get(server, "api/instruments", day=DAY, q=busiest["id"])
+    assert [one["symbol"] for one in by_number["instruments"]] == [busiest["symbol"]]
+
+
+def test_books_at_any_time_are_the_lakes(server, lake, busiest, about):
+    assert about["begin"] < about["end"]
+    for at in np.linspace(about["begin"] - 10**9, about["end"] + 10**9, 9).astype(int).tolist():
+        told = get(server, "api/book", **own(busiest, at=at))
+        book = lake.book(busiest["symbol"], BASE + at)
+        assert told["state"] == book.state.name.lower()
+        assert told["number"] == book.sequence_number
+        for side, mine in zip(told["sides"], (book.bids, book.asks), strict=True):
+            assert levels(side["levels"]) == lake_levels(mine)[: len(side["levels"])]
+            assert side["orders"] == sum(level.orders for level in mine)
+        last = None if book.last_price is None else int(book.last_price * 10_000)
+        assert told["last"] == last
+
+
+def test_trades_are_the_lakes(server, lake, busiest, about):
+    rows = lake.sql(
+        "SELECT sending_time_ns, price, size, busted FROM trades "
+        f"WHERE security_id = {busiest['id']} ORDER BY sending_time_ns"
+    ).to_pylist()
+    assert about["trades"] == len(rows) > 20
+    middle = rows[len(rows) // 2]["sending_time_ns"]
+    told = get(server, "api/trades", **own(busiest, at=middle - BASE, limit=10))
+    past = [row for row in rows if row["sending_time_ns"] <= middle][-10:]
+    assert [one[0] + BASE for one in told] == [row["sending_time_ns"] for row in past]
+    assert sorted(one[1:3] for one in told) == sorted(
+        [int(row["price"] * 10_000), row["size"]] for row in past
+    )
+    assert sum(about["activity"]) == sum(row["size"] for row in rows)
+
+
+def test_a_replay_shows_books_as_they_were(server, lake, busiest, about):
+    address = server.address.replace("http", "ws") + "ws/replay"
+    begin = (about["begin"] + about["end"]) // 2
+    step = 500_000_000
+    request = own(busiest, request=7, step=step, to=begin + 20 * step) | {"from": begin}
+    with connect(address, max_size=None) as socket:
+        socket.send(json.dumps(request))
+        told = json.loads(socket.recv())
+        socket.send("nonsense")
+        assert "error" in json.loads(socket.recv())
+        socket.send(json.dumps({**request, "step": 1}))
+        assert "step takes" in json.loads(socket.recv())["error"]
+        socket.send(json.dumps({**request, "to": begin + 300 * step}))
+        assert "At most" in json.loads(socket.recv())["error"]
+    assert told["request"] == 7
+    assert len(told["frames"]) > 5
+    for frame in told["frames"][::4]:
+        assert (frame["at"] - begin) % step == 0
+        book = lake.book(busiest["symbol"], BASE + frame["at"])
+        assert frame["state"] == book.state.name.lower()
+        for side, mine in zip(frame["sides"], (book.bids, book.asks), strict=True):
+            assert levels(side["levels"]) == lake_levels(mine)[: len(side["levels"])]
+    assert all(begin < trade[0] <= begin + 20 * step for trade in told["trades"])
+
+
+def test_the_heatmap_has_the_books_of_its_times(server, lake, busiest, about):
+    begin = (about["begin"] + about["end"]) // 2
+    told = get(
+        server, "api/heatmap", **own(busiest, to=begin + 60 * 10**9, columns=30), **{"from": begin}
+    )
+    assert len(told["times"]) == len(told["columns"]) == 30
+    shown = None
+    for time, column in zip(told["times"], told["columns"], strict=True):
+        shown = column or shown
+        if time % 5 == 0:
+            book = lake.book(busiest["symbol"], BASE + time)
+            if book.trusted:
+                for mine, side in zip((book.bids, book.asks), shown, strict=True):
+                    expected = [part for level in lake_levels(mine)[:10] for part in level[:2]]
+                    assert side == expected
+
+
+def test_jumps_go_to_the_next_and_the_last(server, busiest, about):
+    for kind, times in (
+        ("phase", [phase[0] for phase in about["phases"]]),
+        ("gap", [gap[0] for gap in about["gaps"]]),
+    ):
+        assert times
+        middle = times[len(times) // 2]
+        following = [time for time in times if time > middle]
+        before = [time for time in times if time < middle]
+        at = own(busiest, at=middle, kind=kind)
+        assert get(server, "api/jump", **at)["at"] == (following[0] if following else None)
+        last = get(server, "api/jump", **at, direction="previous")["at"]
+        assert last == (before[-1] if before else None)
+    trade = get(server, "api/jump", **own(busiest, at=about["begin"], kind="trade"))["at"]
+    tape = get(server, "api/trades", **own(busiest, at=trade, limit=1))
+    assert tape[0][0] == trade
+
+
+def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
+    bars = get(server, "api/bars", **own(busiest, interval="1m"))
+    rows = lake.sql(
+        f"SELECT volume FROM bars WHERE security_id = {busiest['id']} AND interval = '1m' "
+        "ORDER BY start_ns"
+    ).to_pylist()
+    assert [bar[5] for bar in bars] == [row["volume"] for row in rows]
+    assert get(server, "api/bars", **own(busiest, interval="'; DROP TABLE bars")) == []
+    auctions = get(server, "api/auctions", **own(busiest))
+    assert auctions
+    assert auctions[0]["path"] == sorted(auctions[0]["path"], key=lambda one: one[0])
+    health = get(server, "api/health", day=DAY)
+    packets = lake.sql("SELECT count(*) AS n FROM packets").to_pylist()[0]["n"]
+    assert sum(row["packets"] for row in health["packets"]) == packets
+    assert health["gaps"]
+    assert sum(health["states"].values()) == get(server, "api/instruments", day=DAY)["all"]
+    latency = get(server, "api/latency", day=DAY, channel=busiest["channel"])
+    assert latency["minutes"]
+    assert isinstance(get(server, "api/news", day=DAY), list)
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "said"),
+    [
+        ("api/book", {"day": DAY, "channel": "51", "id": "1", "at": "0"}, "knows no instrument 1"),
+        ("api/book", {"day": "yesterday", "channel": "51", "id": "1", "at": "0"}, "is no day"),
+        ("api/book", {"day": DAY, "channel": "300", "id": "1", "at": "0"}, "channel takes"),
+        ("api/book", {"day": DAY, "channel": "51", "id": "x", "at": "0"}, "whole number"),
+        ("api/instruments", {}, "day is missing"),
+        ("api/jump", {"day": DAY}, "kind is missing"),
+    ],
+)
+def test_what_is_wrong_is_said(server, path, parameters, said):
+    answer = httpx.get(server.address + path, params=parameters)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]

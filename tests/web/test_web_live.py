@@ -1,0 +1,171 @@
+"""The page of the live feed: what it is told is what the exchange has, and what it asks is done."""
+
+import json
+import time
+
+import httpx
+import pytest
+from websockets.sync.client import connect
+
+from pregao.book.updates import Side
+from tests.exchange.host_desk import PETR4
+from tests.web.live_support import SESSION, live_page
+
+OWN = {"channel": 51, "id": str(PETR4)}
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def page():
+    with live_page() as served:
+        yield served
+
+
+def get(server, path, **parameters):
+    return httpx.get(server.address + path, params=parameters, timeout=30)
+
+
+def post(server, path, data, **headers):
+    headers = {"origin": server.address.rstrip("/"), **headers}
+    return httpx.post(server.address + path, json=data, headers=headers, timeout=30)
+
+
+def until(question):
+    """Wait until something is so, and give it."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := question()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def known(server):
+    """Wait until the instrument is known, and its book is confirmed."""
+
+    def valid():
+        book = get(server, "api/book", **OWN).json()
+        return book is not None and book["state"] in ("valid", "empty") and book
+
+    return until(valid)
+
+
+def order(server, side, quantity, price):
+    answer = post(
+        server,
+        "api/exchange/order",
+        {"side": side, "quantity": quantity, "price": price, "id": OWN["id"]},
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_orders_of_the_page_come_back_over_the_feed(page):
+    server, exchange, _ = page
+    known(server)
+    with connect(server.address.replace("http", "ws") + "ws/live", max_size=None) as socket:
+        socket.send(json.dumps(OWN))
+        told = order(server, "BUY", 300, "30.10")
+        assert told["answer"] == "ExecutionReport_New"
+        order(server, "SELL", 200, "30.30")
+
+        def pushed():
+            message = json.loads(socket.recv(PATIENCE_S))
+            book = message.get("book")
+            return book and all(side["levels"] for side in book["sides"]) and book
+
+        book = until(pushed)
+    assert [side["levels"][0] for side in book["sides"]] == [[301_000, 300, 1], [303_000, 200, 1]]
+    assert book["state"] == "valid"
+    public = told["values"]["secondaryOrderID"]
+    assert book["sides"][0]["queues"][0][0][3] == public
+    listed = get(server, "api/exchange").json()
+    assert {one["session"]: one["connected"] for one in listed["sessions"]}[SESSION]
+    assert {one["quantity"] for one in listed["own_orders"]} >= {200, 300}
+    engine = exchange.asked(lambda host: len(host.engine.market.orders))
+    assert engine == listed["orders"]
+
+
+def test_trades_and_busts_are_told(page):
+    server, _, _ = page
+    known(server)
+    order(server, "BUY", 500, "30.20")
+    order(server, "SELL", 500, "30.20")
+
+    def traded():
+        return [one for one in get(server, "api/book", **OWN).json()["trades"] if one[1] == 302_000]
+
+    _sent, price, size, _, busted, number, *_ = until(traded)[-1]
+    assert (price, size, busted) == (302_000, 500, None)
+    assert (
+        post(
+            server, "api/exchange/do", {"do": "bust", "symbol": "PETR4", "trade": number}
+        ).status_code
+        == 200
+    )
+    gone = until(lambda: [one for one in traded() if one[4] is not None])
+    assert gone[0][5] == number
+
+
+def test_an_instrument_is_halted_and_resumed(page):
+    server, _, _ = page
+    known(server)
+
+    def status():
+        return get(server, "api/book", **OWN).json()["status"]
+
+    assert post(server, "api/exchange/do", {"do": "halt", "symbol": "petr4"}).status_code == 200
+    until(lambda: status() == "PAUSE")
+    assert post(server, "api/exchange/do", {"do": "resume", "symbol": "PETR4"}).status_code == 200
+    until(lambda: status() == "OPEN")
+    news = {"do": "news", "headline": "<b>Fato relevante</b>"}
+    assert post(server, "api/exchange/do", news).status_code == 200
+    until(lambda: get(server, "api/news").json())
+    assert get(server, "api/news").json()[-1]["headline"] == news["headline"]
+
+
+def test_search_definition_and_health(page):
+    server, _, market = page
+    known(server)
+    assert get(server, "api/about").json()["exchange"]
+    found = get(server, "api/instruments", q="petr4").json()["instruments"]
+    assert found[0]["symbol"] == "PETR4"
+    about = get(server, "api/instrument", **OWN).json()
+    assert (about["symbol"], about["tick"]) == ("PETR4", 100)
+    health = get(server, "api/health").json()
+    own = next(one for one in health["channels"] if one["number"] == 51)
+    assert own["instruments"] > 5
+    assert sum(line["packets"] for line in own["lines"]) > 0
+    assert market.view(51, 1) is None
+    assert "no instrument 1" in get(server, "api/instrument", channel=51, id=1).json()["error"]
+
+
+def test_what_the_page_may_not_do_is_refused(page):
+    server, _, _ = page
+    do = {"do": "halt", "symbol": "PETR4"}
+    assert httpx.post(f"{server.address}api/exchange/do", json=do).status_code == 403
+    assert post(server, "api/exchange/do", do, origin="http://evil.example").status_code == 403
+    refused = post(server, "api/exchange/do", {"do": "end-day"})
+    assert "may ask for" in refused.json()["error"]
+    assert (
+        "no instrument"
+        in post(server, "api/exchange/do", {"do": "halt", "symbol": "NO"}).json()["error"]
+    )
+    for wrong in ({"side": "UP"}, {"quantity": 0}, {"price": "much"}, {"price": "NaN"}):
+        asked = {"side": "BUY", "quantity": 1, "price": "1", "id": OWN["id"]} | wrong
+        assert post(server, "api/exchange/order", asked).status_code == 400
+    text = httpx.post(
+        f"{server.address}api/exchange/do",
+        content="do=halt",
+        headers={"origin": server.address.rstrip("/"), "content-type": "text/plain"},
+    )
+    assert text.status_code == 415
+
+
+def test_a_feed_without_an_exchange_has_no_panel():
+    with live_page(panel=False) as (server, _, market):
+        assert not get(server, "api/about").json()["exchange"]
+        assert get(server, "api/exchange").status_code == 404
+        known(server)
+        sides = market.view(51, PETR4)["sides"]
+        assert [side["orders"] for side in sides] == [0, 0]
+        assert len(sides) == len(Side)
