@@ -11,10 +11,10 @@ import numpy as np
 
 from pregao.api.capture import read
 from pregao.api.legacy_captures import are_legacy
-from pregao.api.legacy_following import followed_legacy
 from pregao.api.values import Path, listed, paths
 from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
+from pregao.extras import imported
 from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
 from pregao.feed.channel_events import Event
 from pregao.live.books import LiveEvent
@@ -52,6 +52,9 @@ def follow(
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
     if are_legacy(names):
+        with imported():  # which streams there are is found as a lake finds it
+            from pregao.api.legacy_following import followed_legacy
+
         return followed_legacy(names, wanted, kinds, depth, from_the_start)
     return _followed(names, wanted, kinds, depth, from_the_start)
 
