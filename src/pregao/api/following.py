@@ -52,7 +52,8 @@ def follow(
     names: Sequence[str] = read(*captures, *paths(snapshot), *paths(definition)).names
     wanted = listed(symbol)
     if are_legacy(names):
-        with imported():  # which streams there are is found as a lake finds it
+        # Which stream is which is told by the ingest, which needs the extra of lakes.
+        with imported():
             from pregao.api.legacy_following import followed_legacy
 
         return followed_legacy(names, wanted, kinds, depth, from_the_start)
