@@ -22,7 +22,7 @@ CONSUMERS_STAMP := $(CONSUMERS)/.installed
 
 $(CONSUMERS_STAMP): requirements-consumers.lock
 	$(PYTHON) -m venv $(CONSUMERS)
-	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-consumers.lock \
+	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 --no-deps --require-hashes -r requirements-consumers.lock \
 		|| { echo "hftbacktest and NautilusTrader cannot be installed here: exports are tested without them."; rm -rf $(CONSUMERS); mkdir -p $(CONSUMERS); }
 	@touch $(CONSUMERS_STAMP)
 
