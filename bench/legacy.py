@@ -18,6 +18,7 @@ from pregao.clock import MILLISECOND
 from pregao.exchange.publisher import Channel
 from pregao.fast import Encoder
 from pregao.lake.books import build_books
+from pregao.lake.books.build import BookOptions
 from pregao.lake.ingest import Report, ingest
 from pregao.lake.spark import merge_on_spark, on_spark, spark_session
 from pregao.legacy import MessageReader, read_chunks, timestamp_digits, write_chunks
@@ -49,8 +50,10 @@ def run() -> Iterator[Row]:
         )
         plain = read_plainly(capture)
         yield Row(SECTION, "  read message by message in Python", plain / 1e3, "k messages/s")
+        yield Row(SECTION, "  ours / message by message", best * 1e6 / plain, "ratio")
+        build_books(str(folder / "lake"), BookOptions(depth=5))  # with the compiling
         start = time.perf_counter()
-        build_books(str(folder / "lake"))
+        build_books(str(folder / "lake"), BookOptions(depth=10))
         seconds = time.perf_counter() - start
         yield Row(SECTION, "books of it, two threads", MESSAGES / seconds / 1e6, "M messages/s")
         spark.stop()

@@ -12,13 +12,21 @@ from pregao.capture import PcapWriter, udp_frame
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
-from pregao.lake.ingest import ingest
+from pregao.fast import Encoder, load_templates
+from pregao.lake.ingest import Options, ingest
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
 from pregao.lake.sql import example
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.store import Lake
-from pregao.legacy import Assembler, MessageReader, MsgType, read_chunks, timestamp_digits
+from pregao.legacy import (
+    Assembler,
+    MessageReader,
+    MsgType,
+    read_chunks,
+    timestamp_digits,
+    write_chunks,
+)
 from pregao.legacy.tables import column_name
 from tests.exchange.capture_replay import captured, json_lines
 from tests.lake.days import rows
@@ -249,3 +257,37 @@ def test_002_15_7_numbers_go_on_over_the_hours_and_over_heartbeats(tmp_path, mon
     own = capture(tmp_path / "a.pcap", [(5001, payload) for payload in payloads])
     report = ingest([own], str(tmp_path / "lake"))
     assert [(gap["first_missing"], gap["last_missing"]) for gap in report.gaps] == [(6, 7)]
+
+
+NEWER = """<templates><template name="MDIncNew_300" id="300" dictionary="300">
+<string name="MessageType" id="35"><constant value="X"/></string>
+<uInt32 name="Number" id="34"/><uInt64 name="Sent" id="52"/>
+<sequence name="Rows"><length name="NoRows" id="268"/>
+<string name="Kind" id="269"/><uInt64 name="Instrument" id="48"/>
+<uInt32 name="Count" id="83"/><decimal name="Price" id="270" presence="optional"/></sequence>
+</template></templates>"""
+
+
+def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51")
+    file = tmp_path / "newer.xml"
+    file.write_text(NEWER)
+    encoder = Encoder(load_templates(file), reset_each_message=True)
+    payloads = []
+    for number in (1, 2):
+        row = {"Kind": "0", "Instrument": 7, "Count": number, "Price": Decimal("1.5")}
+        when = timestamp_digits(START)
+        message = encoder.encode("MDIncNew_300", {"Number": number, "Sent": when, "Rows": [row]})
+        payloads += [(5001, each) for each in write_chunks(number, message, 1420)]
+    own = capture(tmp_path / "a.pcap", payloads)
+    with_file = Options(schema_files=(str(file),))
+    assert ingest([own], str(tmp_path / "lake"), with_file).committed
+    found = rows(tmp_path / "lake", "legacy_incremental_refresh")
+    told = ("msg_seq_num", "md_entry_type", "security_id", "rpt_seq", "md_entry_px")
+    assert [tuple(row[name] for name in told) for row in found] == [
+        (number, "0", 7, number, Decimal("1.5")) for number in (1, 2)
+    ]
+    assert {row["schema_version"] for row in found} == {300}
+    # Without it, nobody knows the template.
+    report = ingest([own], str(tmp_path / "other"), may_be_nothing=True)
+    assert not report.messages

@@ -17,11 +17,12 @@ from pregao.legacy import (
     Message,
     MessageReader,
     message_type,
+    moment_ns,
     read_chunks,
     timestamp_ns,
     write_chunks,
 )
-from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, times_of
+from pregao.legacy.bulk import FAULTS, HeadReader, chunk_columns, moments_of, times_of
 from pregao.legacy.recognition import is_legacy, is_raw_dump, mostly_legacy
 from pregao.legacy.tables import bundled_tables, rows_of, tables_of
 from pregao.schemas import bundled_templates
@@ -117,8 +118,9 @@ def rows(*bodies):
     assert not len(found.refused)
     (template,) = [each for each in found.templates if found.count(each)]
     table = bundled_tables()[message_type(template)]
-    made = rows_of(table, template, found)
-    return made, pa.table(made.columns, names=table.names).to_pylist()
+    made = rows_of(table, template, found.batch(template))
+    columns = made.columns(np.arange(len(made.message)))
+    return made, pa.table(columns, names=table.names).to_pylist()
 
 
 def test_a_row_for_each_entry_with_the_fields_of_its_message():
@@ -181,3 +183,38 @@ def test_the_feed_is_told_by_its_content():
     assert is_raw_dump(b"".join(own)[:-3], READER)
     assert not is_raw_dump(b"\xd4\xc3\xb2\xa1" + bytes(40), READER)
     assert READER.read(Message(1, message("News_143", 1))).number == 1
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.one_of(st.none(), st.integers(0, 100_000_000)),
+            st.one_of(st.none(), st.integers(0, 240_000_000)),
+        ),
+        min_size=1,
+    )
+)
+def test_moments_of_columns_are_those_of_single_ones(pairs):
+    nothing = -(1 << 63)
+    days, times = (
+        np.array([nothing if pair[at] is None else pair[at] for pair in pairs], np.int64)
+        for at in range(2)
+    )
+    expected = [moment_ns(*pair) for pair in pairs]
+    # Columns begin with 1970, and do not say whether a day is in its month.
+    for found, own in zip(moments_of(days, times, nothing).tolist(), expected, strict=True):
+        if own is not None and 0 < own < 9_000_000_000_000_000_000:
+            assert found == own
+        elif found != nothing:
+            assert own is None
+
+
+def test_a_message_without_entries_has_a_row_all_the_same():
+    whole, empty = (
+        message("SnapshotFullRefresh_153", number, LastMsgSeqNumProcessed=9, RptSeq=4,
+                SecurityID=7, TotNumReports=2, MDEntries=own)
+        for number, own in ((1, [{"MDEntryType": "0", "MDEntrySize": 5}]), (2, []))
+    )  # fmt: skip
+    _, found = rows(whole, empty)
+    assert [(row["msg_seq_num"], row["md_entry_type"], row["last_msg_seq_num_processed"])
+            for row in found] == [(1, "0", 9), (2, None, 9)]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pregao.clock import SECOND
+from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
 from pregao.exchange.publisher import Channel
 from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
@@ -33,14 +33,16 @@ def simulated(folder, kind=LegacyDepth.ORDERS, lost=0.0):
     return folder
 
 
-def followed_at(legacy=FEED):
+def followed_at(legacy=FEED, reorder_ns=5 * SECOND):
+    """Where nothing is lost, a slow machine must not make it so."""
     lines, targets = [], {}
     for stream in STREAMS:
         for feed, endpoint in Channel.numbered(NUMBER, legacy=True).endpoints(stream):
             address = free_group()
             lines.append(Line(NUMBER, stream, feed.value, address, "lo"))
             targets[Destination(endpoint.address, endpoint.port)] = address
-    return LiveConfig((ChannelSettings(NUMBER, legacy=legacy),), tuple(lines)), targets
+    channel = ChannelSettings(NUMBER, legacy=legacy, reorder_ns=reorder_ns)
+    return LiveConfig((channel,), tuple(lines)), targets
 
 
 class Heard:
@@ -69,7 +71,8 @@ def shown(handler, security_id):
 def test_books_and_trades_are_the_exchanges(tmp_path, kind, lost):
     folder = simulated(tmp_path, LegacyDepth(kind), lost)
     depth = LegacyDepth(kind).market_depth
-    config, targets = followed_at(LegacyFeed(market_depth=depth))
+    wait = 20 * MILLISECOND if lost else 5 * SECOND
+    config, targets = followed_at(LegacyFeed(market_depth=depth), wait)
     captures = sorted(folder.glob(f"{NUMBER:03d}_Legacy_*.pcap"))
     sent = sum(len(captured(path)) for path in captures if "Incremental" in path.name)
     heard = Heard()
@@ -112,7 +115,7 @@ def test_a_configuration_names_the_feed_and_its_platform():
     }
     own = {"protocol": "legacy", "platform": "MEGABOLSA", "market_depth": 5}
     parsed = parse_config({"channel": {"72": {**lines, **own}}})
-    assert parsed.channels == config.channels
+    assert parsed.channels == (ChannelSettings(72, legacy=LegacyFeed("MEGABOLSA", 5)),)
     for wrong, words in (
         ({"protocol": "fast"}, "takes umdf or legacy"),
         ({"protocol": "legacy", "platform": "BELL"}, "PUMA or MEGABOLSA"),

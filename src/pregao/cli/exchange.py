@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,6 +83,16 @@ def exchange(
         Path | None,
         typer.Option(metavar="FILE", help="Write the configuration for `pregao live` here."),
     ] = None,
+    legacy: Annotated[
+        str | None,
+        typer.Option(metavar="orders|prices|top", help="Publish a legacy feed (FIX/FAST) too."),
+    ] = None,
+    recovery: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS:PORT", help="Let messages of the legacy feed be asked for here."
+        ),
+    ] = None,
     metrics: Annotated[
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve /metrics and /health here."),
@@ -102,12 +114,36 @@ def exchange(
         if feed not in ("multicast", "unicast", "none"):
             raise UsageError(f"--feed is multicast, unicast or none, not {feed!r}.")
         settings = replace(settings, feed=feed)
+    settings = _with_legacy(settings, legacy, recovery)
     if metrics is not None:
         settings = replace(settings, metrics_port=metrics)
     seconds = None if duration is None else parse_span(duration, "--for") / SECOND
     if live_config is not None:
         live_config.write_text(settings.live_config(), encoding="utf-8")
+        if settings.legacy is not None:
+            other = live_config.with_suffix(f".legacy{live_config.suffix}")
+            other.write_text(settings.legacy_live_config(), encoding="utf-8")
     run_exchange(settings, journal, capture, seconds, embedded=config is None)
+
+
+def _with_legacy(
+    settings: ExchangeSettings, legacy: str | None, recovery: str | None
+) -> ExchangeSettings:
+    """The same with a legacy feed, if one is asked for."""
+    from dataclasses import replace
+
+    from pregao.exchange.simulation import LegacyDepth
+    from pregao.net import parse_address
+
+    if legacy is not None:
+        if legacy not in list(LegacyDepth):
+            raise UsageError(f"--legacy is {', '.join(LegacyDepth)}, not {legacy!r}.")
+        settings = replace(settings, legacy=LegacyDepth(legacy))
+    if recovery is not None:
+        if settings.legacy is None:
+            raise UsageError("--recovery is of the legacy feed: give --legacy orders too.")
+        settings = replace(settings, recovery=parse_address(recovery, "--recovery"))
+    return settings
 
 
 def run_exchange(
@@ -161,14 +197,32 @@ async def _serve(
         loop.add_signal_handler(number, server.stop)
     if seconds is not None:
         loop.call_later(seconds, server.stop)
-    _tell(server, embedded=embedded, kept=kept)
     try:
-        await server.serve()
+        async with _recovery(server) as asked_at:
+            _tell(server, embedded=embedded, kept=kept, asked_at=asked_at)
+            await server.serve()
     finally:
         await server.close()
 
 
-def _tell(server: ExchangeServer, *, embedded: bool, kept: bool) -> None:
+@asynccontextmanager
+async def _recovery(server: ExchangeServer) -> AsyncIterator[str | None]:
+    """Serve messages of the legacy feed again, where that is wanted; gives the address."""
+    from pregao.fix import SessionSettings
+    from pregao.live.legacy_recovery import recovery_server
+
+    where, store = server.settings.recovery, server.legacy_store
+    if where is None or store is None:
+        yield None
+        return
+    names = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+    async with recovery_server(where.host, where.port, names, store) as port:
+        yield f"{where.host}:{port}"
+
+
+def _tell(
+    server: ExchangeServer, *, embedded: bool, kept: bool, asked_at: str | None = None
+) -> None:
     """Say where everything is."""
     settings = server.settings
     records, took = server.replayed
@@ -187,6 +241,10 @@ def _tell(server: ExchangeServer, *, embedded: bool, kept: bool) -> None:
     else:
         numbers = ", ".join(str(each.number) for each in settings.channels)
         _say(f"market data of channels {numbers} by {settings.feed}; --live-config FILE says where")
+    if settings.legacy is not None:
+        _say(f"a legacy feed (FIX/FAST) of {settings.legacy} beside it")
+    if asked_at is not None:
+        _say(f"its messages can be asked for at {asked_at}, as CUSTOMER of BVMF (FIX 4.4)")
     _say(f"control at 127.0.0.1:{server.control_port}: `pregao exchange ctl --help`")
     if server.metrics_port is not None:
         _say(f"http://127.0.0.1:{server.metrics_port}/metrics")

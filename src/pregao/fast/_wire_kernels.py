@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, njit, swapped, trailing_zeros
-from pregao.fast._table import ENDED, MAX_ARENA, OUT_OF_RANGE, OVERLONG, OVERLONG_TEXT, SOUND
+from pregao._njit import load_u8, njit, part, swapped, trailing_zeros
+from pregao.fast._table import (
+    ENDED,
+    MAX_ARENA,
+    NO_ID,
+    OUT_OF_RANGE,
+    OVERLONG,
+    OVERLONG_TEXT,
+    SOUND,
+)
 
 MANY = np.int64(1) << 40
 """As many bits as anybody asks for: those that are not there are zero."""
@@ -204,3 +212,38 @@ def combined(arena, used, base, subtracted, size, keeps_front):
         for i in range(kept):
             arena[start + size + i] = arena[place + subtracted + i]
     return start, kept + size
+
+
+@part
+def message_head(buffer, position, end, last_id):
+    """What a message begins with: its presence map, and the id of its template.
+
+    Returns the map's first bits, how many there are, where its rest is and ends, the id, which is
+    that of the message before if none is given, where the first field is, and the fault.
+    """
+    fault = np.int64(SOUND)
+    if position < 0 or position >= end:
+        return np.uint64(0), np.int64(0), position, position, last_id, position, np.int64(ENDED)
+    word, left, rest, rest_end = whole_map(buffer, position, end)
+    if rest_end < 0:
+        return word, left, rest, rest_end, last_id, position, np.int64(ENDED)
+    position = rest_end
+    given = word >> U63
+    word <<= U1
+    left -= 1
+    if not given:
+        if last_id < 0:
+            fault = np.int64(NO_ID)
+    elif position >= end:
+        fault = np.int64(ENDED)
+    else:
+        byte = load_u8(buffer, position)
+        if byte > 127:
+            last_id = np.int64(byte & 127)
+            position += 1
+        else:
+            low, high, position, fault = long_number(buffer, position, end, False)
+            last_id = np.int64(low)
+            if fault == SOUND and not fits(low, high, False, False):
+                fault = np.int64(OUT_OF_RANGE)
+    return word, left, rest, rest_end, last_id, position, fault

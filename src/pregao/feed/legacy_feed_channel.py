@@ -9,6 +9,7 @@ from typing import Final
 
 from pregao.book.faults import State
 from pregao.book.position import PositionBook
+from pregao.book.updates import BookEmptied, ChannelReset, DepthUpdate, Update
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.feed import channel_events as told
@@ -43,6 +44,20 @@ _CLAIMS: Final = (State.VALID, State.EMPTY, State.BUILDING)
 """States that say something of the exchange's book; a silent channel says nothing."""
 
 
+class _Log(EventLog):
+    """Notes besides which books were emptied: only snapshots tell when they are filled again."""
+
+    def __init__(self, most_events: int, counters: ChannelCounters) -> None:
+        super().__init__(most_events, counters)
+        self.emptied: set[int] = set()
+
+    def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
+        """A book took an update in."""
+        super().updated(security_id, event, update)
+        if isinstance(update, (BookEmptied, ChannelReset)):
+            self.emptied.add(security_id)
+
+
 class LegacyFeedChannel:
     """Follows a channel of UMDF FIX/FAST: joins, synchronizes, survives loss, and tells.
 
@@ -56,7 +71,7 @@ class LegacyFeedChannel:
             raise UsageError(f"channel {settings.number}: the platform is {known}")
         self.settings = settings
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
-        self._log = EventLog(settings.most_events, self.counters)
+        self._log = _Log(settings.most_events, self.counters)
         self._channel = LegacyChannel(
             LegacyChannelSettings(
                 platform=PLATFORMS[own.platform],
@@ -75,6 +90,8 @@ class LegacyFeedChannel:
         self._down = False
         self._now_ns = 0
         self._heard_ns: dict[str, int] = {}
+        self._strange = 0
+        """Datagrams of a feed or stream that the channel has not."""
         self._trades: set[tuple[int, int]] = set()
         """Trades that were told: one that comes again corrects it."""
 
@@ -183,7 +200,7 @@ class LegacyFeedChannel:
         self._now_ns = max(now_ns, self._now_ns)
         received_ns = now_ns if received_ns is None else received_ns
         if feed not in counters.feeds or stream not in _STREAMS:
-            counters.bad_packets += 1
+            self._strange += 1
         elif stream is Stream.INCREMENTAL:
             self._heard_ns[feed] = now_ns
             counters.feeds[feed].packets += 1
@@ -198,7 +215,8 @@ class LegacyFeedChannel:
             self._log.end_event()
             self._tell_states(before)
         line = self._channel.incremental.counters
-        counters.bad_packets = line.rejected
+        loops = (self._channel.recovery.counters, self._channel.definition.counters)
+        counters.bad_packets = self._strange + line.rejected + sum(own.rejected for own in loops)
         counters.delivered = line.delivered
         counters.messages = line.messages
         self._settle()
@@ -263,7 +281,11 @@ class LegacyFeedChannel:
 
     def _settle(self) -> None:
         """Join the streams of loops while something is missing, and leave them when nothing is."""
-        done = self._channel.synchronized and self._channel.state.complete
+        channel, emptied = self._channel, self._log.emptied
+        if emptied:
+            filled = [own for own in emptied if channel.book_state(own) is not State.BUILDING]
+            emptied.difference_update(filled)
+        done = channel.synchronized and channel.state.complete and not emptied
         if done and not self._synchronized:
             self._synchronized = True
         feed = self.settings.feeds[0]

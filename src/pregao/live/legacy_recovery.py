@@ -44,6 +44,10 @@ class RecoveryConnection:
         self.client.ask(wanted, self._clock())
         await _flushed(self.client.take_output, self._writer)
 
+    async def flush(self) -> None:
+        """Send what the client has to say, where a `GapFiller` asked."""
+        await _flushed(self.client.take_output, self._writer)
+
     async def events(self) -> AsyncIterator[RecoveryEvent]:
         """What comes, until the session ends. Heartbeats are sent meanwhile."""
         while True:

@@ -123,6 +123,8 @@ class ExchangeCaptures:
     def published(self, datagrams: Sequence[Datagram]) -> None:
         """Datagrams went out."""
         for datagram in datagrams:
+            if datagram.legacy:
+                continue  # captures are of the binary feed and of sessions
             for writer, framer in self._feeds.get((datagram.channel, datagram.stream), ()):
                 writer.write(datagram.time_ns, framer.frame(datagram.payload))
 

@@ -14,11 +14,12 @@ class FeedOutput:
 
     def __init__(self, settings: ExchangeSettings) -> None:
         addresses: list[Address] = []
-        self._routes: dict[tuple[int, object], list[int]] = {}
-        for key, feeds in settings.targets().items():
-            places = range(len(addresses), len(addresses) + len(feeds))
-            self._routes[key] = list(places)
-            addresses += [address for _, address in feeds]
+        self._routes: dict[tuple[int, object, bool], list[int]] = {}
+        for legacy, targets in ((False, settings.targets()), (True, settings.legacy_targets())):
+            for key, feeds in targets.items():
+                places = range(len(addresses), len(addresses) + len(feeds))
+                self._routes[*key, legacy] = list(places)
+                addresses += [address for _, address in feeds]
         interface = None
         if any(address.multicast for address in addresses):
             interface = find_interface(settings.interface or "127.0.0.1")
@@ -31,7 +32,8 @@ class FeedOutput:
         send, routes = self._sender.send, self._routes
         for datagram in datagrams:
             payload = datagram.payload
-            for target in routes.get((datagram.channel, datagram.stream), ()):
+            key = (datagram.channel, datagram.stream, datagram.legacy)
+            for target in routes.get(key, ()):
                 send(target, payload)
                 self.packets += 1
                 self.bytes += len(payload)

@@ -8,6 +8,7 @@ from pregao.exchange.engine.terms import Side
 from pregao.exchange.engine.views import BookEntry
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher import Datagram, Publisher
+from pregao.legacy import MessageStore
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
 
@@ -19,6 +20,9 @@ class MarketData:
     ) -> None:
         self._engine = engine
         self._now_ns = now_ns
+        self.store = MessageStore([str(channel.number) for channel in settings.channels])
+        """What the legacy feed sent, for those who ask for it again."""
+        legacy = settings.legacy
         self.publisher = Publisher(
             settings.channels,
             engine.instruments,
@@ -27,6 +31,9 @@ class MarketData:
             sequence_version=(starts - 1) % LAST_SEQUENCE_VERSION + 1,
             snapshot_pace=settings.pace,
             definition_pace=settings.pace,
+            legacy=legacy is not None,
+            legacy_depth=None if legacy is None else legacy.market_depth,
+            legacy_store=self.store,
         )
 
     def begin(self, now_ns: int) -> list[Datagram]:

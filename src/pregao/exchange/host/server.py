@@ -25,6 +25,7 @@ from pregao.exchange.host.lines import Gate, Line, Tap
 from pregao.exchange.host.market_data import MarketData
 from pregao.exchange.host.metrics import Counts, pages
 from pregao.exchange.host.settings import ExchangeSettings
+from pregao.legacy import MessageStore
 from pregao.net import Address, HttpServer
 
 _LONGEST_PAUSE_NS: Final = 50 * MILLISECOND
@@ -62,6 +63,11 @@ class ExchangeServer:
         """Where the gateways are, by number."""
         self.replayed = (0, 0.0)
         """How many records the journal had, and how many seconds they took."""
+
+    @property
+    def legacy_store(self) -> MessageStore | None:
+        """What the legacy feed sent, for TCP recovery; None before the start, or without a feed."""
+        return None if self._market_data is None else self._market_data.store
 
     # Beginning and end.
 

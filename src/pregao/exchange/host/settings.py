@@ -46,6 +46,7 @@ from pregao.exchange.engine import (
 )
 from pregao.exchange.host.risk_path import RiskDelay
 from pregao.exchange.publisher import Channel, LoopPace
+from pregao.exchange.simulation import LegacyDepth
 from pregao.net import Address, parse_address
 from pregao.umdf.streams import Stream
 
@@ -98,6 +99,10 @@ class ExchangeSettings:
     """Where ports begin when the feed goes to one address."""
     interface: str | None = None
     schema_version: int | str = 16
+    legacy: LegacyDepth | None = None
+    """Which books a legacy feed beside the binary one shows; None without one."""
+    recovery: Address | None = None
+    """Where messages of the legacy feed can be asked for again; None nowhere."""
     pace: LoopPace = field(default_factory=lambda: LoopPace(200, 500 * MILLISECOND))
     slow_reader_bytes: int = 8 * 1024 * 1024
     """A client that leaves so much unread is disconnected."""
@@ -124,12 +129,25 @@ class ExchangeSettings:
         if self.feed == _NO_FEED:
             return found
         for channel in self.channels:
-            for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION):
-                found[channel.number, stream] = tuple(
-                    (feed.value, self._address(endpoint.address, endpoint.port))
-                    for feed, endpoint in channel.endpoints(stream)
-                )
+            found |= self._targets(channel)
         return found
+
+    def legacy_targets(self) -> dict[tuple[int, Stream], tuple[tuple[str, Address], ...]]:
+        """The same of the legacy feed, if there is one."""
+        found: dict[tuple[int, Stream], tuple[tuple[str, Address], ...]] = {}
+        if self.legacy is not None and self.feed != _NO_FEED:
+            for channel in self.channels:
+                found |= self._targets(Channel.numbered(channel.number, legacy=True))
+        return found
+
+    def _targets(self, channel: Channel) -> dict[tuple[int, Stream], Any]:
+        return {
+            (channel.number, stream): tuple(
+                (feed.value, self._address(endpoint.address, endpoint.port))
+                for feed, endpoint in channel.endpoints(stream)
+            )
+            for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+        }
 
     def _address(self, group: str, port: int) -> Address:
         if self.feed == _MULTICAST:
@@ -138,8 +156,24 @@ class ExchangeSettings:
 
     def live_config(self) -> str:
         """The configuration with which ``pregao live`` follows this exchange."""
-        lines = [f'interface = "{self.interface or "lo"}"', ""]
-        for (number, stream), feeds in self.targets().items():
+        return self._live_config(self.targets())
+
+    def legacy_live_config(self) -> str:
+        """The configuration with which ``pregao live`` follows its legacy feed."""
+        depth = None if self.legacy is None else self.legacy.market_depth
+        own = [
+            line
+            for channel in self.channels
+            for line in (
+                f"[channel.{channel.number}]", 'protocol = "legacy"', 'platform = "PUMA"',
+                f"market_depth = {depth or 0}", "",
+            )
+        ]  # fmt: skip
+        return self._live_config(self.legacy_targets(), own)
+
+    def _live_config(self, targets: dict[tuple[int, Stream], Any], own: Iterable[str] = ()) -> str:
+        lines = [f'interface = "{self.interface or "lo"}"', "", *own]
+        for (number, stream), feeds in targets.items():
             lines.append(f"[channel.{number}.{stream.value}]")
             lines += [f'{feed} = "{address}"' for feed, address in feeds]
             lines.append("")
@@ -152,7 +186,7 @@ _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway"
                "metrics", "session", "implied_orders", "seed", "risk")  # fmt: skip
 _GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
 _RISK: Final = ("delay_us", "jitter_us")
-_FEED: Final = ("mode", "address", "interface", "schema_version")
+_FEED: Final = ("mode", "address", "interface", "schema_version", "legacy", "recovery")
 _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms",
                    "locations", "traders", "accounts")  # fmt: skip
 
@@ -243,6 +277,15 @@ def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, A
         given["interface"] = reading.text(table, "interface")
     if "schema_version" in table:
         given["schema_version"] = reading.whole("feed", table, "schema_version", 1)
+    if "legacy" in table:
+        depth = reading.text(table, "legacy")
+        if depth not in list(LegacyDepth):
+            reading.fail("feed.legacy", f"is {', '.join(LegacyDepth)}, not {depth!r}")
+        given["legacy"] = LegacyDepth(depth)
+    if "recovery" in table:
+        given["recovery"] = parse_address(reading.text(table, "recovery"), f"{name}: feed.recovery")
+        if "legacy" not in table:
+            reading.fail("feed.recovery", 'is of the legacy feed: say legacy = "orders" too')
     return given
 
 

@@ -28,6 +28,7 @@ from pregao.exchange.publisher.loops import LoopPace, LoopStream
 from pregao.exchange.publisher.packetiser import PacketWriter
 from pregao.exchange.publisher.snapshot_loop import SnapshotWriter
 from pregao.exchange.publisher.state import ChannelState
+from pregao.legacy import MessageStore
 from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.streams import Stream
 
@@ -179,8 +180,12 @@ class Publisher:
         definition_pace: LoopPace = _PACE,
         legacy: bool = False,
         legacy_depth: int | None = None,
+        legacy_store: MessageStore | None = None,
     ) -> None:
-        """``legacy`` channels have a legacy feed too, of all orders or of so many price levels."""
+        """``legacy`` channels have a legacy feed too, of all orders or of so many price levels.
+
+        The ``legacy_store`` keeps its messages for those who ask for them again.
+        """
         self.encoder = FeedEncoder(schema_version)
         by_channel: dict[int, list[Instrument]] = {channel.number: [] for channel in channels}
         if len(by_channel) < len(channels):
@@ -210,6 +215,7 @@ class Publisher:
                     start_ns,
                     market_depth=legacy_depth,
                     pace=snapshot_pace,
+                    store=legacy_store,
                 )
                 if legacy
                 else None,

@@ -193,7 +193,7 @@ class Catalogue:
             number, tables = (day - EPOCH).days, translated_tables()
             inputs = Inputs(number, channel, tables, files, LEGACY, self.binary_instruments(day))
             levels = LegacyReader(self.lake.location, inputs).levels()
-            own = replace(inputs, excluded=inputs.excluded | levels)
+            own = replace(inputs, levels=levels - inputs.excluded)
             self._legacy[day, channel] = own
         return self._legacy[day, channel]
 

@@ -78,6 +78,8 @@ class Inputs:
     """The feed that the channel's day came by."""
     excluded: frozenset[int] = frozenset()
     """Instruments that are left out: another feed has them."""
+    levels: frozenset[int] = frozenset()
+    """Instruments of which there are price levels instead of orders: no books are built."""
     slots: Slots = field(default_factory=Slots)
     """Of a feed without sequence versions: what is there in their place."""
 

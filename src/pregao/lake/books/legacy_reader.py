@@ -127,7 +127,7 @@ class LegacyReader(Reader):
         elif template == SNAPSHOT_ORDERS:
             rows = super().rows_by_security(SNAPSHOTS)
             counts.update({own: -(-n // _ROWS_PER_SNAPSHOT_MESSAGE) for own, n in rows.items()})
-        excluded = (0, NULL, *self.inputs.excluded)
+        excluded = {0, NULL, *self.inputs.excluded, *self.inputs.levels}
         return Counter({own: n for own, n in counts.items() if own not in excluded})
 
     def levels(self) -> frozenset[int]:
@@ -173,24 +173,29 @@ class LegacyReader(Reader):
             self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots)
         return self._snapshots[part]
 
-    def _joined(self, source: int, columns: Sequence[str], part: Part) -> Any | None:
-        tables = [self._own(rows, part) for rows in super().read(source, columns, part)]
+    def _joined(
+        self, source: int, columns: Sequence[str], part: Part, *, levels: bool = False
+    ) -> Any | None:
+        tables = [
+            self._own(rows, part, levels=levels) for rows in super().read(source, columns, part)
+        ]
         tables = [rows.select(list(columns)) for rows in tables if rows.num_rows]
         return pa.concat_tables(tables).unify_dictionaries() if tables else None
 
-    def _own(self, rows: Any, part: Part) -> Any:
-        """The rows about instruments of a part that are not left out."""
+    def _own(self, rows: Any, part: Part, *, levels: bool = False) -> Any:
+        """The rows about instruments of a part that are not left out; those of levels if so."""
         if "security_id" not in rows.column_names:
             return rows
         securities = integers(rows.column("security_id"), 0)
         wanted = (securities >= part.first) & (securities <= part.last)
-        if self.inputs.excluded:
-            wanted &= ~np.isin(securities, list(self.inputs.excluded))
+        excluded = self.inputs.excluded | (frozenset() if levels else self.inputs.levels)
+        if excluded:
+            wanted &= ~np.isin(securities, list(excluded))
         return rows if wanted.all() else taken(rows, np.flatnonzero(wanted))
 
     def _listed(self, part: Part) -> Iterator[Any]:
         """The instruments as they were defined last."""
-        rows = self._joined(LISTED, _LIST_COLUMNS, part)
+        rows = self._joined(LISTED, _LIST_COLUMNS, part, levels=True)
         if rows is None:
             return
         rows = rows.combine_chunks()

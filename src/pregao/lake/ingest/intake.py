@@ -25,7 +25,7 @@ from pregao.lake.ingest.new_lake import Making, nothing_left_behind
 from pregao.lake.ingest.options import Options, check_options
 from pregao.lake.ingest.plan import Plan, make_plan
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
-from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol
+from pregao.lake.ingest.protocols import PROTOCOLS, first_protocol, prepare
 from pregao.lake.ingest.report import CaptureReport, Report, check, gather
 from pregao.lake.ingest.roles import decide_roles
 from pregao.lake.ingest.running import Merger, Runner, TaskProgress, merge_here, run_here
@@ -55,6 +55,7 @@ def ingest(
     """
     options = options or Options()
     check_options(options)
+    prepare(options.schema_files)
     progress = progress or TaskProgress()
     began = time.perf_counter()
     lake = Lake(lake_location)

@@ -135,6 +135,8 @@ class Protocol:
     """By table: what picks the rows that stay, of those that keep only the latest."""
     read: Callable[..., PayloadReader] = read_blocks
     """Opens a source, from a byte to a byte, in blocks of so many bytes."""
+    prepare: Callable[[Sequence[str]], None] = lambda _schema_files: None
+    """Told the schema files that a user named, in each process, before anything is read."""
     timed_versions: bool = False
     """Versions are spans of time. Numbers go on from one to the next; where they begin anew, also
     within one, it is the sending time that tells a payload from an earlier one of its number."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pregao.lake.ingest.entrypoint import ENTRYPOINT
 from pregao.lake.ingest.legacy import LEGACY
 from pregao.lake.ingest.protocol import Protocol
@@ -13,3 +15,9 @@ PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (UMDF, ENTRYPOINT,
 def first_protocol() -> Protocol:
     """The protocol of what no other recognises; that of lakes in which none is named."""
     return next(iter(PROTOCOLS.values()))
+
+
+def prepare(schema_files: Sequence[str]) -> None:
+    """Let all protocols know the schema files that a user named."""
+    for protocol in PROTOCOLS.values():
+        protocol.prepare(schema_files)

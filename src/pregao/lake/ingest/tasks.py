@@ -28,7 +28,7 @@ from pregao.lake.ingest.hashing import PlainContent, block_hashes
 from pregao.lake.ingest.manifests import Manifest
 from pregao.lake.ingest.merging import stage
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
-from pregao.lake.ingest.protocols import PROTOCOLS
+from pregao.lake.ingest.protocols import PROTOCOLS, prepare
 from pregao.lake.ingest.schemas import REJECTS
 from pregao.lake.ingest.window import (
     FIRST_FEED,
@@ -107,6 +107,7 @@ class _Run:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.manifest = Manifest(task.number, task.protocol)
+        prepare(task.schema_files)
         self.protocol = PROTOCOLS[task.protocol]
         self.roles = list(task.roles)
         self.lines = {role.destination: number for number, role in enumerate(self.roles)}

@@ -34,7 +34,7 @@ from pregao.exchange.publisher.legacy.writing import MessageWriter
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.state import ChannelState, PublishedInstrument
 from pregao.feed.legacy_meaning import EMPTY_BOOK, NEW, TRADING_STATE
-from pregao.legacy import HEARTBEAT_NS, Stream, timestamp_digits
+from pregao.legacy import HEARTBEAT_NS, MessageStore, Stream, timestamp_digits
 from pregao.umdf.phases import TradingEvent
 
 ENTRIES_PER_MESSAGE = 16
@@ -61,15 +61,19 @@ class LegacyChannelPublisher:
         market_depth: int | None = None,
         first_number: int = 1,
         pace: LoopPace | None = None,
+        store: MessageStore | None = None,
     ) -> None:
-        """``market_depth`` is None for all orders, 1 for the top, else so many price levels."""
+        """``market_depth`` is None for all orders, 1 for the top, else so many price levels.
+
+        A ``store`` keeps what the incremental stream sends for TCP recovery (002 §5.1.4).
+        """
         pace = LoopPace() if pace is None else pace
         self.number = number
         self.state = ChannelState(instruments, positions=market_depth is None)
         self.books: OrderBooks | PriceBooks = (
             OrderBooks(self.state) if market_depth is None else PriceBooks(self.state, market_depth)
         )
-        self.writer = MessageWriter(first_number)
+        self.writer = MessageWriter(first_number, store=store, channel=str(number))
         self._snapshots = LegacyLoop(self._snapshot_loop, pace, start_ns)
         self._definitions = LegacyLoop(self._definition_loop, pace, start_ns)
         self._last_sent_ns = start_ns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pregao.fast import Encoder
-from pregao.legacy import PUMA, timestamp_digits, write_chunks
+from pregao.legacy import PUMA, MessageStore, timestamp_digits, write_chunks
 from pregao.schemas import bundled_templates
 
 INCREMENTAL = "IncrementalRefresh_152"
@@ -21,7 +21,12 @@ SEQUENCE_RESET = "SequenceReset_122"
 class MessageWriter:
     """Numbers the messages of one stream and makes datagrams of them."""
 
-    def __init__(self, first_number: int = 1) -> None:
+    def __init__(
+        self, first_number: int = 1, *, store: MessageStore | None = None, channel: str = ""
+    ) -> None:
+        """A ``store`` keeps the messages of the channel for those who ask for them again."""
+        self._store = store
+        self._channel = channel
         self._encoder = Encoder(bundled_templates(), reset_each_message=True)
         self.next_number = first_number
 
@@ -40,6 +45,8 @@ class MessageWriter:
             template, {**values, "MsgSeqNum": number, "SendingTime": sent}
         )
         self.next_number = number + 1
+        if self._store is not None:
+            self._store.add(self._channel, number, message)
         return write_chunks(number, message, PUMA.most_bytes)
 
     def heartbeat(self, now_ns: int) -> list[bytes]:
@@ -49,5 +56,7 @@ class MessageWriter:
     def reset(self, now_ns: int) -> list[bytes]:
         """A SequenceReset: the next message is number 1."""
         datagrams = self.write(SEQUENCE_RESET, {"NewSeqNo": 1}, now_ns)
+        if self._store is not None:
+            self._store.reset(self._channel)
         self.next_number = 1
         return datagrams

@@ -21,6 +21,7 @@ from pregao.lake.ingest.entrypoint.tables import (
 from pregao.lake.ingest.framed_messages import FramedMessages, message_rows
 from pregao.lake.ingest.payloads import Payloads
 from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.schema_files import sbe_files
 from pregao.lake.ingest.schemas import KEY
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, Headers, Walker
@@ -33,8 +34,8 @@ class MessageDecoder(FramedMessages):
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
         registry = Registry.bundled()
-        if schema_files:
-            registry = Registry.from_environment(schema_files)
+        if own := sbe_files(schema_files):
+            registry = Registry.from_environment(own)
         plain = registry is Registry.bundled()
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         super().__init__(BulkDecoder(registry, ENTRYPOINT_SCHEMA_ID))

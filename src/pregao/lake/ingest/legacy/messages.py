@@ -11,6 +11,7 @@ import pyarrow as pa
 from pregao.fast import REASONS, ColumnDecoder, MessageColumns, Template
 from pregao.lake.ingest.files import order_by_value
 from pregao.lake.ingest.legacy.tables import message_table_name
+from pregao.lake.ingest.legacy.templates import known_templates
 from pregao.lake.ingest.payloads import Payloads
 from pregao.lake.ingest.protocol import Walk
 from pregao.lake.ingest.schemas import KEY
@@ -24,7 +25,6 @@ from pregao.legacy.bulk import (
     whole_messages,
 )
 from pregao.legacy.tables import Rows, bundled_tables, rows_of
-from pregao.schemas import bundled_templates
 
 _ORDINALS = 16
 """The index of a row in its datagram: which message, and in these bits which entry of it."""
@@ -34,20 +34,20 @@ class LegacyDecoder:
     """Decodes windows of datagrams."""
 
     def __init__(self, _schema_files: Sequence[str] = ()) -> None:
-        self._columns = ColumnDecoder(bundled_templates(), reset_each_message=True)
+        self._columns = ColumnDecoder(known_templates().templates, reset_each_message=True)
         self._tables = bundled_tables()
 
     def decode(self, payloads: Payloads) -> Walk:
         """Put the rows of the datagrams' messages into their tables, and count them."""
         chunks = chunk_columns(payloads.buffer, payloads.offset, payloads.length)
-        count = np.zeros(len(payloads), np.int32)
         for row in np.flatnonzero((chunks.fault != 0) & payloads.emit).tolist():
             start = int(payloads.offset[row])
             end = start + int(payloads.length[row])
             payloads.reject(row, None, start, end, FAULTS[int(chunks.fault[row])])
         joined = list(self._joined(payloads, chunks))
         messages = whole_messages(payloads.buffer, chunks, joined)
-        np.add.at(count, chunks.datagram[messages.chunk], 1)
+        owners = chunks.datagram[messages.chunk]
+        count = np.bincount(owners, minlength=len(payloads)).astype(np.int32)
         found = self._columns.decode(messages.buffer, messages.start, messages.end)
         wrong = found.end != messages.end
         self._refuse(payloads, chunks, messages, np.flatnonzero((found.status != 0) | wrong), found)
@@ -125,7 +125,12 @@ class LegacyDecoder:
         own = found.messages(template)
         chunk = messages.chunk[own]
         datagram = chunks.datagram[chunk]
-        table = self._tables[message_type(template)]
+        table = self._tables.get(message_type(template))
+        if table is None:  # a kind of message that only a newer file has
+            count = int(payloads.emit[datagram].sum())
+            payloads.result.sums.unknown[template.name] += count
+            payloads.result.sums.walked_messages += count
+            return
         batch = found.batch(template)
         rows = rows_of(table, template, batch)
         numbers = np.asarray(batch.column("MsgSeqNum")).astype(np.int64)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -19,41 +18,23 @@ from pregao.lake.ingest.legacy.channels import channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
 from pregao.lake.ingest.legacy.slots import slot_of
 from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
+from pregao.lake.ingest.legacy.templates import choose_templates, known_templates
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM, Keys, Numbers, Protocol, Sighting
-from pregao.legacy import MessageReader, MsgType, Stream, message_type, stream_of
-from pregao.legacy.bulk import ChunkColumns, HeadReader, Heads, chunk_columns
+from pregao.legacy import MsgType, Stream, stream_of
+from pregao.legacy.bulk import ChunkColumns, Heads, chunk_columns
 from pregao.legacy.recognition import is_legacy
-from pregao.schemas import bundled_templates
 from pregao.umdf.sequencing import Place
-
-_UNNUMBERED = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
-
-
-@cache
-def _reader() -> HeadReader:
-    return HeadReader(bundled_templates())
-
-
-@cache
-def _types() -> dict[int, MsgType]:
-    return {number: message_type(each) for number, each in bundled_templates().by_id.items()}
-
-
-@cache
-def _without_number() -> list[int]:
-    return [number for number, kind in _types().items() if kind in _UNNUMBERED]
-
-
-@cache
-def _resets() -> list[int]:
-    return [number for number, kind in _types().items() if kind is MsgType.SEQUENCE_RESET]
 
 
 def _heads(block: PacketBlock) -> tuple[ChunkColumns, Numbers, Heads]:
     """The chunks of a block, the first one of each datagram, and what its message begins with."""
     chunks = chunk_columns(block.buffer, block.offset, block.length)
     first = chunks.firsts
-    return chunks, first, _reader().read(block.buffer, chunks.start[first], chunks.size[first])
+    return (
+        chunks,
+        first,
+        known_templates().heads.read(block.buffer, chunks.start[first], chunks.size[first]),
+    )
 
 
 def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
@@ -77,7 +58,8 @@ def look(block: PacketBlock, flows: Sequence[str]) -> dict[str, Sighting]:
 
 def stream_name(kinds: Mapping[int, int]) -> str:
     """The stream that explains the templates seen."""
-    known = Counter(_types().get(number, MsgType.OTHER) for number in kinds)
+    types = known_templates().types
+    known = Counter(types.get(number, MsgType.OTHER) for number in kinds)
     stream = stream_of(known)
     return UNKNOWN_STREAM if stream is None else stream.value
 
@@ -92,7 +74,7 @@ def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
     channel[rows] = channels[block.flow[rows]]
     numbers, sending = np.zeros((2, count), np.int64)
     known = (chunks.index[first] == 1) & (heads.template >= 0)
-    numbered = known & ~np.isin(heads.template, _without_number())
+    numbered = known & ~np.isin(heads.template, known_templates().without_number)
     numbers[rows[numbered]] = chunks.number[first[numbered]]
     sending[rows[known]] = heads.sending_time_ns[known]
     versions = slot_of(np.where(sending > 0, sending, block.time_ns))
@@ -104,7 +86,7 @@ def _last(chunks: ChunkColumns, first: Numbers, heads: Heads) -> Numbers:
     rows = chunks.datagram[first]
     last = np.zeros(len(chunks.fault), np.int64)
     uses = (chunks.index[first] == 1) & (heads.template >= 0)
-    uses &= ~np.isin(heads.template, _resets())
+    uses &= ~np.isin(heads.template, known_templates().of(MsgType.SEQUENCE_RESET))
     own = first[uses] + chunks.chunks[rows[uses]] - 1
     last[rows[uses]] = np.maximum(chunks.number[own], chunks.number[first[uses]])
     return last
@@ -115,19 +97,14 @@ def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
     data = np.frombuffer(payload + bytes(8), np.uint8)
     chunks = chunk_columns(data, np.zeros(1, np.int64), np.array([len(payload)], np.int32))
     first = chunks.firsts
-    if not len(first) or not is_legacy(payload, _message_reader()) or chunks.index[0] != 1:
+    if not len(first) or not is_legacy(payload, known_templates().reader) or chunks.index[0] != 1:
         return None
-    heads = _reader().read(data, chunks.start[first], chunks.size[first])
+    heads = known_templates().heads.read(data, chunks.start[first], chunks.size[first])
     sending, template = int(heads.sending_time_ns[0]), int(heads.template[0])
-    if not sending or template in _without_number():
+    if not sending or template in known_templates().without_number:
         return None
     version = int(slot_of(np.array([sending]))[0])
     return channel_of(flow), Place(version, int(chunks.number[0]))
-
-
-@cache
-def _message_reader() -> MessageReader:
-    return MessageReader()
 
 
 LEGACY = Protocol(
@@ -142,4 +119,5 @@ LEGACY = Protocol(
     tables=message_table_specs,
     table_of=message_table_name,
     timed_versions=True,
+    prepare=choose_templates,
 )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pregao.lake.ingest.framed_messages import FramedMessages, message_rows
 from pregao.lake.ingest.payloads import Payloads
 from pregao.lake.ingest.protocol import Walk
+from pregao.lake.ingest.schema_files import sbe_files
 from pregao.lake.ingest.schemas import KEY
 from pregao.lake.ingest.umdf.instruments import INSTRUMENTS, latest
 from pregao.lake.ingest.umdf.tables import (
@@ -32,8 +33,8 @@ class MessageDecoder(FramedMessages):
 
     def __init__(self, schema_files: Sequence[str] = ()) -> None:
         registry = Registry.bundled()
-        if schema_files:
-            registry = Registry.from_environment(schema_files)
+        if own := sbe_files(schema_files):
+            registry = Registry.from_environment(own)
         plain = registry is Registry.bundled()
         self._tables = bundled_message_tables() if plain else message_tables(registry)
         super().__init__(BulkDecoder(registry))

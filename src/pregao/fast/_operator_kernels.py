@@ -1,0 +1,120 @@
+"""Kernels of the operators: what previous values make of what is, or is not, in the stream.
+
+A previous value is known if its slot has the stamp of now and the tag of its kind; the stamp alone
+says that it is empty, a lower one that there is none yet.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
+# mypy: disallow-untyped-decorators=False
+
+from __future__ import annotations
+
+import numpy as np
+
+from pregao._njit import njit, part
+from pregao.fast import _table as k
+from pregao.fast._wire_kernels import U1, added, combined, fits, grown
+
+
+@part
+def without_bytes(code, pc, op, flags, stamps, previous, stamp):
+    """Copy, increment or tail with nothing in the stream: is there a value, which one, the fault.
+
+    Numbers and texts alike: a text is copied by its place in the arena.
+    """
+    slot = code[pc, k.SLOT]
+    tag = code[pc, k.HEAD] >> k.TAG_SHIFT & 15
+    known = stamps[slot]
+    value = np.int64(0)
+    if known == stamp | tag:
+        value = previous[slot]
+        if op == k.INCREMENT:
+            if flags & k.WIDE:
+                value = np.int64(np.uint64(value) + U1)
+            elif flags & k.SIGNED_FIELD:
+                value = value + 1 if value != 0x7FFFFFFF else -(1 << 31)
+            else:
+                value = value + 1 if value != 0xFFFFFFFF else 0
+            previous[slot] = value
+        return True, value, np.int64(k.SOUND)
+    if known > stamp:
+        return False, value, np.int64(k.OTHER_KIND)
+    if known < stamp and flags & k.HAS_INITIAL:
+        value = code[pc, k.INITIAL]
+        stamps[slot] = stamp | tag
+        previous[slot] = value
+        return True, value, np.int64(k.SOUND)
+    if flags & k.NULLABLE:
+        stamps[slot] = stamp
+        return False, value, np.int64(k.SOUND)
+    return False, value, np.int64(k.NO_PREVIOUS)
+
+
+@part
+def _base(code, pc, stamps, previous, stamp, tag):
+    """What a difference is added to, and the fault; an empty one is for who asks to judge."""
+    slot = code[pc, k.SLOT]
+    known = stamps[slot]
+    if known == stamp | tag:
+        return previous[slot], np.int64(k.SOUND)
+    if known == stamp:
+        return code[pc, k.INITIAL], np.int64(k.EMPTY_PREVIOUS)
+    if known > stamp:
+        return code[pc, k.INITIAL], np.int64(k.OTHER_KIND)
+    return code[pc, k.INITIAL], np.int64(k.SOUND)
+
+
+@part
+def number_difference(code, pc, flags, stamps, previous, stamp, tag, value, high):
+    """The number that a difference gives, and the fault."""
+    base, fault = _base(code, pc, stamps, previous, stamp, tag)
+    if fault != k.SOUND:
+        return value, fault
+    signed = flags & k.SIGNED_FIELD != 0
+    total, high = added(base, np.uint64(value), high, signed)
+    if not fits(total, high, signed, flags & k.WIDE != 0):
+        return value, np.int64(k.DIFFERENCE)
+    slot = code[pc, k.SLOT]
+    stamps[slot] = stamp | tag
+    previous[slot] = np.int64(total)
+    return np.int64(total), np.int64(k.SOUND)
+
+
+@njit
+def text_difference(
+    code, pc, op, stamps, previous, stamp, tag, taken, value, arena, text_used, left
+):  # fmt: skip
+    """The text that a difference or a tail gives, which is put to the end of the arena.
+
+    ``left`` bytes of the message are still to come. Returns the arena, which may have grown, how
+    much of it is used, the text and the fault.
+    """
+    base, fault = _base(code, pc, stamps, previous, stamp, tag)
+    if fault == k.EMPTY_PREVIOUS and op != k.DELTA:
+        fault = np.int64(k.SOUND)  # a tail begins with the initial value
+    if fault != k.SOUND:
+        return arena, text_used, value, fault
+    size = value & 0xFFFFFFFF
+    length = base & 0xFFFFFFFF
+    front = True
+    if op == k.TAIL:
+        taken = min(size, length)
+    elif taken < 0:
+        front = False
+        taken = -taken - 1
+    if taken > length:
+        return arena, text_used, value, np.int64(k.TAKEN)
+    if taken < length or op == k.DELTA:
+        whole = length - taken + size
+        needed = size + whole + left
+        too_long = op == k.DELTA and whole > k.MAX_TEXT
+        if too_long or text_used + needed > k.MAX_ARENA:
+            return arena, text_used, value, np.int64(k.LONG_TEXT)
+        arena = grown(arena, text_used, needed)
+        # The new piece to where the arena ends.
+        for b in range(size):
+            arena[text_used + b] = arena[(value >> 32) + b]
+        place, whole = combined(arena, text_used, base, taken, size, front)
+        text_used = place + whole
+        value = (place << 32) | whole
+    return arena, text_used, value, np.int64(k.SOUND)

@@ -1,0 +1,129 @@
+"""A channel of the legacy feed in the form of every followed channel."""
+
+from __future__ import annotations
+
+import pytest
+
+from pregao.book.faults import State
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.feed.channel_events import (
+    BookChanged,
+    ChannelDown,
+    ChannelUp,
+    EventsMissed,
+    Gap,
+    TradeBusted,
+    TradeDone,
+)
+from pregao.feed.channel_settings import ChannelSettings, ChannelState, Join, Leave, LegacyFeed
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.legacy import DEAD_AFTER_NS
+from pregao.umdf.streams import Stream
+from tests.legacy.writing import entry, heartbeat, incremental, news, snapshot
+
+START = 1_376_308_800_000_000_000
+SECURITY = 1111
+
+
+def channel(**settings):
+    found = LegacyFeedChannel(
+        ChannelSettings(72, legacy=LegacyFeed(), from_the_start=True, **settings)
+    )
+    found.start(START)
+    return found
+
+
+def bid(number, place=1):
+    return incremental(number, entry("0", 0, SECURITY, number, place=place, size=100, price="10"))
+
+
+def test_it_asks_for_its_streams_and_leaves_those_that_it_does_not_need():
+    followed = channel()
+    asked = followed.take_actions()
+    assert Join(Stream.INCREMENTAL, "B") in asked
+    assert Join(Stream.SNAPSHOT, "A") in asked
+    assert not any(isinstance(each, Leave) for each in asked)
+    assert followed.state is ChannelState.STARTING
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
+    assert followed.state is ChannelState.SYNCHRONIZING
+    assert followed.book(SECURITY).state is State.VALID
+
+
+def test_books_trades_and_gaps_are_told_in_order():
+    followed = channel()
+    told = [
+        bid(1),
+        incremental(2, entry("2", 0, SECURITY, 2, size=100, price="10.5", TradeID="7",
+                             MDEntryBuyer="3", MDEntrySeller="8", MDEntryDate=20130812)),
+        incremental(3, entry("2", 2, SECURITY, 3, TradeID="7", MDEntryDate=20130812)),
+        news(6),
+    ]  # fmt: skip
+    for at, datagram in enumerate(told):
+        followed.receive(Stream.INCREMENTAL, "A", datagram, START + at)
+    followed.tick(START + SECOND)
+    events = followed.take_events()
+    kinds = [type(event) for event in events if not isinstance(event, Gap)]
+    assert [kind for kind in kinds if kind in (BookChanged, TradeDone, TradeBusted)] == [
+        BookChanged, TradeDone, TradeBusted,
+    ]  # fmt: skip
+    (trade,) = [event for event in events if isinstance(event, TradeDone)]
+    assert (trade.trade_id, trade.price, trade.size, trade.buyer, trade.seller) == (
+        7, 105_000, 100, 3, 8,
+    )  # fmt: skip
+    assert not trade.corrects
+    (gap,) = [event for event in events if isinstance(event, Gap)]
+    assert (gap.first, gap.last) == (4, 5)
+    assert followed.counters.lost == 2
+    assert followed.book(SECURITY).state is State.UNCONFIRMED
+
+
+def test_002_5_1_1_silence_confirms_nothing():
+    followed = channel()
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START)
+    assert followed.deadline() == START + DEAD_AFTER_NS
+    followed.tick(START + DEAD_AFTER_NS)
+    assert followed.state is ChannelState.DOWN
+    assert not followed.is_alive("A")
+    assert followed.book(SECURITY).state is State.UNCONFIRMED
+    followed.receive(Stream.INCREMENTAL, "A", heartbeat(2), START + DEAD_AFTER_NS + 1)
+    kinds = [type(event) for event in followed.take_events()]
+    assert kinds.index(ChannelDown) < kinds.index(ChannelUp)
+    assert followed.book(SECURITY).state is State.VALID
+
+
+def test_datagrams_of_something_else_are_counted_and_cost_nothing():
+    followed = channel()
+    followed.receive(Stream.INCREMENTAL, "A", bytes(range(40)), START)
+    followed.receive(Stream.INCREMENTAL, "A", bid(1), START + 1)
+    followed.receive(Stream.INCREMENTAL, "Z", bid(2), START + 2)
+    assert followed.counters.packets == 3
+    assert followed.counters.bad_packets == 2
+    assert [level.size for level in followed.book(SECURITY).bids] == [100]
+
+
+def test_a_book_by_prices_has_levels_and_no_orders():
+    followed = channel()
+    rows = [("0", 300, "10.00", {"NumberOfOrders": 2})]
+    for datagram in snapshot(1, 0, 4, *rows, security=SECURITY, depth=5):
+        followed.receive(Stream.SNAPSHOT, "A", datagram, START)
+    followed.receive(Stream.INCREMENTAL, "A", news(1), START + 1)
+    book = followed.book(SECURITY)
+    assert [(level.size, level.orders) for level in book.bids] == [(300, 2)]
+    assert book.orders(0) == []
+
+
+def test_a_slow_reader_is_told_what_it_missed():
+    followed = channel(most_events=3)
+    for number in range(1, 11):
+        followed.receive(Stream.INCREMENTAL, "A", bid(number), START + number)
+    events = followed.take_events()
+    assert isinstance(events[0], EventsMissed)
+    followed.want_events(wanted=False)
+    followed.receive(Stream.INCREMENTAL, "A", bid(11), START + 11)
+    assert followed.take_events() == []
+
+
+def test_a_platform_that_nobody_knows_is_refused():
+    with pytest.raises(UsageError, match="PUMA or MEGABOLSA"):
+        LegacyFeedChannel(ChannelSettings(72, legacy=LegacyFeed("BELL")))

@@ -1,0 +1,80 @@
+"""Where numbers of a feed without sequence versions begin anew, and what is missing of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pregao.clock import MILLISECOND, MINUTE
+from pregao.lake.books.slots import Slots, find_anew
+from pregao.lake.ingest import numberings_of, slot_of
+
+START = 1_779_361_200_000_000_000
+EPOCHS = st.lists(st.integers(2, 30), min_size=1, max_size=4)
+
+
+def sent(epochs, step_ns):
+    """Times and numbers of messages, and how often numbers had begun anew by each."""
+    rows = [(number, epoch) for epoch, last in enumerate(epochs) for number in range(1, last + 1)]
+    times = START + np.arange(len(rows), dtype=np.int64) * step_ns
+    return times, np.array([row[0] for row in rows], np.int64), [row[1] for row in rows]
+
+
+@given(EPOCHS, st.sampled_from([MILLISECOND, MINUTE, 7 * MINUTE]), st.booleans(), st.randoms())
+def test_002_5_3_7_where_numbers_begin_anew_is_found_with_and_without_resets(
+    epochs, step_ns, told, rng
+):
+    times, numbers, expected = sent(epochs, step_ns)
+    first = [expected.index(epoch) for epoch in range(1, len(epochs))]
+    resets = [int(times[at]) for at in first] if told else []
+    order = list(range(len(times)))
+    rng.shuffle(order)
+    anew = find_anew(times[order], numbers[order], resets)
+    assert [each.time_ns for each in anew] == [int(times[at]) for at in first]
+    versions = Slots(anew).version_at(times, numbers)
+    assert (versions - slot_of(times)).tolist() == expected
+    assert (np.diff(versions) >= 0).all()
+
+
+@given(EPOCHS, st.sets(st.integers(0, 100), max_size=5))
+def test_numbers_go_on_over_versions_until_they_begin_anew(epochs, lost):
+    times, numbers, expected = sent(epochs, 7 * MINUTE)
+    places = {}
+    for at, (version, number) in enumerate(
+        zip(Slots(find_anew(times, numbers, ())).version_at(times, numbers), numbers, strict=True)
+    ):
+        if at not in lost:
+            told = places.setdefault((1, 72, int(version)), {(0, "A"): []})
+            told[0, "A"].append((int(number), int(number)))
+    found = list(numberings_of(places, timed_versions=True))
+    brought = {epoch for at, epoch in enumerate(expected) if at not in lost}
+    assert len(found) <= len(brought)
+    numbers_of = [
+        number
+        for numbering in found
+        for first, last in numbering.told[0, "A"]
+        for number in range(first, last + 1)
+    ]
+    assert sorted(numbers_of) == sorted(
+        int(number) for at, number in enumerate(numbers) if at not in lost
+    )
+    # With versions of their own, each is a numbering.
+    assert len(list(numberings_of(places, timed_versions=False))) == len(places)
+
+
+def test_a_snapshot_holds_as_of_the_version_in_which_its_message_was_sent():
+    times, numbers, _ = sent([6, 4], 7 * MINUTE)
+    anew = find_anew(times, numbers, ())
+    versions = Slots(anew).version_at(times, numbers)
+    places = {}
+    for version, number in zip(versions.tolist(), numbers.tolist(), strict=True):
+        runs = places.setdefault((1, 72, version), {(0, ""): []})[0, ""]
+        runs.append((number, number))
+    slots = Slots.of(anew, numberings_of(places, timed_versions=True))
+    # Sent a minute behind each message, and as of it.
+    found = slots.held_as_of(times + MINUTE, numbers)
+    assert found.tolist() == versions.tolist()
+    # As of an earlier one: that one's version.
+    assert slots.held_as_of(times[5:6], numbers[:1]).tolist() == versions[:1].tolist()
+    assert slots.held_as_of(times[9:], numbers[6:7]).tolist() == versions[6:7].tolist()
