@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days check bench package clean lock env
+.PHONY: demo test quick days check bench docs package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -22,7 +22,7 @@ CONSUMERS_STAMP := $(CONSUMERS)/.installed
 
 $(CONSUMERS_STAMP): requirements-consumers.lock
 	$(PYTHON) -m venv $(CONSUMERS)
-	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements-consumers.lock \
+	@$(CONSUMERS)/bin/python -m pip install --quiet --disable-pip-version-check --retries 1 --timeout 20 --no-deps --require-hashes -r requirements-consumers.lock \
 		|| { echo "hftbacktest and NautilusTrader cannot be installed here: exports are tested without them."; rm -rf $(CONSUMERS); mkdir -p $(CONSUMERS); }
 	@touch $(CONSUMERS_STAMP)
 
@@ -46,6 +46,10 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documents as a site, in site/index.html; a link that leads nowhere fails it.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Builds the wheel and the source distribution, and tries them in fresh environments.
 package: $(STAMP)

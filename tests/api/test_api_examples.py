@@ -42,6 +42,12 @@ def test_every_example_is_run_by_some_test():
     assert len(there) >= 20
 
 
+def test_the_list_names_every_example():
+    listed = (EXAMPLES / "README.md").read_text()
+    for path in [*EXAMPLES.glob("*.py"), *EXAMPLES.glob("*.ipynb")]:
+        assert f"({path.name})" in listed
+
+
 def test_every_example_opens_with_what_it_does_and_how_it_is_run():
     for path in EXAMPLES.glob("*.py"):
         first = path.read_text().partition("\n")[0]

@@ -107,7 +107,7 @@ def test_frames_have_the_rows_of_the_table(capture):
 @pytest.mark.parametrize(("name", "call"), [("polars", "to_polars"), ("pandas", "to_pandas")])
 def test_a_missing_package_is_named(capture, monkeypatch, name, call):
     monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UsageError, match=f"needs {name}.*pip install"):
+    with pytest.raises(UsageError, match=rf"{name}.*pip install .pregao\[frames\]"):
         getattr(pregao.read(capture), call)("Trade_53")
 
 

@@ -195,6 +195,17 @@ def test_000_15_3_an_opening_auction_is_extended_apart_from_its_group():
     assert floor.items(Trade)
 
 
+def test_a_change_after_the_end_of_a_phase_that_nobody_has_ended_moves_it_from_now_on():
+    floor = Floor(share(), phase=CLOSE)
+    floor.now = at("09:45:00")
+    floor.do(SetGroupPhase("XX", RESERVED, open_time_ns=at("10:00:00"), auction=EXTENDING))
+    floor.order(BUY, 10, 10)
+    floor.now = at("10:05:00") - 1
+    floor.order(SELL, 10, 10, session=2)
+    (told,) = floor.items(SecurityStatus)
+    assert told.open_time_ns == at("10:05:30")
+
+
 def test_an_opening_auction_can_end_at_random_behind_its_group():
     floor = Floor(share(), phase=CLOSE)
     floor.now = at("09:45:00")

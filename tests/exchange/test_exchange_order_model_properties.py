@@ -8,13 +8,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.commands import (
+    AdvanceTime,
     CrossSide,
     MassCancel,
     NewCross,
     ProtectionReference,
     SetGroupPhase,
     SetProtection,
+    SetSecurityStatus,
 )
 from pregao.exchange.engine.events import Trade
 from pregao.exchange.engine.reports import (
@@ -65,10 +68,13 @@ class Known:
 class WholeOrderModel(RuleBasedStateMachine):
     """Two instruments with everything on; an owner's reports and the feed are followed."""
 
+    AUCTIONS: AuctionRules | None = None
+    """How auctions end, besides when the phase says so."""
+
     def __init__(self) -> None:
         super().__init__()
         instruments = (share(previous_close=10 * 10**8), share(OTHER, previous_close=10 * 10**8))
-        self.floor = Floor(*instruments)
+        self.floor = Floor(*instruments, auction_rules=self.AUCTIONS)
         self.known: dict[int, Known] = {}
         self.next_cross = 0
         for account in (0, 1):
@@ -234,7 +240,8 @@ class WholeOrderModel(RuleBasedStateMachine):
     def cancel_all(self, session, side, investor):
         self.floor.now += 100
         self.floor.do(MassCancel(session, 1_000_000, side=side, investor_id=investor))
-        assert len(self.floor.last.market) <= 1
+        if self.AUCTIONS is None:  # else an auction may have ended just before
+            assert len(self.floor.last.market) <= 1
         self.follow()
 
     @rule(
@@ -307,3 +314,65 @@ class WholeOrderModel(RuleBasedStateMachine):
 
 TestWholeOrderModel = WholeOrderModel.TestCase
 TestWholeOrderModel.settings = settings(max_examples=100, stateful_step_count=60, deadline=None)
+
+
+class WithRulesOfAuctions(WholeOrderModel):
+    """The same, with auctions that are extended, end at random, and bind their orders."""
+
+    AUCTIONS = AuctionRules(
+        duration_ns=60,
+        extension_ns=40,
+        window_ns=80,
+        extensions=2,
+        random_ns=50,
+        protection=2_000,
+        binding=True,
+    )
+
+    def follow(self, investor: int = 0, prevented: bool = False) -> None:
+        """Follow the reports; auctions, in which investors may meet, can end at any time."""
+        super().follow(investor, prevented=False)
+
+    @rule(security_id=st.sampled_from(SECURITIES), length=st.integers(1, 300))
+    def call_an_auction(self, security_id, length):
+        end = self.floor.now + 1 + length
+        self.floor.do(SetSecurityStatus(security_id, TradingStatus.RESERVED, open_time_ns=end))
+        self.follow()
+
+    @rule(length=st.integers(1, 300))
+    def gather(self, length):
+        end = self.floor.now + 1 + length
+        self.floor.do(SetGroupPhase("XX", TradingStatus.RESERVED, open_time_ns=end))
+        self.follow()
+
+    @rule(security_id=st.sampled_from(SECURITIES), ticks=TICKS, quantity=QUANTITIES)
+    def meet(self, security_id, ticks, quantity):
+        """A buyer and a seller at one price: in an auction the theoretical price moves."""
+        for side in (BUY, SELL):
+            self.floor.order(
+                side, quantity, ticks / 100, security_id=security_id, session=1 + (side == SELL)
+            )
+            self.follow()
+
+    @rule(pause=st.integers(1, 60))
+    def wait(self, pause):
+        self.floor.do(AdvanceTime(), after=pause)
+        self.follow()
+
+    @invariant()
+    def an_auction_that_ends_by_itself_has_an_end_ahead(self):
+        market = self.floor.engine.market
+        assert not market.extending
+        assert not market.announced
+        for listing in market.listings.values():
+            if listing.active_auction:
+                end = listing.closes_ns or listing.open_time_ns
+                assert end is not None
+                assert end > self.floor.now
+                assert market.next_due_ns is not None
+                assert market.next_due_ns <= end
+            assert listing.extended <= 2
+
+
+TestWithRulesOfAuctions = WithRulesOfAuctions.TestCase
+TestWithRulesOfAuctions.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

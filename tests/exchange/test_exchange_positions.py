@@ -287,6 +287,16 @@ def test_a_wish_can_be_taken_back_but_not_an_exercise():
     assert [each.status for each in floor.reports(PositionReported)][-1] == COMPLETED
 
 
+def test_a_wish_of_an_earlier_day_can_be_taken_back():
+    floor = market()
+    trade(floor)
+    ask(floor, 100, NOT_AUTOMATIC, request_id=700)
+    floor.do(StartDay(date(2026, 5, 22)))
+    floor.do(CancelMaintenance(1, HOLDER, 701, OPTION, orig_request_id=700))
+    assert floor.reports(PositionReported)[0].status == ACCEPTED
+    assert not floor.engine.market.positions.instructions
+
+
 def test_a_day_sets_off_what_was_bought_against_what_was_written():
     floor = market()
     trade(floor, 100)

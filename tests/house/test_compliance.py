@@ -102,6 +102,8 @@ DOCUMENTS = sorted(
 def test_links_between_documents_lead_somewhere(name):
     text = (ROOT / name).read_text()
     targets = [target.partition("#")[0] for _, target in LINK.findall(text) if "://" not in target]
+    # The pages of the reference are made with the site; test_docs_site.py checks links to them.
+    targets = [target for target in targets if not target.startswith("reference/")]
     assert [
         target for target in targets if not (ROOT / name).parent.joinpath(target).exists()
     ] == []

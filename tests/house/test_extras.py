@@ -11,6 +11,8 @@ import pytest
 import pregao
 from pregao import extras
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(pregao.__file__).parents[2]
 BLOCKED = """
 import sys

@@ -50,6 +50,8 @@ def test_each_moment_of_a_series_is_what_a_lookup_gives(day, symbol, shares):
     series = lookup.series(times)
     assert [moment.at_ns for moment in series] == times
     assert list(map(told, series)) == [told(lookup.at(time)) for time in times]
+    # Nobody knows what comes later: one by one, each read up to its own time, they are the same.
+    assert list(map(told, series)) == [told(lookup.exactly([time])[0]) for time in times]
 
 
 def test_a_series_of_one_replay_gives_the_last_moments():

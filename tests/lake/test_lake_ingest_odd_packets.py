@@ -11,8 +11,10 @@ from pregao.capture import PcapWriter, datagrams, read_packets, udp_frame
 from pregao.clock import SECOND
 from pregao.lake.ingest import ingest, plan, tasks
 from pregao.lake.ingest.options import Options
+from pregao.sbe import SchemaCodec
+from pregao.schemas import bundled
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
-from pregao.umdf.packets import PacketDecoder
+from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
 from tests.lake.days import day, rows
 
 
@@ -34,6 +36,29 @@ def test_a_message_of_template_0_is_of_an_unknown_template(tmp_path):
     report = ingest([str(capture)], str(tmp_path / "lake"))
     assert report.committed
     assert list(report.json()["messages"]["unknown_by_template"]) == ["0 (version 16)"]
+
+
+def test_a_value_that_no_column_holds_is_null_and_counted_and_its_message_kept(tmp_path):
+    pack = SchemaCodec(bundled("umdf", 16)).codec(50).packer(
+        "securityID", "mDUpdateAction", "mDEntryType", "mDEntryPx", "mDEntrySize",
+        "secondaryOrderID", "mDInsertTimestamp",
+    )  # fmt: skip
+    number = (5, 0, ord("0"), 100_000, 7, 1)
+    body = encode_packet(
+        PacketHeader(72, 1, 1, 1_779_368_400_000_000_000),
+        [pack(*number, 2**63), pack(*number, 2**63 - 1)],
+    )
+    capture = tmp_path / "odd.pcap"
+    with PcapWriter(capture) as writer:
+        frame = udp_frame("10.0.0.1", 1, "233.1.1.1", 5000, body)
+        writer.write(1_779_368_400_000_000_000, frame)
+    lake = str(tmp_path / "lake")
+    report = ingest([str(capture)], lake)
+    told = report.json()["messages"]
+    assert (told["decoded"], told["rejected"]) == (2, 0)
+    assert told["withheld"] == {"Order_MBO_50.md_insert_timestamp_ns": 1}
+    times = [row["md_insert_timestamp_ns"] for row in rows(lake, "umdf_order_mbo_50")]
+    assert times == [None, 2**63 - 1]
 
 
 ODD_TIMES = {"2106": (2**32 - 1) * SECOND, "1970": 1}

@@ -6,6 +6,8 @@ from datetime import date
 import httpx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from websockets.sync.client import connect
 
 from pregao.web.wire import midnight_ns
@@ -184,3 +186,31 @@ def test_what_is_wrong_is_said(server, path, parameters, said):
     answer = httpx.get(server.address + path, params=parameters)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
+
+
+PATHS = ("instruments", "instrument", "book", "trades", "jump", "heatmap", "bars", "auctions",
+         "health", "latency", "news")  # fmt: skip
+ANYTHING = st.text(max_size=12) | st.integers(-(2**70), 2**70).map(str)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    path=st.sampled_from(PATHS),
+    day=st.sampled_from([DAY, DAY, "2031-01-01"]) | ANYTHING,
+    channel=st.sampled_from(["51", "51", "7"]) | ANYTHING,
+    others=st.dictionaries(
+        st.sampled_from(
+            ["id", "at", "from", "to", "columns", "limit", "interval", "kind", "direction", "q"]
+        ),
+        ANYTHING,
+        max_size=5,
+    ),
+)
+def test_whatever_is_asked_is_answered_with_data_or_a_sentence(
+    server, busiest, path, day, channel, others
+):
+    asked = {"id": busiest["id"], "day": day, "channel": channel, "at": "43200000000000"} | others
+    answer = httpx.get(f"{server.address}api/{path}", params=asked, timeout=60)
+    assert answer.status_code in (200, 400), answer.text
+    if answer.status_code == 400:
+        assert answer.json()["error"].rstrip().endswith((".", "?"))

@@ -37,7 +37,7 @@ def book(bids, asks):
 def test_levels_and_queues_are_those_of_the_book(bids, asks):
     made = book(bids, asks)
     for side in Side:
-        told = json.loads(dumped(side_data(made, side, 0, 40)))
+        told = json.loads(dumped(side_data(made, side, 0)))
         orders = made.orders(side)
         assert [tuple(level) for level in told["levels"]] == list(levels_of(orders))
         assert told["orders"] == len(orders)
@@ -49,6 +49,8 @@ def test_levels_and_queues_are_those_of_the_book(bids, asks):
                 (order.size, str(order.order_id)) for order in own
             ]
             at += level[2]
+        sizes = json.loads(dumped(side_data(made, side, 0, whole=False)))["queues"]
+        assert sizes == [[order[0] for order in queue] for queue in told["queues"]]
         assert len(told["queues"]) == min(QUEUES, len(told["levels"]))
 
 

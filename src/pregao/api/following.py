@@ -14,6 +14,7 @@ from pregao.api.legacy_captures import are_legacy
 from pregao.api.values import Path, listed, paths
 from pregao.capture import PADDING, read_blocks
 from pregao.errors import UsageError
+from pregao.extras import imported
 from pregao.feed import Channel, ChannelSettings, Datagrams, PumpedChannel
 from pregao.feed.channel_events import Event
 from pregao.live.books import LiveEvent
@@ -52,7 +53,8 @@ def follow(
     wanted = listed(symbol)
     if are_legacy(names):
         # Which stream is which is told by the ingest, which needs the extra of lakes.
-        from pregao.api.legacy_following import followed_legacy
+        with imported():
+            from pregao.api.legacy_following import followed_legacy
 
         return followed_legacy(names, wanted, kinds, depth, from_the_start)
     return _followed(names, wanted, kinds, depth, from_the_start)

@@ -318,6 +318,9 @@ def show(report: Report, lake: str) -> None:
     rows.append(("messages decoded", f"{report.messages:,}"))
     for label, key in (("of unknown templates", "unknown_template"), ("rejected", "rejected")):
         rows.append((f"messages {label}", f"{told['messages'][key]:,}"))
+    withheld = told["messages"].get("withheld", {})
+    if withheld:
+        rows.append(("values too large for a column", f"{sum(withheld.values()):,}"))
     open_gaps = sum(1 for gap in report.gaps if gap["closed_by"] is None)
     rows.append(("gaps (open)", f"{len(report.gaps):,} ({open_gaps:,})"))
     if report.damaged:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pregao import extras
 from pregao.cli import ep, options
 from pregao.cli.configuration import LAKE_VARIABLE, configuration, default_lake, zone
 from pregao.errors import UsageError
@@ -30,6 +32,7 @@ EPILOG = "\n\n".join(
     )
 )
 PORT = 8050
+_COLLECTION = (50_000, 20, 100)
 
 
 def ui(
@@ -75,7 +78,7 @@ def ui(
         raise UsageError("pregao ui takes one of --lake DIR, --live FILE and --demo.")
     if exchange is not None and live is None:
         raise UsageError("--exchange is for --live: it names the exchange that sends the feed.")
-    _require_extra()
+    extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.web import PageServer
 
@@ -89,6 +92,8 @@ def ui(
                 opened.callback(panel.close)
             application = _of_feed(opened, live, shown, panel)
         server = opened.enter_context(PageServer(application, port))
+        # Books are many small lists without cycles: looking for some took most of the time.
+        gc.set_threshold(*_COLLECTION)
         _say(f"the page is at {server.address} (end with Ctrl-C)")
         if open_:
             import webbrowser
@@ -96,17 +101,6 @@ def ui(
             webbrowser.open(server.address)
         with suppress(KeyboardInterrupt):  # that is how one ends what would go on for ever
             server.wait()
-
-
-def _require_extra() -> None:
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ImportError as error:
-        raise UsageError(
-            f"The page needs {error.name}: install it with `pip install 'pregao[ui]'`."
-        ) from None
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:

@@ -58,7 +58,9 @@ def heatmap(
         f"no ticks of {symbol} then",
     )
     time = rows["time_ns"]
-    edges = np.linspace(time[0], max(time[-1], time[0] + 1), _COLUMNS + 1).astype(np.int64)
+    # In whole numbers: a float of so many nanoseconds is off by some hundreds.
+    length = max(int(time[-1] - time[0]), _COLUMNS)
+    edges = time[0] + length * np.arange(_COLUMNS + 1) // _COLUMNS
     at = np.searchsorted(time, edges[1:], side="right") - 1  # the last tick of each moment
     bid, ask = (np.where(_there(rows, side), rows[f"{side}_price_1"], np.nan)[at] for side in
                 ("bid", "ask"))  # fmt: skip

@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pregao.api import Lake
 from pregao.book.rows import NULL, Numbers
@@ -88,11 +90,12 @@ class LakeInstrument:
             f"min_price_increment, min_lot_size FROM instruments WHERE {self._own} LIMIT 1",
         )
         own = definition[0] if definition else {}
+        security = self.books.instrument.security_id
         begin, end = self._ends()
         tick = own.get("min_price_increment")
         return {
-            "symbol": own.get("symbol") or str(self.books.instrument.security_id),
-            "id": str(self.books.instrument.security_id),
+            "symbol": own.get("symbol") or self.books.instrument.symbol or str(security),
+            "id": str(security),
             "channel": self.books.instrument.channel,
             "day": self.books.instrument.date.isoformat(),
             "group": own.get("security_group"),
@@ -111,13 +114,9 @@ class LakeInstrument:
         }
 
     def _ends(self) -> tuple[int, int]:
-        rows = self._lake.sql(
-            "SELECT min(sending_time_ns) AS first, max(sending_time_ns) AS last "
-            f"FROM ticks WHERE {self._own}"
-        ).to_pylist()[0]
-        ends = self.books.data_ends_ns
-        last = rows["last"] or ends or self.base
-        first = rows["first"] or last
+        sent, ends = self._tick_times, self.books.data_ends_ns
+        last = int(sent[-1]) if len(sent) else ends or self.base
+        first = int(sent[0]) if len(sent) else last
         return first - self.base, max(last, ends or 0) - self.base
 
     def phases(self, group: str | None) -> list[list[Any]]:
@@ -202,7 +201,7 @@ class LakeInstrument:
             key = (moment.book.state, moment.sequence_version, moment.sequence_number,
                    moment.index_in_packet, moment.last_price, moment.trade_volume)  # fmt: skip
             if key != before:
-                found.append(moment_data(moment))
+                found.append(moment_data(moment, whole=False))
             before = key
         return found
 
@@ -219,16 +218,19 @@ class LakeInstrument:
         if rows is None:
             return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
         sent = integers(rows["sending_time_ns"])
-        busted = np.array(rows["busted"].to_pylist(), np.bool_)
+        busted = integers(pc.fill_null(rows["busted"], False).cast(pa.int8())) == 1
         when = integers(rows["bust_time_ns"])
         # A bust without a time of its own is known from the beginning.
         when = np.where(busted, np.where(when == NULL, sent, when), NULL)
-        side = [_SIDES.get(name, 0) for name in rows["aggressor_side"].to_pylist()]
+        side = np.zeros(len(sent), np.int64)
+        for name, sign in _SIDES.items():
+            own = pc.fill_null(pc.equal(rows["aggressor_side"], name), False)
+            side[integers(own.cast(pa.int8())) == 1] = sign
         return Trades(
             sent,
             integers(rows["price"]),
             integers(rows["size"]),
-            np.array(side, np.int64),
+            side,
             when,
             integers(rows["trade_id"]),
             integers(rows["buyer"]),
@@ -278,9 +280,13 @@ class LakeInstrument:
             for part in ("price", "size")
             for level in range(1, DEPTH + 1)
         )
+        # Of a million ticks some hundreds are shown: only their levels are read.
+        sent = self._tick_times
+        last = np.unique(np.searchsorted(sent, times, side="right") - 1)
+        chosen = sent[last[last >= np.searchsorted(sent, self.base + begin, side="right")]]
         rows = self._lake.sql(
             f"SELECT sending_time_ns, {names} FROM ticks WHERE {self._own} "
-            f"AND sending_time_ns > {self.base + begin} AND sending_time_ns <= {self.base + end}"
+            f"AND sending_time_ns IN ({', '.join(map(str, chosen.tolist())) or 'NULL'})"
         )
         first = self.book(begin)
         return {
@@ -288,6 +294,12 @@ class LakeInstrument:
             "columns": heatmap_columns(rows, times, first["sides"]),
             "trades": self.trades_between(begin, end, 2_000),
         }
+
+    @cached_property
+    def _tick_times(self) -> Numbers:
+        """When the packets of the ticks were sent, in order."""
+        rows = self._lake.sql(f"SELECT sending_time_ns FROM ticks WHERE {self._own}")
+        return np.sort(integers(rows["sending_time_ns"]))
 
     def bars(self, interval: str) -> list[list[Any]]:
         """Bars of an interval: start, open, high, low, close, volume, bought, sold."""

@@ -42,8 +42,8 @@ def number(value: int) -> int | None:
     return None if value == NULL else int(value)
 
 
-def moment_data(moment: Moment, levels: int = LEVELS) -> dict[str, Any]:
-    """A book at a moment."""
+def moment_data(moment: Moment, *, whole: bool = True) -> dict[str, Any]:
+    """A book at a moment; unless it is ``whole``, only the sizes of its orders."""
     base = midnight_ns(moment.instrument.date)
 
     def since(time: int | None) -> int | None:
@@ -63,34 +63,27 @@ def moment_data(moment: Moment, levels: int = LEVELS) -> dict[str, Any]:
         "high": moment.high_limit_price,
         "ends": since(moment.data_ends_ns),
         "current": moment.current,
-        "sides": [side_data(book, side, base, levels) for side in (0, 1)],
+        "sides": [side_data(book, side, base, whole=whole) for side in (0, 1)],
     }
 
 
-def side_data(book: FullBook, side: int, base: int, levels: int) -> dict[str, Any]:
+def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> dict[str, Any]:
     """A side: its best levels, the orders of the first of them in the order of the queue."""
     own = slice(*_ends(book, side))
     price, size = book.price[own], book.size[own]
     starts = level_starts(price)
     ends = np.append(starts, len(price))[1:]
-    shown = slice(0, levels)
     sums = np.add.reduceat(size, starts) if len(starts) else size
+    shown = slice(0, LEVELS)
+    prices, counts = price[starts[shown]].tolist(), (ends - starts)[shown].tolist()
     return {
         "orders": len(price),
         "size": int(size.sum()),
         "levels": [
             [number(at), total, count]
-            for at, total, count in zip(
-                price[starts[shown]].tolist(),
-                sums[shown].tolist(),
-                (ends - starts)[shown].tolist(),
-                strict=True,
-            )
+            for at, total, count in zip(prices, sums[shown].tolist(), counts, strict=True)
         ],
-        "queues": [
-            _queue(book, own.start + begin, own.start + min(end, begin + MOST_IN_QUEUE), base)
-            for begin, end in zip(starts[:QUEUES].tolist(), ends[:QUEUES].tolist(), strict=True)
-        ],
+        "queues": _queues(book, own.start + starts[:QUEUES], counts[:QUEUES], base, whole),
     }
 
 
@@ -106,16 +99,26 @@ def level_starts(price: Numbers) -> Numbers:
     return np.concatenate([[0], changes]).astype(np.int64) if len(price) else changes
 
 
-def _queue(book: FullBook, begin: int, end: int, base: int) -> list[list[Any]]:
-    """Orders: size, firm, since when, identifier."""
-    own = slice(begin, end)
-    return [
-        [size, number(firm), None if since == NULL else since - base, str(order)]
-        for size, firm, since, order in zip(
-            book.size[own].tolist(),
-            book.firm[own].tolist(),
-            book.inserted[own].tolist(),
-            book.order_id[own].tolist(),
-            strict=True,
-        )
-    ]
+def _queues(
+    book: FullBook, starts: Numbers, counts: list[int], base: int, whole: bool
+) -> list[list[Any]]:
+    """The first orders of levels: size, firm, since when, identifier; or the size alone."""
+    lengths = [min(count, MOST_IN_QUEUE) for count in counts]
+    runs = [np.arange(at, at + many) for at, many in zip(starts.tolist(), lengths, strict=True)]
+    chosen = np.concatenate(runs) if runs else np.empty(0, np.int64)
+    sizes = book.size[chosen].tolist()
+    orders: list[Any] = sizes
+    if whole:
+        columns = (book.firm[chosen], book.inserted[chosen], book.order_id[chosen])
+        orders = [
+            [size, number(firm), None if since == NULL else since - base, str(order)]
+            for size, firm, since, order in zip(
+                sizes, *(column.tolist() for column in columns), strict=True
+            )
+        ]
+    queues = []
+    at = 0
+    for many in lengths:
+        queues.append(orders[at : at + many])
+        at += many
+    return queues

@@ -96,7 +96,9 @@ def extend_auctions(market: Market, now_ns: int) -> None:
         # It may have ended, or moved already, within the same command.
         if listing.watch_ns is None or listing.watch_ns > now_ns or rules is None or end is None:
             continue
-        news = extend(market, listing, end + rules.extension_ns, EXTENSION, now_ns)
+        # The end of a phase may have passed, if nobody has moved its group on yet.
+        end = max(end, now_ns) + rules.extension_ns
+        news = extend(market, listing, end, EXTENSION, now_ns)
         _tell(market, listing, news, now_ns)
 
 

@@ -219,6 +219,15 @@ class Engine:
             aftermath.settle(market, now_ns)
         return outcome
 
+    def state(self) -> tuple[Market, int, Outcome | None]:
+        """All that it is, for a copy that is made between two commands."""
+        self.market.units, self.market.reports = [], []
+        return self.market, self._now_ns, self._untold
+
+    def restore(self, state: tuple[Market, int, Outcome | None]) -> None:
+        """Become what a copy of the same instruments tells."""
+        self.market, self._now_ns, self._untold = state
+
     @property
     def next_due_ns(self) -> int | None:
         """When something happens by itself (an auction ends), if anything is planned."""

@@ -130,7 +130,12 @@ def _holder(command: MaintainPosition) -> tuple[int, int, int]:
 def cancel_maintenance(market: Market, command: CancelMaintenance, now_ns: int) -> None:
     """Take back what was asked for the last day; an exercise is done and cannot be taken back."""
     positions = market.positions
-    number = command.report_id or positions.asked.get((command.session, command.orig_request_id), 0)
+    own = (command.session, command.orig_request_id)
+    wished = (
+        n for n, each in positions.instructions.items() if (each.session, each.request_id) == own
+    )
+    # What was asked on an earlier day is known by the wish alone.
+    number = command.report_id or next(wished, 0) or positions.asked.get(own, 0)
     found = positions.instructions.get(number)
     if found is None or found.firm != command.firm or found.security_id != command.security_id:
         wanted = MaintainPosition(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 from datetime import date
+from typing import Any
 
 from pregao.exchange.engine.terms import OrdType, Side, TimeInForce
 
@@ -126,6 +127,17 @@ class Order:
         self.previous: Order | None = None
         self.next: Order | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but its place in a queue, which the queue itself tells."""
+        places = ("level", "next", "previous")
+        return {name: getattr(self, name) for name in Order.__slots__ if name not in places}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Become what a copy tells."""
+        for name, value in state.items():
+            setattr(self, name, value)
+        self.level = self.next = self.previous = None
+
     def show(self) -> None:
         """Show as much as the disclosed quantity lets be seen of what is left."""
         floor = self.max_floor
@@ -158,6 +170,21 @@ class Level:
         self.tail: Order | None = order
         self.quantity = order.leaves
         self.count = 1
+
+    def __getstate__(self) -> tuple[int, int | None, int, list[Order]]:
+        """Its orders one after another: as links, a long queue would be too deep to copy."""
+        return self.key, self.price, self.quantity, list(self)
+
+    def __setstate__(self, state: tuple[int, int | None, int, list[Order]]) -> None:
+        """Become what a copy tells."""
+        self.key, self.price, self.quantity, orders = state
+        self.count = len(orders)
+        self.head, self.tail = orders[0], orders[-1]
+        for before, order in zip([None, *orders], orders, strict=False):
+            order.level = self
+            order.previous = before
+            if before is not None:
+                before.next = order
 
     def __iter__(self) -> Iterator[Order]:
         order = self.head

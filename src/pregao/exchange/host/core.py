@@ -12,6 +12,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import date
 from typing import Any, Final
 
@@ -25,7 +26,6 @@ from pregao.entrypoint import (
     MessageRejected,
     Received,
     SessionEstablished,
-    SessionStore,
     messages,
     pack_record,
     read_business,
@@ -34,13 +34,15 @@ from pregao.entrypoint import (
 from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.session_state import Record as SessionRecord
 from pregao.errors import UsageError
-from pregao.exchange.engine import Engine
+from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.commands import MassCancel, RestateOrders
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.terms import ExecRestatementReason
+from pregao.exchange.host.checkpoints import code_digest, pack, restore, state_of, unpack
 from pregao.exchange.host.control import engine_commands
 from pregao.exchange.host.desk import Desk
 from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.kept_sessions import KeptSessions
 from pregao.exchange.host.requests import OrderRequest, request_readers
 from pregao.exchange.host.rights import take_accounts, tell_accounts
 from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
@@ -50,31 +52,6 @@ PRIMARY: Final = 1
 BACKUP: Final = 2
 _NO_SESSION: Final = 0
 _FIRST_RESTATED: Final = 6
-
-
-class _Sessions(SessionStore):
-    """Sessions whose changes are in the journal, but for what follows from requests."""
-
-    def __init__(self, host: Host) -> None:
-        super().__init__()
-        self._host = host
-
-    def record(self, session_id: int, record: SessionRecord) -> None:
-        """Let something have happened to a session."""
-        self._host.note_session(session_id, record)
-        self.state(session_id).apply(record)
-
-    def taken(self, session_id: int, number: int) -> None:
-        """A request was taken; it is in the journal itself."""
-        state = self._states[session_id]
-        state.next_incoming = number + 1
-        state.last_incoming = number
-
-    def sent(self, session_id: int, number: int, data: bytes) -> None:
-        """A report was sent; it follows from requests."""
-        state = self._states[session_id]
-        state.sent[number] = data
-        state.next_outgoing = number + 1
 
 
 class Host:
@@ -99,7 +76,7 @@ class Host:
             implied_orders=settings.implied_orders,
             auction_rules=settings.auction_rules,
         )
-        store = _Sessions(self)
+        store = KeptSessions(self._note_session)
         self.gateways = {
             number: GatewaySessions(
                 settings.sessions,
@@ -117,7 +94,17 @@ class Host:
         self.dropped: list[GatewayConnection] = []
         """The connections that ended without a word, as when a gateway fails."""
         self._risk = RiskPath()
-        self._desk = Desk(
+        self._delays = False
+        """Do orders take time through the risk engine?"""
+        self.told: Mapping[str, Any] = {}
+        """What the last start told of the settings."""
+        self._day_began = False
+        """Has a day begun since the last commit?"""
+        self.desk = self.new_desk()
+
+    def new_desk(self) -> Desk:
+        """A desk before the engine that there is now."""
+        return Desk(
             self.engine,
             lambda number: self.gateways[self.active][number],
             self._owner,
@@ -167,7 +154,7 @@ class Host:
         due = self.engine.next_due_ns
         if due is not None and due <= now:
             self._write(Kind.TIME, now, _NO_SESSION, b"")
-            self._desk.advance(now)
+            self.desk.advance(now)
         for gateway in self.gateways.values():
             for event in gateway.advance(now):
                 self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
@@ -184,16 +171,19 @@ class Host:
         """Bring what happened to the disk; after that it may be told."""
         if self._journal is not None:
             self._journal.commit()
+            if self._day_began and not self._risk.on_their_way:
+                self._day_began = False
+                self._journal.keep_checkpoint(code_digest(), pack(state_of(self)))
 
     def take_units(self) -> list[MarketEvent]:
         """What is to be published since the last time."""
-        units, self._desk.units = self._desk.units, []
+        units, self.desk.units = self.desk.units, []
         return units
 
     @property
     def requests(self) -> int:
         """How many of the frequent requests reached the desk."""
-        return self._desk.requests
+        return self.desk.requests
 
     # From the journal.
 
@@ -202,14 +192,18 @@ class Host:
         if self._journal is None:
             return 0
         count = 0
+        found = self._journal.checkpoint(code_digest())
+        start = None
+        if found is not None and restore(self, unpack(found.state)):
+            start = found.place
         self._again = True
-        for record in self._journal.records():
+        for record in self._journal.records(start):
             count += 1
             self._now_ns = max(self._now_ns, record.time_ns)
             self._once_more(record)
-            if len(self._desk.units) > 1000:
-                self._desk.units.clear()  # they were published
-        self._desk.units.clear()
+            if len(self.desk.units) > 1000:
+                self.desk.units.clear()  # they were published
+        self.desk.units.clear()
         self._again = False
         return count
 
@@ -228,11 +222,11 @@ class Host:
             case Kind.CANCEL:
                 self._cancel(record.session, record.body.decode(), now)
             case Kind.TIME:
-                self._desk.advance(now)
+                self.desk.advance(now)
             case Kind.START:
                 self._started(json.loads(record.body))
             case Kind.RESTATE:
-                self._desk.apply(RestateOrders(record.session), now)
+                self.desk.apply(RestateOrders(record.session), now)
             case Kind.HANDSHAKE:
                 pass
 
@@ -256,10 +250,12 @@ class Host:
     def begin(self, now_ns: int) -> None:
         """The process serves from now on; clients that were connected before have lost that."""
         now = self._time(now_ns)
+        rules = self.settings.auction_rules
         told = {
             "instruments": self.settings.instruments_digest,
             "first_date": self.settings.first_date.isoformat(),
             "sessions": tell_accounts(self.settings.sessions),
+            "auction": None if rules is None else asdict(rules),
             "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
             "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
@@ -278,12 +274,21 @@ class Host:
             # The day on which it all began, not that of the process that reads of it.
             self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
             self.engine.market.seed = told.get("seed", 0)
+        self.take(told)
+        self.starts += 1
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Let settings be what a start told, on which everything behind it depends."""
+        self.told = told
         for gateway in self.gateways.values():
             take_accounts(gateway, told.get("sessions", {}))
-        self._desk.restrict(each.account for each in self.gateways[self.active])
+        self.desk.restrict(each.account for each in self.gateways[self.active])
         self._risk.delay = RiskDelay(*told.get("risk", ()))
+        self._delays = self._risk.delay.takes_time
         self._risk.seed = self.engine.market.seed
-        self.starts += 1
+        if "auction" in told:
+            rules = told["auction"]
+            self.engine.market.auction_rules = None if rules is None else AuctionRules(**rules)
 
     # What happens.
 
@@ -292,29 +297,29 @@ class Host:
             request = event.content
             if self._journal is not None and not self._again:
                 self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
-            if self._risk.delay.takes_time and isinstance(request, OrderRequest):
+            if self._delays and isinstance(request, OrderRequest):
                 self._risk.send(
                     request.session,
                     request.number,
                     now_ns,
-                    lambda then: self._desk.request(event, request, then),
+                    lambda then: self.desk.request(event, request, then),
                 )
             else:
-                self._desk.request(event, request, now_ns)
+                self.desk.request(event, request, now_ns)
             return
         match event:
             case Received():
                 session_id = event.message["businessHeader"]["sessionID"]
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
-                if self._risk.delay.takes_time and event.name in OVERTAKEN:
+                if self._delays and event.name in OVERTAKEN:
                     self._risk.send(
                         session_id,
                         event.number,
                         now_ns,
-                        lambda then: self._desk.rare_request(event, session_id, then),
+                        lambda then: self.desk.rare_request(event, session_id, then),
                     )
                 else:
-                    self._desk.rare_request(event, session_id, now_ns)
+                    self.desk.rare_request(event, session_id, now_ns)
             case MessageRejected():
                 session_id = self._session_of(event)
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
@@ -329,7 +334,7 @@ class Host:
             return
         if self.gateways[self.active][session_id].state.version >= _FIRST_RESTATED:
             self._write(Kind.RESTATE, now_ns, session_id, b"")
-            self._desk.apply(RestateOrders(session_id), now_ns)
+            self.desk.apply(RestateOrders(session_id), now_ns)
 
     def _session_of(self, event: MessageRejected) -> int:
         """Whose message was rejected."""
@@ -341,7 +346,7 @@ class Host:
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
         """Cancel the orders of a session that left and did not come back in time (§4.7)."""
         reason_code = ExecRestatementReason[reason]
-        self._desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
+        self.desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
 
     def _control(self, request: Mapping[str, Any], now_ns: int) -> None:
         match request.get("do"):
@@ -351,12 +356,13 @@ class Host:
                 self._disconnect(int(request["session"]), now_ns)
             case "day":
                 for command in engine_commands(request, self.engine):
-                    self._desk.apply(command, now_ns)
+                    self.desk.apply(command, now_ns)
                 self._reset_sessions(now_ns, week=bool(request.get("week")))
+                self._day_began = not self._again
             case _:
                 for command in engine_commands(request, self.engine):
-                    self._desk.apply(command, now_ns)
-        self._desk.look_again()
+                    self.desk.apply(command, now_ns)
+        self.desk.look_again()
 
     def _fail_over(self, now_ns: int) -> None:
         """The active gateway fails; the backup takes over, or comes up again (§5.5)."""
@@ -417,7 +423,7 @@ class Host:
         """The time, which never goes back."""
         if now_ns > self._now_ns:
             self._now_ns = now_ns
-        if self._risk.next_due_ns is not None:
+        if self._risk.on_their_way:
             self._arrivals(self._now_ns)
         return self._now_ns
 
@@ -432,14 +438,18 @@ class Host:
     @property
     def holding(self) -> bool:
         """Are requests on their way through the risk engine?"""
-        return self._risk.next_due_ns is not None
+        return bool(self._risk.on_their_way)
+
+    def resume(self, now_ns: int, starts: int, active: int) -> None:
+        """Go on from a moment that a checkpoint tells."""
+        self._now_ns, self.starts, self.active = now_ns, starts, active
 
     @property
     def now_ns(self) -> int:
         """The time of what happened last."""
         return self._now_ns
 
-    def note_session(self, session_id: int, record: SessionRecord) -> None:
+    def _note_session(self, session_id: int, record: SessionRecord) -> None:
         """Something happened to a session that does not follow from a request."""
         self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
 

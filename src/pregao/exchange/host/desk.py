@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Any, Final
 
 from pregao.entrypoint import Account, Admitted, GatewaySession, Received
 from pregao.exchange.engine import Engine, rejects
@@ -55,6 +55,15 @@ class Desk:
         self._reporting.forget_places()
         numbers = (each.market_segment_id for each in self._engine.instruments)
         self._segments = frozenset(number for number in numbers if number is not None)
+
+    def state(self) -> tuple[Any, ...]:
+        """What it remembers besides the engine."""
+        return self.requests, self._reporting.state()
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Remember what a copy tells."""
+        self.requests, reporting = state
+        self._reporting.restore(reporting)
 
     def restrict(self, accounts: Iterable[Account]) -> None:
         """Take note of the sessions that may not do everything."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import struct
 import zlib
@@ -19,9 +20,12 @@ from typing import Final, NamedTuple
 
 from pregao.errors import UsageError
 
+_log = logging.getLogger(__name__)
 _MAGIC: Final = b"pregao journal 1\n"
 _LENGTHS: Final = struct.Struct("<II")
 _HEAD: Final = struct.Struct("<QIB")
+_PLACE: Final = struct.Struct("<32sQI")
+"""Of a checkpoint: the code that made it, its place in the journal's file, a checksum."""
 ROLL_BYTES: Final = 256 * 1024 * 1024
 _PATTERN: Final = "journal-[0-9][0-9][0-9][0-9][0-9][0-9]"
 
@@ -54,6 +58,20 @@ class Record(NamedTuple):
     time_ns: int
     session: int
     body: bytes
+
+
+class Place(NamedTuple):
+    """A place between two records: the name of a file, and how much of it is before."""
+
+    file: str
+    size: int
+
+
+class Checkpoint(NamedTuple):
+    """What was made of all records before a place."""
+
+    place: Place
+    state: bytes
 
 
 _KINDS: Final = {int(kind): kind for kind in Kind}
@@ -89,14 +107,21 @@ class Journal:
         """Its files, oldest first."""
         return sorted(self._folder.glob(_PATTERN))
 
-    def records(self) -> Iterator[Record]:
-        """What it holds; a torn end of the last file is put aside. To be read before writing."""
+    def records(self, since: Place | None = None) -> Iterator[Record]:
+        """What it holds, or holds from a place on; a torn end of the last file is put aside.
+
+        To be read before writing.
+        """
         files = self.files()
         for path in files:
+            if since is not None and path.name < since.file:
+                continue
             if not path.is_file():
                 raise UsageError(f"{path}: is not a file, so it is no journal of Pregão.")
             data = path.read_bytes()
             position = len(_MAGIC)
+            if since is not None and path.name == since.file:
+                position = since.size
             if not data.startswith(_MAGIC):
                 position = 0
                 if not (_MAGIC.startswith(data) and path == files[-1]):
@@ -120,6 +145,48 @@ class Journal:
                 position = start + length
             if position < end:
                 self._put_aside(path, data, position, last=path == files[-1])
+
+    def keep_checkpoint(self, code: str, state: bytes) -> None:
+        """Keep what was made of all that is committed; where that fails, a start takes longer."""
+        files = self.files()
+        if not files or self._file < 0:
+            return
+        body = _PLACE.pack(code.encode(), self._size, zlib.crc32(state)) + state
+        path = self._folder / f"checkpoint-{files[-1].name[-6:]}"
+        begun = path.with_suffix(".begun")
+        try:
+            begun.write_bytes(body)
+            with begun.open("rb") as file:
+                os.fsync(file.fileno())
+            begun.replace(path)
+        except OSError as error:
+            _log.warning("%s: no checkpoint could be kept: %s", path, error.strerror)
+            with contextlib.suppress(OSError):
+                begun.unlink()
+            return
+        for old in self._folder.glob("checkpoint-*"):
+            if old != path:
+                with contextlib.suppress(OSError):
+                    old.unlink()
+
+    def checkpoint(self, code: str) -> Checkpoint | None:
+        """The last checkpoint, if it is whole, of this code and of this journal."""
+        found = sorted(self._folder.glob("checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9]"))
+        if not found:
+            return None
+        try:
+            data = found[-1].read_bytes()
+            file = self._folder / f"journal-{found[-1].name[-6:]}"
+            end = file.stat().st_size
+        except OSError:
+            return None
+        if len(data) < _PLACE.size:
+            return None
+        kept, size, checksum = _PLACE.unpack_from(data)
+        state = data[_PLACE.size :]
+        if kept != code.encode() or size > end or zlib.crc32(state) != checksum:
+            return None
+        return Checkpoint(Place(file.name, size), state)
 
     def _put_aside(self, path: Path, data: bytes, position: int, *, last: bool) -> None:
         if not last:

@@ -124,7 +124,7 @@ class Negotiation:
         self._market = market
         self._session = session
         self._of_firm = of_firm
-        self._terms: dict[int, DeclareForward] = {}
+        self.terms: dict[int, DeclareForward] = {}
 
     def spread_defined(self, report: SpreadDefined, values: Values, now_ns: int) -> None:
         """A proposal was answered."""
@@ -149,7 +149,7 @@ class Negotiation:
 
     def offered(self, report: ForwardOffered, _values: Values, now_ns: int) -> None:
         """A firm is asked to accept a forward."""
-        terms = self._terms[report.quote_id] = report.terms
+        terms = self.terms[report.quote_id] = report.terms
         for session in self._of_firm(report.firm):
             told = self._deal(terms, session) | {
                 "quoteID": report.quote_id,
@@ -163,7 +163,7 @@ class Negotiation:
         """What became of a declaration."""
         terms = report.terms
         if terms is not None:
-            self._terms[report.quote_id] = terms
+            self.terms[report.quote_id] = terms
         for session in self._told(report.session, report.firm):
             told = self._unknown(values) if terms is None else self._deal(terms, session)
             own = terms is not None and report.firm == terms.firm
@@ -183,7 +183,7 @@ class Negotiation:
 
     def traded(self, report: ForwardTraded, _values: Values, now_ns: int) -> None:
         """An accepted forward, or its cash trade, was traded."""
-        terms = self._terms.get(report.quote_id)
+        terms = self.terms.get(report.quote_id)
         for session in self._told(report.session, report.firm):
             told = {
                 "side": report.side.name,

@@ -88,7 +88,7 @@ class Reporting:
             OrderRejected: self._rejected,
             MassCancelled: self._mass_cancelled,
         }
-        negotiation = Negotiation(market, session, of_firm)
+        negotiation = self._negotiation = Negotiation(market, session, of_firm)
         positions = PositionReports(market, session, of_firm)
         for kind, told in (
             (SpreadDefined, negotiation.spread_defined),
@@ -99,6 +99,14 @@ class Reporting:
             (AllocationReported, positions.allocation),
         ):
             self._tell[kind] = _with_values(told)
+
+    def state(self) -> tuple[Any, ...]:
+        """What it remembers."""
+        return self.orders, self._ended, self._negotiation.terms
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Remember what a copy tells."""
+        self.orders, self._ended, self._negotiation.terms = state
 
     def forget_places(self) -> None:
         """Days, phases or instruments may have changed."""

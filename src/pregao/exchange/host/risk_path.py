@@ -40,7 +40,8 @@ class RiskPath:
     def __init__(self) -> None:
         self.delay = RiskDelay()
         self.seed = 0
-        self._on_their_way: list[tuple[int, int, Arrive]] = []
+        self.on_their_way: list[tuple[int, int, Arrive]] = []
+        """A heap of them: when each arrives, a number, and how."""
         self._count = count()
         self._last: dict[int, int] = {}
 
@@ -48,7 +49,7 @@ class RiskPath:
         """Let a request of a session go through the risk engine."""
         due = max(now_ns + self._drawn(session, number, now_ns), self._last.get(session, 0))
         self._last[session] = due
-        heappush(self._on_their_way, (due, next(self._count), arrive))
+        heappush(self.on_their_way, (due, next(self._count), arrive))
 
     def _drawn(self, session: int, number: int, now_ns: int) -> int:
         """How long a request takes: a nanosecond at least, so that it comes after its cause."""
@@ -62,11 +63,11 @@ class RiskPath:
     @property
     def next_due_ns(self) -> int | None:
         """When the next one arrives."""
-        return self._on_their_way[0][0] if self._on_their_way else None
+        return self.on_their_way[0][0] if self.on_their_way else None
 
     def arriving(self, now_ns: int) -> tuple[int, Arrive] | None:
         """The next one that has arrived by now, with the time at which it did."""
-        if not self._on_their_way or self._on_their_way[0][0] > now_ns:
+        if not self.on_their_way or self.on_their_way[0][0] > now_ns:
             return None
-        due, _, arrive = heappop(self._on_their_way)
+        due, _, arrive = heappop(self.on_their_way)
         return due, arrive

@@ -6,6 +6,7 @@ No Spark: the tables' files are read directly, and of those only what is about t
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
@@ -22,14 +23,11 @@ from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
 from pregao.feed.places import BEHIND_PACKET, place_of
 from pregao.feed.sequence import (
-    Rows,
     counts_after,
     follow_sequence,
     loaded_snapshots,
     rows_of,
 )
-from pregao.feed.sequence import Sequence as Items
-from pregao.feed.snapshots import Snapshots
 from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
 from pregao.lake.books.checkpoints import book_of
@@ -38,7 +36,9 @@ from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
 from pregao.lake.books.plan import plan_day
-from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Instrument, Moment, Span
+from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Span
+from pregao.lake.books.span import Instrument as Instrument
+from pregao.lake.books.span import Moment as Moment
 from pregao.lake.books.tables import CHECKPOINTS, side_columns
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
@@ -49,6 +49,8 @@ from pregao.umdf.sequencing import serial_of
 from pregao.umdf.trading_day import day_of
 
 UNCONFIRMED = State.UNCONFIRMED.name.lower()
+_KEPT = 4
+"""Of so many stretches between checkpoints what was read is kept."""
 
 
 def find_instrument(
@@ -101,7 +103,7 @@ def book_at(
     lake.require()
     if day is None and at_ns is not None:
         day = EPOCH + timedelta(days=day_of(at_ns))
-    return open_books(Catalogue(lake), name, day, channel).at(at_ns)
+    return open_books(Catalogue(lake), name, day, channel).exactly([at_ns])[0]
 
 
 def open_books(
@@ -136,10 +138,11 @@ class InstrumentBooks:
         self._current = is_current(catalogue, instrument.date, instrument.channel)
         self._checkpoints = checkpoints
         self._sent: list[int] = [one.values["sending_time_ns"] for one in checkpoints]
+        self._kept: OrderedDict[int, _Run] = OrderedDict()
 
     def at(self, at_ns: int | None) -> Moment:
         """The book after all packets that were sent up to a time; None for the end."""
-        return self._between([at_ns])[0]
+        return self._between([at_ns])[-1]
 
     def series(self, times: Sequence[int], *, most_replays: int | None = None) -> list[Moment]:
         """The book at times that rise, each as ``at`` gives it, replayed once for many of them.
@@ -165,16 +168,40 @@ class InstrumentBooks:
         return len(self._sent) if at_ns is None else bisect_right(self._sent, at_ns)
 
     def _between(self, times: Sequence[int | None]) -> list[Moment]:
-        """The books at the last times of some without a checkpoint between them."""
-        before = self._before(times[-1])
+        """The books at the last times of some without a checkpoint between them.
+
+        What was read up to the next checkpoint is kept: who goes through a day asks there again.
+        """
+        if times[-1] is not None:
+            before = self._before(times[-1])
+            run = self._kept.get(before)
+            if run is None:
+                until = self._sent[before] if before < len(self._sent) else LATEST
+                run = self._kept[before] = self._run(before, until)
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+            else:
+                self._kept.move_to_end(before)
+            known = [time for time in times if time is not None and time >= run.since]
+            if known:
+                return [self._ended(moment) for moment in run.moments(known, self._current)]
+        return self.exactly(times)
+
+    def exactly(self, times: Sequence[int | None]) -> list[Moment]:
+        """The same, read up to the last time and no further."""
+        run = self._run(self._before(times[-1]), times[-1])
+        before = [time for time in times[:-1] if time is not None and time >= run.since]
+        moments = run.moments([*before, times[-1]], self._current)
+        return [self._ended(moment) for moment in moments]
+
+    def _run(self, before: int, until: int | None) -> _Run:
+        """A replay from the checkpoint before some number of them up to a time."""
         # What is unconfirmed at a checkpoint depends on what came before it.
         known = [one for one in self._checkpoints[:before] if one.values["state"] != UNCONFIRMED]
         start = known[-1] if known else None
         behind = self._checkpoints[before] if before < len(self._checkpoints) else None
-        span = Span(self._day, self._source, self.instrument, times[-1], start, behind)
-        book = no_book() if start is None else _loaded(self._lake, start)
-        moments = _replayed(span, book, times, self._current)
-        return [self._ended(moment) for moment in moments]
+        span = Span(self._day, self._source, self.instrument, until, start, behind)
+        return _Run(span, no_book() if start is None else _loaded(self._lake, start))
 
     def _ended(self, moment: Moment) -> Moment:
         at, ends = moment.at_ns, self.data_ends_ns
@@ -277,69 +304,75 @@ def _loaded(lake: Lake, checkpoint: Checkpoint) -> FullBook:
     return book_of(bids, asks, State[checkpoint.values["state"].upper()])
 
 
-def _replayed(
-    span: Span, known: FullBook, times: Sequence[int | None], current: bool
-) -> list[Moment]:
-    """The books at the last of some times, from the one at a span's beginning."""
-    counters = span.day.counters(1)
-    if span.start is not None:
-        counters.last[0] = span.start.values["rpt_seq"]
-        counters.stale[0] = known.state is State.STALE
-        counters.proven[0] = span.proven(stale=known.state is State.STALE)
-    trial = counters.copy()
-    sequence = span.sequence(None)
-    followed = follow_sequence(sequence, trial, span.holes)
-    snapshots = None
-    doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
-    if span.start is None or counters.stale[0] or doubtful.any():
-        # Only now are snapshots needed: they begin books, or heal them.
-        snapshots = span.snapshots()
-        sequence = span.sequence(snapshots)
-        trial = counters
+class _Run:
+    """A span followed: it gives the books at times from when on nothing in it was unknown."""
+
+    def __init__(self, span: Span, known: FullBook) -> None:
+        counters = span.day.counters(1)
+        if span.start is not None:
+            counters.last[0] = span.start.values["rpt_seq"]
+            counters.stale[0] = known.state is State.STALE
+            counters.proven[0] = span.proven(stale=known.state is State.STALE)
+        trial = counters.copy()
+        sequence = span.sequence(None)
         followed = follow_sequence(sequence, trial, span.holes)
-    rows = rows_of(sequence, followed, snapshots)
-    if len(times) > 1:
-        since = _settled_since(span, sequence, rows, snapshots)
-        times = [time for time in times[:-1] if time is not None and time >= since] + [times[-1]]
-    # Items come in the order of places; those of a moment are the first ones, sent by then.
-    until = np.array([LATEST if time is None else time for time in times], np.int64)
-    items = np.searchsorted(np.maximum.accumulate(sequence.sending), until, side="right")
-    items[-1] = len(sequence)
-    ends = rows.begins[items]
-    books = _played(span.day.kind, span.instrument.security_id, known, rows.updates, ends)
-    told = sequence.snapshot[loaded_snapshots(followed)]
-    statistics = span.statistics(sequence, snapshots, told, items)
-    counts = counts_after(sequence, followed, trial)
-    first = 0 if span.start is None else span.start.values["rpt_seq"]
-    return [
-        span.moment(
-            time,
-            sequence,
-            rows.item[:end],
-            int(counts[item - 1]) if item else first,
-            book,
-            told_then,
-            current,
-        )
-        for time, item, end, book, told_then in zip(
-            times, items.tolist(), ends.tolist(), books, statistics, strict=True
-        )
-    ]
+        snapshots = None
+        doubtful = followed.has(DOUBTED) | (followed.step == Step.GAP)
+        if span.start is None or counters.stale[0] or doubtful.any():
+            # Only now are snapshots needed: they begin books, or heal them.
+            snapshots = span.snapshots()
+            sequence = span.sequence(snapshots)
+            trial = counters
+            followed = follow_sequence(sequence, trial, span.holes)
+        self._span = span
+        self._known = known
+        self._sequence = sequence
+        self._snapshots = snapshots
+        self._rows = rows_of(sequence, followed, snapshots)
+        self._counts = counts_after(sequence, followed, trial)
+        self._told = sequence.snapshot[loaded_snapshots(followed)]
+        self.since = self._settled_since()
 
+    def moments(self, times: Sequence[int | None], current: bool) -> list[Moment]:
+        """The books at times that rise; the last may be the end of the span."""
+        span, sequence, rows = self._span, self._sequence, self._rows
+        # Items come in the order of places; those of a moment are the first ones, sent by then.
+        until = np.array([LATEST if time is None else time for time in times], np.int64)
+        items = np.searchsorted(np.maximum.accumulate(sequence.sending), until, side="right")
+        if times[-1] == span.at_ns:
+            items[-1] = len(sequence)
+        ends = rows.begins[items]
+        security = span.instrument.security_id
+        books = _played(span.day.kind, security, self._known, rows.updates, ends)
+        statistics = span.statistics(sequence, self._snapshots, self._told, items)
+        first = 0 if span.start is None else span.start.values["rpt_seq"]
+        return [
+            span.moment(
+                time,
+                sequence,
+                rows.item[:end],
+                int(self._counts[item - 1]) if item else first,
+                book,
+                told,
+                current,
+            )
+            for time, item, end, book, told in zip(
+                times, items.tolist(), ends.tolist(), books, statistics, strict=True
+            )
+        ]
 
-def _settled_since(span: Span, sequence: Items, rows: Rows, snapshots: Snapshots | None) -> int:
-    """From when on nothing that a replay took into account was still unknown."""
-    since = [0]
-    if len(sequence) and (np.diff(sequence.sending) < 0).any():
-        return LATEST  # the first items by place are not the first that were sent
-    behind = span.holes.sending[span.holes.place > span.after]
-    since += behind.tolist()
-    since += [loop.last_sending_ns for loop in span.loops]
-    if snapshots is not None:
-        mattered = np.diff(rows.begins) > 0
-        used = sequence.snapshot[mattered & (sequence.snapshot >= 0)]
-        since += snapshots.loop.sending[used].tolist()
-    return max(since)
+    def _settled_since(self) -> int:
+        """From when on nothing that was taken into account was still unknown."""
+        span, sequence = self._span, self._sequence
+        if len(sequence) and (np.diff(sequence.sending) < 0).any():
+            return LATEST  # the first items by place are not the first that were sent
+        since = [0, *span.holes.sending[span.holes.place > span.after].tolist()]
+        since += [loop.last_sending_ns for loop in span.loops]
+        if self._snapshots is not None:
+            mattered = np.diff(self._rows.begins) > 0
+            used = sequence.snapshot[mattered & (sequence.snapshot >= 0)]
+            since += self._snapshots.loop.sending[used].tolist()
+        return int(max(since))
 
 
 def _played(

@@ -46,7 +46,8 @@ def order_flow(lake: Lake, instrument: Instrument) -> OrderFlow:
         trades = _trades(day, instrument)
     if not acts.num_rows:
         raise UsageError(
-            f"{instrument.symbol or instrument.security_id} has no orders on {instrument.date}."
+            f"{instrument.symbol or instrument.security_id} has no orders of Binary UMDF on "
+            f"{instrument.date}, of which this is made; `pregao export ticks` has levels."
         )
     return joined(acts, clearings, trades)
 

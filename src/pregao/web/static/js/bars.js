@@ -48,7 +48,8 @@ export class Bars {
       upColor: hue.bid, downColor: hue.ask, wickUpColor: hue.bid, wickDownColor: hue.ask, borderVisible: false, priceFormat: precise,
     });
     candles.priceScale().applyOptions({ scaleMargins: { top: 0.06, bottom: 0.27 } });
-    candles.setData(this.rows.map((row) => ({ time: seconds(row), open: row[1] / 1e4, high: row[2] / 1e4, low: row[3] / 1e4, close: row[4] / 1e4 })));
+    // A bar whose trades set no price has a volume only.
+    candles.setData(this.rows.map((row) => row[1] === null ? { time: seconds(row) } : ({ time: seconds(row), open: row[1] / 1e4, high: row[2] / 1e4, low: row[3] / 1e4, close: row[4] / 1e4 })));
     const volume = this.chart.add("columns", { priceScaleId: "volume", priceFormat: { type: "volume" }, priceLineVisible: false, lastValueVisible: false });
     volume.priceScale().applyOptions({ scaleMargins: { top: 0.78, bottom: 0 } });
     volume.setData(this.rows.map((row) => ({ time: seconds(row), value: row[5], color: alpha(row[4] >= row[1] ? hue.bid : hue.ask, 0.5) })));

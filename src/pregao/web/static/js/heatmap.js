@@ -8,6 +8,14 @@ const STOPS = {
   light: [[255, 255, 255], [214, 228, 246], [150, 192, 232], [74, 140, 206], [38, 88, 160], [84, 30, 92]],
 };
 
+const FEW = 500;
+
+// The size from which on a trade is among the largest few.
+function threshold(trades) {
+  const sizes = trades.map((trade) => trade[2]).sort((a, b) => b - a);
+  return sizes[FEW];
+}
+
 function ramp(theme) {
   const stops = STOPS[theme === "light" ? "light" : "dark"];
   return Array.from({ length: 256 }, (_, at) => {
@@ -181,14 +189,14 @@ export class Heatmap {
     }
     let large = 1;
     for (const trade of this.trades) large = Math.max(large, trade[2]);
-    const few = this.trades.length > 700 ? large / 400 : 0; // the smallest would only be a smear
+    const few = this.trades.length > FEW ? threshold(this.trades) : 0; // more would be a smear
     for (const [sent, price, size, side, busted] of this.trades) {
       const place = x(sent);
       if (place < -10 || sent > at || size < few) continue;
       const radius = 1.6 + 8.5 * Math.sqrt(size / large);
-      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.text;
+      const colour = side > 0 ? hue.bid : side < 0 ? hue.ask : hue.muted;
       draw.fillStyle = alpha(colour, busted === null ? 0.62 : 0.15);
-      if (radius < 2.6) {
+      if (radius < 3.2) {
         draw.fillRect(place - radius, y(price) - radius, 2 * radius, 2 * radius);
         continue;
       }

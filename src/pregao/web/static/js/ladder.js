@@ -13,7 +13,7 @@ export function ladderRows(book, room) {
   const rows = [];
   const add = (side, from, at) => {
     const [price, size, orders] = from.levels[at];
-    rows.push({ side, at, price, size, orders, queue: (from.queues[at] ?? []).map((order) => order[0]) });
+    rows.push({ side, at, price, size, orders, queue: (from.queues[at] ?? []).map((order) => order[0] ?? order) });
   };
   for (let at = Math.min(half, asks.levels.length) - 1; at >= 0; at -= 1) add("ask", asks, at);
   rows.push({ side: "spread", ...spread(bids.levels[0], asks.levels[0]) });
@@ -39,7 +39,7 @@ export class Ladder {
     });
   }
 
-  draw(book, { digits, last, chosen }) {
+  draw(book, { digits, last, chosen, calm = false }) {
     const { context: draw, width, height } = surface(this.canvas);
     if (!book) return;
     const hue = colours();
@@ -83,7 +83,7 @@ export class Ladder {
       const key = `${row.side}${row.price}`;
       seen.set(key, row.size);
       const old = this.before.get(key);
-      if (old !== undefined && old !== row.size) this.flashes.set(key, now);
+      if (!calm && old !== undefined && old !== row.size) this.flashes.set(key, now);
       const flash = this.flashes.get(key);
       if (flash !== undefined) {
         const left = 1 - (now - flash) / 260;
@@ -154,8 +154,9 @@ export function showQueue(book, chosen, { digits, offset }) {
   const at = side.levels.findIndex(([price]) => price === chosen.price);
   const orders = at < 0 ? [] : (side.queues[at] ?? []);
   const [, , many] = at < 0 ? [null, null, 0] : side.levels[at];
-  const rows = orders.map(([size, firm, since, id], place) => [
-    String(place + 1), format.count(size), firm ?? "", since === null ? "" : format.clock(since, offset, 6), id,
+  // While a replay runs only sizes are sent.
+  const rows = orders.map((order) => (Array.isArray(order) ? order : [order])).map(([size, firm, since, id], place) => [
+    String(place + 1), format.count(size), firm ?? "", since === null || since === undefined ? "" : format.clock(since, offset, 6), id ?? "",
   ]);
   const more = many - orders.length;
   host.replaceChildren(

@@ -65,6 +65,19 @@ const replay = new Replay({
   onend: () => { transport(); seek(page.at); },
 });
 
+// A level by keyboard: up and down from the best prices, none with Escape.
+function choose(step) {
+  const rows = ladder.rows.filter((row) => row.side !== "spread");
+  if (!rows.length) return;
+  const at = rows.findIndex((row) => page.chosen && row.side === page.chosen.side && row.price === page.chosen.price);
+  const bids = rows.findIndex((row) => row.side === "bid");
+  const first = bids < 0 ? rows.length - 1 : step > 0 ? bids : Math.max(0, bids - 1);
+  const row = rows[at < 0 ? first : Math.min(rows.length - 1, Math.max(0, at + step))];
+  page.chosen = { side: row.side, price: row.price };
+  showQueue(page.book, page.chosen, page);
+  page.dirty = true;
+}
+
 export function problem(words, kind = "bad") {
   const host = find("#notice");
   host.textContent = words ?? "";
@@ -200,7 +213,14 @@ async function loadHeat(signal) {
   const from = page.span ? page.at - page.span : page.about.begin;
   const to = page.span ? page.at : page.about.end;
   if (to <= from) return;
-  const told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+  const slow = setTimeout(() => note("#heatmap", "loading …"), 400);
+  let told;
+  try {
+    told = await ask("/api/heatmap", { ...page.target(), from, to, columns: COLUMNS }, signal);
+  } finally {
+    clearTimeout(slow);
+    note("#heatmap", null);
+  }
   if (signal?.aborted || replay.playing) return;
   heatmap.load(told);
   page.dirty = true;
@@ -295,6 +315,10 @@ function quote() {
     book.current === false ? "more was ingested since books were built" : "",
   ].filter(Boolean).join(" · "));
   warn("#ladder", WARNINGS[book.state]);
+  if (!replay.playing && page.mode === "lake") {
+    const best = [bids, asks].map((side) => (side.levels.length ? `${format.count(side.levels[0][1])} at ${format.price(side.levels[0][0], page.digits)}` : "nothing"));
+    find("#ladder").setAttribute("aria-label", `Price ladder: best bid ${best[0]}, best ask ${best[1]}`);
+  }
 }
 
 // Sixty times a second.
@@ -305,6 +329,7 @@ function paint(now) {
   if (replay.playing) {
     const { book, trades } = replay.tick(now);
     page.at = replay.at;
+    find("#play").toggleAttribute("aria-busy", replay.stalled);
     if (book) page.book = book;
     if (trades.length) page.trades = [...page.trades, ...trades].slice(-TAPE);
     if (book || trades.length) page.dirty = true;
@@ -316,14 +341,15 @@ function paint(now) {
   const still = !page.dirty && page.at === shownAt && !ladder.moving;
   if (!still && page.view === "market") {
     page.painted += 1;
-    ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen });
+    ladder.draw(page.book, { digits: page.digits, last: page.book?.last ?? null, chosen: page.chosen, calm: replay.playing && replay.speed > 5 });
     // The ladder is drawn each time, what is looked at less closely in turns.
     if (page.dirty && (!replay.playing || (page.traded && page.frames % 2 === 0))) {
       tape.draw(page.trades, page);
       page.traded = false;
     }
     if (page.dirty && (!replay.playing || page.frames % 4 === 1)) drawDepth(find("#depth"), page.book, page);
-    heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
+    // Of a picture of minutes nobody sees sixty a second.
+    if (!replay.playing || page.frames % 3 === 0) heatmap.draw({ tick: page.about?.tick, digits: page.digits, offset: page.offset, at: page.at, span: page.span || (page.about ? page.about.end - page.about.begin : 1) });
     bars.mark(page.at);
   }
   if (page.mode === "lake" && (page.at !== shownAt || page.dirty)) {
@@ -414,6 +440,8 @@ addEventListener("keydown", (event) => {
     "+": () => faster(1), "=": () => faster(1), "-": () => faster(-1),
   };
   const any = {
+    ArrowUp: () => choose(-1), ArrowDown: () => choose(1),
+    Escape: () => { page.chosen = null; showQueue(page.book, null, page); page.dirty = true; },
     "/": () => search.input.focus(), t: () => find("#theme").click(), "?": () => find("#keys").showModal(),
     1: () => show("market"), 2: () => show("auction"), 3: () => show("latency"), 4: () => show("health"), 5: () => show("exchange"),
   };

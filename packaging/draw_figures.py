@@ -1,0 +1,259 @@
+"""Draws the figures of the concepts: ``python packaging/draw_figures.py`` writes docs/figures."""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+
+FIGURES = Path(__file__).parents[1] / "docs" / "figures"
+INK, MUTED, LINE = "#1b2733", "#5d6b78", "#9aa7b3"
+TEAL, RED, BLUE, AMBER = "#0b8f7a", "#d6473f", "#2f6fde", "#c98512"
+FILLS = {TEAL: "#e2f3f0", RED: "#fbe7e5", BLUE: "#e5eefc", AMBER: "#faf0dc", LINE: "#f1f4f6"}
+
+
+class Figure:
+    """Boxes, arrows and words on paper."""
+
+    def __init__(self, width: int, height: int, title: str) -> None:
+        self.name = title
+        self.parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
+            'font-family="system-ui, sans-serif" font-size="14">',
+            f"<title>{escape(title)}</title>",
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+            'markerHeight="7" orient="auto">'
+            f'<path d="M0 0 8 4 0 8z" fill="{LINE}"/></marker></defs>',
+            f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
+        ]
+
+    def box(
+        self,
+        x: float,
+        y: float,
+        w: float,
+        h: float,
+        words: str,
+        colour: str = LINE,
+        small: str = "",
+    ) -> None:
+        """A box with words, and smaller ones below them."""
+        self.parts.append(
+            f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6" fill="{FILLS[colour]}" '
+            f'stroke="{colour}" stroke-width="1.4"/>'
+        )
+        lower = 9 if small else -5
+        self.text(x + w / 2, y + h / 2 - lower + (5 if small else 0), words, INK, "middle")
+        if small:
+            self.text(x + w / 2, y + h / 2 + 14, small, MUTED, "middle", 12)
+
+    def text(
+        self, x: float, y: float, words: str, colour: str = MUTED, anchor: str = "start",
+        size: int = 14, bold: bool = False,
+    ) -> None:  # fmt: skip
+        """Words at a place."""
+        weight = ' font-weight="600"' if bold else ""
+        self.parts.append(
+            f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}" '
+            f'font-size="{size}"{weight}>{escape(words)}</text>'
+        )
+
+    def arrow(
+        self, x: float, y: float, to_x: float, to_y: float, words: str = "", colour: str = LINE
+    ) -> None:
+        """An arrow, with words above its middle."""
+        self.parts.append(
+            f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="{colour}" '
+            'stroke-width="1.6" marker-end="url(#tip)"/>'
+        )
+        if words:
+            self.text((x + to_x) / 2, (y + to_y) / 2 - 7, words, MUTED, "middle", 12)
+
+    def line(self, x: float, y: float, to_x: float, to_y: float, colour: str = LINE) -> None:
+        """A line."""
+        self.parts.append(
+            f'<line x1="{x}" y1="{y}" x2="{to_x}" y2="{to_y}" stroke="{colour}" '
+            'stroke-width="1.4"/>'
+        )
+
+    def svg(self) -> str:
+        """The figure as text."""
+        return "\n".join([*self.parts, "</svg>"]) + "\n"
+
+
+def streams() -> Figure:
+    """A channel's streams."""
+    made = Figure(860, 300, "A channel's three streams, the incremental one on two feeds")
+    made.box(20, 100, 130, 90, "Exchange", BLUE, "channel 51")
+    rows = (
+        (30, "incremental, feed A", TEAL, ("41", "42", "43", "44", "45", "46")),
+        (90, "incremental, feed B", TEAL, ("41", "42", "43", "44", "45", "46")),
+        (160, "snapshot, in a loop", AMBER, ("1", "2", "3", "1", "2", "3")),
+        (230, "definition, in a loop", AMBER, ("1", "2", "1", "2", "1", "2")),
+    )
+    for y, name, colour, numbers in rows:
+        made.arrow(155, 145, 205, y + 18)
+        made.text(215, y + 22, name, INK)
+        for at, number in enumerate(numbers):
+            made.box(385 + 52 * at, y, 42, 34, number, colour)
+        made.arrow(385 + 52 * 6, y + 17, 735, y + 17)
+    made.box(740, 100, 100, 90, "Reader", BLUE, "A and B: one")
+    return made
+
+
+def recovery() -> Figure:
+    """A gap and how it is closed."""
+    made = Figure(860, 330, "How a gap is closed: by the other feed, by rptSeq, or by a snapshot")
+    for at, number in enumerate(("41", "42", "–", "44", "45", "46", "47", "48")):
+        made.box(120 + 88 * at, 30, 62, 36, number, RED if number == "–" else TEAL)
+        if at:
+            made.arrow(120 + 88 * at - 25, 48, 120 + 88 * at - 2, 48)
+    made.text(20, 53, "packets", INK)
+    made.text(327, 88, "43 is lost on both feeds", RED, "middle", 12)
+    states = (
+        ("PETR4", (("valid", TEAL, 2), ("unconfirmed", AMBER, 2), ("valid", TEAL, 4))),
+        ("VALE3", (("valid", TEAL, 2), ("unconf.", AMBER, 1), ("stale: its messages wait", RED, 3),
+                   ("valid", TEAL, 2))),
+    )  # fmt: skip
+    for row, (name, spans) in enumerate(states):
+        y, x = 120 + 90 * row, 120.0
+        made.text(20, y + 23, name, INK)
+        for words, colour, count in spans:
+            width = 88 * count - 6
+            made.box(x, y, width, 36, words, colour)
+            x += 88 * count
+    made.text(472, 180, "45 continues its rptSeq: nothing of it was lost", MUTED, "middle", 12)
+    made.arrow(648, 300, 648, 250)
+    made.text(648, 318, "a snapshot as of 46 heals it, then 47 and 48 follow", MUTED, "middle", 12)
+    return made
+
+
+def books() -> Figure:
+    """Places in a book, told and derived."""
+    made = Figure(860, 330, "The same bids told by position, and by price and priority")
+    for x, title, heads in (
+        (30, "below version 15: the message tells the position", ("position", "price", "order")),
+        (450, "from version 15 on: price, then the smaller number", ("price", "number", "")),
+    ):
+        made.text(x, 34, title, INK, bold=True)
+        for at, head in enumerate(heads):
+            made.text(x + 20 + 120 * at, 64, head, MUTED, size=12)
+    orders = (
+        ("none", "17", "MOA"),
+        ("36.08", "12", ""),
+        ("36.08", "19", "new"),
+        ("36.07", "9", ""),
+    )
+    for row, (price, number, note) in enumerate(orders):
+        y = 74 + 52 * row
+        colour = BLUE if note == "new" else TEAL
+        made.box(30, y, 90, 40, str(row + 1), colour)
+        made.box(135, y, 110, 40, price, colour)
+        made.box(260, y, 110, 40, number, colour)
+        made.box(450, y, 110, 40, price, colour)
+        made.box(575, y, 110, 40, number, colour)
+        words = {"MOA": "no price: first", "new": "later, so behind 12"}.get(note, "")
+        made.text(700, y + 25, words, MUTED, size=12)
+    made.text(30, 306, "an insertion at 3 moves what was at 3 to 4", MUTED, size=12)
+    made.text(450, 306, "the place follows, nothing is moved", MUTED, size=12)
+    return made
+
+
+def events() -> Figure:
+    """The messages of one event."""
+    made = Figure(860, 250, "One event: an order comes in and trades with two that rest")
+    names = (
+        ("Execution", "Summary 55", BLUE), ("Trade 53", "100 at 36.08", TEAL),
+        ("Trade 53", "200 at 36.09", TEAL), ("Delete 51", "the first order", RED),
+        ("Order 50", "CHANGE: 300 left", AMBER), ("Statistics", "27, 56, …", LINE),
+    )  # fmt: skip
+    for at, (name, small, colour) in enumerate(names):
+        made.box(20 + 138 * at, 70, 126, 60, name, colour, small)
+    made.line(20, 45, 836, 45)
+    made.line(20, 45, 20, 60)
+    made.line(836, 45, 836, 60)
+    made.text(428, 35, "one event", INK, "middle", bold=True)
+    made.arrow(773, 180, 773, 136)
+    made.text(836, 200, "EndOfEvent: now the book is as everybody sees it", MUTED, "end", 12)
+    made.text(20, 200, "in between it may look crossed or too deep", MUTED, size=12)
+    made.text(20, 225, "the messages may be in several packets, and about several instruments",
+              MUTED, size=12)  # fmt: skip
+    return made
+
+
+def auctions() -> Figure:
+    """The phases of a day."""
+    made = Figure(860, 270, "The phases of a group over the day")
+    spans = (("closed", LINE, 90), ("opening call", AMBER, 150), ("open", TEAL, 200),
+             ("auction", AMBER, 90), ("open", TEAL, 130), ("closing call", AMBER, 120),
+             ("closed", LINE, 60))  # fmt: skip
+    x = 10.0
+    for words, colour, width in spans:
+        made.box(x, 60, width - 6, 50, words, colour)
+        x += width
+    made.text(102, 45, "the book crosses", MUTED, size=12)
+    made.text(350, 45, "orders trade at once", MUTED, "middle", 12)
+    made.text(495, 45, "outside its band", MUTED, "middle", 12)
+    made.arrow(247, 165, 247, 114)
+    made.text(247, 183, "all trade at one price; no aggressor", MUTED, "middle", 12)
+    made.text(
+        105, 215, "meanwhile: TheoreticalOpeningPrice 16, AuctionImbalance 19", MUTED, size=12
+    )
+    made.text(105, 240, "spreads and mid prices mean something only in the green spans", MUTED,
+              size=12)  # fmt: skip
+    return made
+
+
+def sessions() -> Figure:
+    """A session of order entry."""
+    made = Figure(860, 420, "A session: negotiated once, established as often as need be")
+    for x, name in ((120, "client"), (740, "gateway")):
+        made.box(x - 60, 16, 120, 36, name, BLUE)
+        made.line(x, 52, x, 405)
+    steps = (
+        (1, "Negotiate (a higher sessionVerID)"), (0, "NegotiateResponse"),
+        (1, "Establish (next number, keep-alive)"), (0, "EstablishAck"),
+        (1, "SimpleNewOrder, number 1"), (0, "ExecutionReport_New, number 1"),
+        (0, "ExecutionReport_Trade, number 2"), (1, "Sequence (nothing to say)"),
+        (1, "RetransmitRequest, from 2"), (0, "Retransmission, ExecutionReport_Trade"),
+    )  # fmt: skip
+    for at, (outwards, words) in enumerate(steps):
+        y = 84 + 34 * at
+        made.arrow(*((126, y, 734, y) if outwards else (734, y, 126, y)), words)
+    return made
+
+
+def times() -> Figure:
+    """Where the times are taken."""
+    made = Figure(860, 300, "Where the times T1 to T11 are taken")
+    made.box(20, 110, 110, 70, "Client", BLUE)
+    made.box(230, 110, 120, 70, "Gateway", TEAL)
+    made.box(460, 110, 150, 70, "Matching engine", TEAL)
+    made.box(710, 110, 130, 70, "Market data", AMBER)
+    made.arrow(132, 130, 226, 130)
+    made.arrow(352, 130, 456, 130)
+    made.arrow(456, 162, 354, 162)
+    made.arrow(226, 162, 134, 162)
+    made.arrow(612, 145, 706, 145)
+    for x, y, name, words in (
+        (75, 92, "T1", "sends"), (235, 92, "T2", "receives"), (465, 92, "T4", "receives"),
+        (560, 92, "T5", "happens"), (235, 222, "T6", "answers"), (715, 92, "T10", "is written"),
+        (795, 92, "T11", "is sent"),
+    ):  # fmt: skip
+        made.text(x, y - 18, name, INK, "middle" if x < 100 else "start", 16, bold=True)
+        made.text(x, y, words, MUTED, "middle" if x < 100 else "start", 12)
+    made.arrow(775, 184, 775, 236)
+    made.box(700, 240, 150, 40, "your capture", BLUE)
+    made.text(20, 250, "T1 is the client's clock, the capture has its own;", MUTED, size=12)
+    made.text(20, 270, "all others are the exchange's", MUTED, size=12)
+    return made
+
+
+def main() -> None:
+    """Write all figures."""
+    FIGURES.mkdir(exist_ok=True)
+    for make in (streams, recovery, books, events, auctions, sessions, times):
+        (FIGURES / f"{make.__name__}.svg").write_text(make().svg())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The documents build into a site without a dead link, complete, and asking nothing of others."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import pregao
+from pregao.cli.main import app
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(pregao.__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built strictly: a warning fails it."""
+    folder = tmp_path_factory.mktemp("site")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "NO_MKDOCS_2_WARNING": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "mkdocs", "build", "--strict", "-d", folder],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def test_no_page_loads_anything_from_elsewhere(site):
+    loads = re.compile(r"<(?:script|img|iframe)[^>]+src=\"(https?:)?//|<link[^>]+href=\"https?://"
+                       r"(?!127)[^\"]+\"[^>]*stylesheet|@import url\(.?https?:")  # fmt: skip
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 40
+    assert [page.name for page in pages if loads.search(page.read_text())] == []
+
+
+def test_the_reference_has_every_command_call_and_message(site):
+    commands = (site / "reference" / "commands.html").read_text()
+    for name in typer.main.get_command(app).commands:
+        assert f"pregao {name}" in commands
+    calls = (site / "reference" / "api.html").read_text()
+    for name in set(pregao.__all__) - {"__version__", "entrypoint", "plot"}:
+        assert f"pregao.{name}" in calls
+    assert "pregao.plot.heatmap" in calls
+    assert "Order_MBO_50" in (site / "reference" / "umdf.html").read_text()
+    assert "SimpleNewOrder" in (site / "reference" / "entrypoint.html").read_text()
