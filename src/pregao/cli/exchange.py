@@ -85,7 +85,7 @@ def exchange(
     ] = None,
     legacy: Annotated[
         str | None,
-        typer.Option(metavar="orders|prices|top", help="Publish a legacy feed (FIX/FAST) too."),
+        typer.Option(help="Publish a legacy feed (FIX/FAST) too: of orders, prices or top."),
     ] = None,
     recovery: Annotated[
         str | None,
