@@ -138,6 +138,21 @@ def test_every_packet_is_on_both_feeds_at_its_own_time(plain):
     assert len({(x.dst, x.dst_port) for feed in feeds for x in feed}) == 2
 
 
+def test_auctions_bring_news_where_a_profile_says_how_they_end(tmp_path):
+    """Extensions and random ends; other profiles' auctions end when they are scheduled to."""
+    run(tmp_path, "thin-derivatives", duration_ns=30 * SECOND)
+    told = {
+        found.values["headline"].rpartition(" - ")[2]
+        for path in sorted(tmp_path.glob("*_Incremental_A.pcap"))
+        for packet in packets(path)
+        for found in packet.messages
+        if found.message.name == "News_5"
+    }
+    assert {"random end", "extension"} <= told
+    rules = [load_profile(name).auction_ends for name in bundled_profiles()]
+    assert rules[:3] == [None] * 3
+
+
 def test_the_day_has_an_opening_auction_a_closing_call_and_an_after_market(plain):
     replay = Replay(16)
     phases: list[str] = []

@@ -89,6 +89,9 @@ def changed(path: str, value: Any) -> dict[str, Any]:
         ("shocks.percent", [1.0, 90.0]),
         ("members.firms", 1),
         ("members.sessions", None),
+        ("auction_ends", 3),
+        ("auction_ends", {"extension": 60}),
+        ("auction_ends", {"random": 60}),
     ],
 )
 def test_an_impossible_profile_is_refused_by_the_name_of_its_entry(path, value):

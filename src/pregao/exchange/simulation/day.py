@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.exchange.engine.auction_rules import AuctionRules
 from pregao.exchange.engine.commands import SetGroupPhase
 from pregao.exchange.engine.instruments import Instrument, SecurityType
 from pregao.exchange.engine.schedule import Schedule
@@ -49,6 +50,23 @@ class Day:
         """From when to when orders can be sent."""
         busy = [(start, end) for start, end, kind in self.phases if kind != "closed"]
         return busy[0][0], busy[-1][1]
+
+
+def shortened(rules: AuctionRules | None, day: Day) -> AuctionRules | None:
+    """How auctions end in a run whose auctions are shorter than those of a whole day."""
+    if rules is None:
+        return None
+
+    def part(time_ns: int) -> int:
+        return time_ns * day.auction_duration_ns // _AUCTION_NS
+
+    return replace(
+        rules,
+        duration_ns=None if rules.duration_ns is None else part(rules.duration_ns),
+        extension_ns=part(rules.extension_ns),
+        window_ns=part(rules.window_ns),
+        random_ns=part(rules.random_ns),
+    )
 
 
 def plan_day(

@@ -26,7 +26,7 @@ from pregao.exchange.publisher.channels import Channel, Datagram
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures, prepare_folder
-from pregao.exchange.simulation.day import plan_day
+from pregao.exchange.simulation.day import plan_day, shortened
 from pregao.exchange.simulation.instruments import choose_instruments
 from pregao.exchange.simulation.settings import MOST_RATE, Moment, ResetKind, Settings, moment_ns
 from pregao.exchange.simulation.summary import Summary, describe, faults_of
@@ -106,6 +106,7 @@ class Simulation:
             auction_duration_ns=day.auction_duration_ns,
             trade_memory=_TRADE_MEMORY,
             seed=settings.seed,
+            auction_rules=shortened(profile.auction_ends, day),
         )
         market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from pregao.errors import UsageError
+from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import SecurityType
 
 OPEN_ACTIONS = (
@@ -187,6 +188,8 @@ class Profile:
     members: Members
     excitation: Excitation
     makers: Makers
+    auction_ends: AuctionRules | None
+    """How auctions end, in a day of full length; None: when they are scheduled to."""
     calibrated: Mapping[str, float]
     """What the flow of orders of a real day was like, if the numbers were made to give it."""
 
@@ -243,6 +246,7 @@ def parse_profile(name: str, data: Mapping[str, Any], where: str) -> Profile:
         members=_members(top.section("members")),
         excitation=_excitation(top.section("excitation", optional=True)),
         makers=_makers(top.section("makers", optional=True)),
+        auction_ends=top.auction_rules("auction_ends"),
         calibrated=top.section("calibrated", optional=True).known_numbers(FLOW_NUMBERS),
     )
     top.done()
@@ -397,6 +401,14 @@ class _Section:
         """Nothing may be left that nobody asked for."""
         for key in self._left:
             self.wrong(key, "is not an entry of a profile")
+
+    def auction_rules(self, key: str) -> AuctionRules | None:
+        """How auctions end; None if nothing is said."""
+        data = self._left.pop(key, None)
+        try:
+            return None if data is None else parse_auction_rules(data)
+        except ValueError as error:
+            self.wrong(key, f"is wrong: {error}")
 
     def section(self, key: str, *, optional: bool = False) -> _Section:
         """A table within; one that is optional may be left out."""
