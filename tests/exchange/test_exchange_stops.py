@@ -193,7 +193,11 @@ def test_an_auction_triggers_stops_after_it():
         (px(10), 10),
         (px(10.5), 5),
     ]
-    assert len(floor.last.market) == 2
+    # The uncrossing, the state on its own, then what the stop brought about.
+    uncrossing, state, triggered = floor.last.market
+    assert [x.size for x in uncrossing.items if isinstance(x, Trade)] == [10]
+    assert not any(isinstance(x, Trade) for x in state.items)
+    assert [x.size for x in triggered.items if isinstance(x, Trade)] == [5]
     floor.check_feed()
 
 

@@ -64,7 +64,7 @@ def day(tmp_path_factory):
 @pytest.fixture(scope="module")
 def lossy_day(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lossy")
-    return folder, simulated(folder, loss="0.08", seed=2)
+    return folder, simulated(folder, loss="0.08", seed=3)
 
 
 def packets_of(summary):
@@ -420,7 +420,8 @@ def test_a_watcher_knows_the_busiest_instruments_and_their_tapes(day):
     assert len(rows) == 3
     assert [row.changes for row in rows] == sorted((row.changes for row in rows), reverse=True)
     assert page.row.symbol == rows[0].symbol
-    assert page.tape[0].price == page.row.last_price
+    trades = [x for x in page.tape if isinstance(x, TradeDone) and not x.corrects]
+    assert trades[0].price == page.row.last_price
     assert page.row.trades >= len(page.tape) > 0
     assert nothing is None
 

@@ -28,6 +28,9 @@ from pregao.errors import UsageError
 PROVIDED = frozenset({"pyspark", "py4j"})
 """What every Spark installation brings along."""
 
+_EXTRAS = frozenset({"lake", "spark"})
+"""Of our own, what tasks on a cluster need."""
+_EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([^'\"]+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PACKAGES = "site-packages"
 
@@ -107,15 +110,17 @@ def needed(root: str, without: Iterable[str] = ()) -> list[importlib.metadata.Di
             if name == root:
                 raise UsageError(f"{name} is not installed in this environment.") from None
             continue  # needed elsewhere only, for another platform or Python
-        waiting += _requirements(found[name].requires or [])
+        extras = _EXTRAS if name == root else frozenset()
+        waiting += _requirements(found[name].requires or [], extras)
     return [found[name] for name in sorted(found)]
 
 
-def _requirements(lines: Iterable[str]) -> Iterator[str]:
+def _requirements(lines: Iterable[str], extras: frozenset[str]) -> Iterator[str]:
     """The names of what is required; extras that nobody asked for are left out."""
     for line in lines:
         matched = _NAME.match(line)
-        if matched is not None and not re.search(r";.*\bextra\s*==", line):
+        extra = _EXTRA.search(line)
+        if matched is not None and (extra is None or extra[1] in extras):
             yield matched.group(0)
 
 
