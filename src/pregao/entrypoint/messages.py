@@ -87,7 +87,11 @@ class Messages:
         """The name of a frame's message, if this version has it."""
         if frame.header.schema_id != ENTRYPOINT_SCHEMA_ID:
             return None
-        return self._names.get(frame.header.template_id)
+        return self.named(frame.header.template_id)
+
+    def named(self, template_id: int) -> str | None:
+        """The name of the message with a template's number, if this version has it."""
+        return self._names.get(template_id)
 
     def decode(self, frame: Frame) -> Decoded:
         """The message of a frame; DecodeError where its body is not one."""

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import date
+from functools import cache
 from typing import Any, Final
 
 from pregao.entrypoint import (
@@ -24,6 +25,7 @@ from pregao.entrypoint import (
     GatewaySession,
     GatewaySessions,
     MessageRejected,
+    Reader,
     Received,
     SessionEstablished,
     messages,
@@ -209,9 +211,10 @@ class Host:
 
     def _once_more(self, record: Record) -> None:
         now = record.time_ns
-        self._arrivals(now)
+        if self._risk.on_their_way:
+            self._arrivals(now)
         match record.kind:
-            case Kind.REQUEST:
+            case Kind.REQUEST:  # by far the most frequent
                 self._request_again(record.session, frame_of(record.body), now)
             case Kind.SESSION:
                 session_id, change = unpack_record(record.body)
@@ -237,11 +240,9 @@ class Host:
                 f"The journal has requests of session {session_id}, which is not configured any "
                 "more; add it again, or begin with another --journal."
             )
-        known = messages(frame.header.version)
-        name = known.name(frame)
-        assert name is not None
-        read = request_readers(frame.header.version).get(frame.header.template_id)
+        name, read = _reader(frame.header.version, frame.header.template_id)
         if read is None:
+            known = messages(frame.header.version)
             reading = read_business(known, name, known.decode(frame))
         else:
             reading = read(frame)
@@ -456,3 +457,11 @@ class Host:
     def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
         if self._journal is not None and not self._again:
             self._journal.append(kind, now_ns, session_id, body)
+
+
+@cache
+def _reader(version: int, template_id: int) -> tuple[str, Reader | None]:
+    """The name of a request that was taken, and how it is read if it is a frequent one."""
+    name = messages(version).named(template_id)
+    assert name is not None
+    return name, request_readers(version).get(template_id)

@@ -24,6 +24,8 @@ _log = logging.getLogger(__name__)
 _MAGIC: Final = b"pregao journal 1\n"
 _LENGTHS: Final = struct.Struct("<II")
 _HEAD: Final = struct.Struct("<QIB")
+_RECORD: Final = struct.Struct("<IIQIB")
+"""Both at once, as they are read."""
 _PLACE: Final = struct.Struct("<32sQI")
 """Of a checkpoint: the code that made it, its place in the journal's file, a checksum."""
 ROLL_BYTES: Final = 256 * 1024 * 1024
@@ -127,22 +129,23 @@ class Journal:
                 if not (_MAGIC.startswith(data) and path == files[-1]):
                     raise UsageError(f"{path}: is no journal of Pregão.")
             end = len(data)
-            while position + _LENGTHS.size <= end:
-                length, checksum = _LENGTHS.unpack_from(data, position)
-                start = position + _LENGTHS.size
-                if length < _HEAD.size or start + length > end:
+            view = memoryview(data)
+            least, lengths, head = _RECORD.size, _LENGTHS.size, _HEAD.size
+            unpack, crc32, kinds = _RECORD.unpack_from, zlib.crc32, _KINDS
+            while position + least <= end:
+                length, checksum, time_ns, session, number = unpack(data, position)
+                start = position + lengths
+                after = start + length
+                if length < head or after > end or crc32(view[start:after]) != checksum:
                     break
-                whole = data[start : start + length]
-                if zlib.crc32(whole) != checksum:
-                    break
-                time_ns, session, kind = _HEAD.unpack_from(whole)
-                if kind not in _KINDS:
+                kind = kinds.get(number)
+                if kind is None:
                     raise UsageError(
                         f"{path}: the record at byte {position} is of a kind that this version "
                         "does not know; use the version that wrote it."
                     )
-                yield Record(_KINDS[kind], time_ns, session, whole[_HEAD.size :])
-                position = start + length
+                yield Record(kind, time_ns, session, data[start + head : after])
+                position = after
             if position < end:
                 self._put_aside(path, data, position, last=path == files[-1])
 
