@@ -9,6 +9,9 @@ from deltalake import DeltaTable
 from pregao.cli.simulate import simulate
 from tests.made_once import made_once
 
+SMALL: dict[str, Any] = {"instruments": 3, "duration": "10s", "rate": 60.0}
+"""A day that is cheap to take in again and again, where its size is not what is asked about."""
+
 
 @cache
 def day(**settings) -> Path:

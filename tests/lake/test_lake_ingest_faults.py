@@ -16,14 +16,14 @@ from pregao.lake.ingest.options import Options
 from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
 from pregao.lake.store.vacuum import vacuum
-from tests.lake.days import assert_same, rows
+from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
 
 ROOT = Path(__file__).parents[2]
 
 
 def day(**settings):
-    return simulated(instruments=3, duration="10s", rate=60.0, **settings)
+    return simulated(**SMALL, **settings)
 
 
 @pytest.fixture(scope="module")

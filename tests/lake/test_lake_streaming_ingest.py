@@ -17,7 +17,7 @@ from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_b
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest
 from pregao.lake.streaming.query import StreamPace, follow_here
-from tests.lake.days import assert_same, day, rows, tables
+from tests.lake.days import SMALL, assert_same, day, rows, tables
 
 FAULTY = {
     "loss": "A=0.02,B=0.03",
@@ -28,7 +28,7 @@ FAULTY = {
 
 
 def faulty_day():
-    return day(instruments=3, duration="10s", rate=60.0, **FAULTY)
+    return day(**SMALL, **FAULTY)
 
 
 @pytest.fixture(scope="module")
