@@ -9,6 +9,7 @@ import numpy as np
 from pregao.book.audit import compare_books
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
+from pregao.book.updates import Side
 from pregao.feed.snapshots import Snapshots
 
 SHOWN = 5
@@ -73,6 +74,8 @@ class Audit:
 
 def _same(one: FullBook, other: FullBook) -> bool:
     """Are two books equal to the last byte? Most are, and this is quickly told."""
+    if one.of_levels or other.of_levels:
+        return all(one.levels(side) == other.levels(side) for side in Side)
     return len(one) == len(other) and all(
         getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in _COLUMNS
     )
