@@ -21,10 +21,11 @@ EQUAL, DIFFERENT, GAP, START, INCOMPLETE, VOID = range(6)
 RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete", "void"]
 
 
-def no_book() -> FullBook:
+def no_book(*, of_levels: bool = False) -> FullBook:
     """The book of an instrument about which nothing has come."""
     codes, numbers = np.empty(0, np.uint8), np.empty(0, np.int64)
-    return FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
+    book = FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
+    return book.with_levels(numbers) if of_levels else book
 
 
 @dataclass(slots=True)

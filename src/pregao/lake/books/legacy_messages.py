@@ -13,6 +13,7 @@ import pyarrow as pa
 from pregao.book.rows import NULL
 from pregao.clock import DAY
 from pregao.feed.legacy_meaning import CHANGE, SIDES, conditions, number_of
+from pregao.feed.meaning import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, taken
 from pregao.lake.books.legacy_entries import (
     OTHER,
@@ -112,6 +113,7 @@ def _order(entries: Entries, kept: Numbers) -> dict[str, Any]:
         "md_insert_timestamp_ns": nulled(entries.inserted_ns[kept]),
         "secondary_order_id": nulled(order_id),
         "md_entry_position_no": nulled(entries.position[kept]),
+        NUMBER_OF_ORDERS: nulled(entries.numbers("number_of_orders")[kept]),
         **_time(entries, kept),
     }
 
