@@ -205,13 +205,17 @@ def test_bars_and_trades_are_made_of_the_levels_too(whole):
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
-@pytest.mark.parametrize("late", [None, 0.4])
-def test_no_levels_that_differ_are_called_valid_after_loss_and_resets(tmp_path, kind, late):
+@pytest.mark.parametrize(
+    ("late", "reset"),
+    [(None, ResetKind.CHANNEL), (None, ResetKind.SEQUENCE), (0.4, None)],
+    ids=["reset", "numbers anew", "late"],
+)
+def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late, reset):
     rates = FaultRates(0.1, 0.0, 0.02)
     folder = simulated(
         tmp_path / "day", kind, faults={"A": rates, "B": rates, **CALM},
         late_join=None if late is None else Moment(share=late),
-        resets=() if late else (Reset(ResetKind.CHANNEL, Moment(share=0.5)),),
+        resets=() if reset is None else (Reset(reset, Moment(share=0.5)),),
     )  # fmt: skip
     lake = made(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
     found = compared(folder, lake, KINDS[kind])
