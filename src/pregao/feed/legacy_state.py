@@ -186,11 +186,7 @@ class LegacyState:
         if instrument is not None and phase is not None:
             self._told(self.phases.group_phase(instrument.group, phase))
         if status is not None:
-            event = TradingEvent.SECURITY_STATUS_CHANGE
-            if self.phases.is_separate(security_id) and instrument is not None:
-                stored = self.phases.phase(instrument.group)
-                if stored is phase_status(status) and stored is not Status.UNKNOWN:
-                    event = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+            event = self.phases.untold_event(security_id, status)
             self._told(self.phases.security_status(security_id, status, event))
         if session is not None:
             self._told([StatisticsReset((security_id,))])

@@ -32,7 +32,7 @@ from pregao.lake.store import Lake, Location, Replaced, Unit, until_committed
 from pregao.lake.views import meant
 from pregao.names import folded
 
-FORMAT = 2
+FORMAT = 3
 """Rises when the same inputs give other tables: what was built before is then built again."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
 
