@@ -41,6 +41,7 @@ __all__ = [
     "encode_packet",
     "frame",
     "frames",
+    "write_packet",
 ]
 
 
@@ -229,8 +230,14 @@ def _framing_of(size: int) -> bytes:
 
 def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
     """A packet of messages (header and body each, without framing)."""
-    channel, version, number, time = header
-    parts = [PACKET_HEADER.pack(channel, 0, version, number, time)]
+    return write_packet(*header, messages)
+
+
+def write_packet(
+    channel: int, version: int, number: int, time_ns: int, messages: Iterable[bytes]
+) -> bytes:
+    """The same, for those who write many: without an object for the header."""
+    parts = [PACKET_HEADER.pack(channel, 0, version, number, time_ns)]
     for message in messages:
         parts.append(_framing_of(len(message)))
         parts.append(message)

@@ -276,20 +276,27 @@ class ChannelCaptures:
                 for feed in _FEEDS[stream]:
                     self.files[f"legacy {feed}"].send(time_ns, payload)
             elif stream is _INCREMENTAL:
-                if self._alike:
-                    self._times.append(time_ns)
-                    self._payloads.append(payload)
-                    if len(self._times) == _AT_ONCE:
-                        self._write_waiting()
-                    continue
-                for feed in _FEEDS[stream]:
-                    self.files[feed].send(time_ns, payload)
-                if self._can_lose_both:
-                    self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
+                self.send_incremental(time_ns, (payload,))
             elif stream is _SNAPSHOT:
                 self.files["snapshot"].send(time_ns, payload)
             else:
                 self.files["definition"].send(time_ns, payload)
+
+    def send_incremental(self, time_ns: int, payloads: Sequence[bytes]) -> None:
+        """Let packets go out on both feeds of the incremental stream."""
+        if time_ns < self._from_ns:
+            return
+        for payload in payloads:
+            if self._alike:
+                self._times.append(time_ns)
+                self._payloads.append(payload)
+                if len(self._times) == _AT_ONCE:
+                    self._write_waiting()
+                continue
+            for feed in _FEEDS[_INCREMENTAL]:
+                self.files[feed].send(time_ns, payload)
+            if self._can_lose_both:
+                self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
 
     def _write_waiting(self) -> None:
         """Write the packets of both feeds that wait."""

@@ -313,7 +313,11 @@ class Simulation:
                 self._send(self.publisher.publish(units, sent))
             else:
                 channel, captures = routes[security_id]
-                captures.send(channel.publish(units, sent))
+                packets = channel.packets(units, sent)
+                if packets is None:
+                    captures.send(channel.publish(units, sent))
+                else:
+                    captures.send_incremental(sent, packets)
             if len(units[0].items) > 1 or len(units) > 1:
                 truth.publish(units)
             self._check_in -= 1

@@ -169,15 +169,18 @@ def _or_null(value: int | None) -> str:
 
 def _entries(entries: Iterable[BookEntry]) -> str:
     """Orders as JSON; a large book has thousands, and each is a few plain values."""
-    return f"[{','.join([_entry(entry) for entry in entries])}]"
-
-
-def _entry(entry: BookEntry) -> str:
-    price = "null" if entry.price is None else f'"{price_text(entry.price)}"'
-    return (
-        f"[{price},{entry.size},{entry.secondary_order_id},{_or_null(entry.firm)},"
-        f"{entry.insert_time_ns}]"
-    )
+    lines = []
+    at, price = None, "null"
+    for entry in entries:
+        if entry.price != at:
+            # Orders of one price follow each other.
+            at = entry.price
+            price = "null" if at is None else f'"{price_text(at)}"'
+        firm = "null" if entry.firm is None else entry.firm
+        lines.append(
+            f"[{price},{entry.size},{entry.secondary_order_id},{firm},{entry.insert_time_ns}]"
+        )
+    return f"[{','.join(lines)}]"
 
 
 def _statistic(item: Statistic) -> dict[str, Any]:
