@@ -82,7 +82,7 @@ def _entries(side: BookSide) -> list[BookEntry]:
             order.insert_time_ns,
             order.implied,
         )
-        for order in side
+        for order in side.orders()
     ]
 
 
