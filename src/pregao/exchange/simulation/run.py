@@ -387,14 +387,13 @@ class Simulation:
     def _write_books(self, final: bool) -> None:
         """Write down how every instrument is now."""
         now = self.clock.now_ns
-        for instrument in self.engine.instruments:
-            channel = self.publisher.channels[instrument.channel]
+        for listing in self._market.listings.values():
+            channel = self.publisher.channels[listing.instrument.channel]
             self._truth.book(
-                instrument,
-                self.engine.book(instrument.security_id),
+                listing,
                 sequence_version=channel.incremental.sequence_version,
                 sequence_number=channel.incremental.last_number,
-                rpt_seq=channel.state.instruments[instrument.security_id].rpt_seq,
+                rpt_seq=channel.state.instruments[listing.security_id].rpt_seq,
                 time_ns=now,
                 final=final,
             )
