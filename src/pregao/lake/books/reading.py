@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from pregao.book.rows import NULL
 from pregao.feed.columns import Codes, ComparedColumns, Flags, Numbers
 from pregao.feed.day import ChannelDay
-from pregao.feed.meaning import BOOK_TEMPLATES, ORDER_FIELDS, snapshot_columns, update_columns
+from pregao.feed.meaning import (
+    BOOK_TEMPLATES,
+    LEVEL_FIELDS,
+    ORDER_FIELDS,
+    snapshot_columns,
+    update_columns,
+)
 from pregao.feed.messages import (
     KEY,
     TIMES,
@@ -160,15 +166,16 @@ class Source:
 
     def messages(self, others: OtherMessages, serials: Serials | None = None) -> Messages:
         """The incremental messages, not yet in order; ``others`` are those of other templates."""
-        base = self.day.base
+        base, levels = self.day.base, self.day.of_levels
+        fields = LEVEL_FIELDS if levels else ORDER_FIELDS
         changing = []
         for template in BOOK_TEMPLATES:
-            columns = [*KEY, *TIMES, "rpt_seq", VERSION, *ORDER_FIELDS[template]]
+            columns = [*KEY, *TIMES, "rpt_seq", VERSION, *fields[template]]
             if template == EMPTY_BOOK:
                 columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
             for found in self.reader.read(template, columns, self.part, serials):
                 rows = ArrowColumns(found)
-                books = update_columns(template, rows, self._implied(rows))
+                books = update_columns(template, rows, self._implied(rows), levels=levels)
                 item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
                 changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))
         keys = [key_columns(rows, base) for rows in others.incremental.values()]
@@ -226,7 +233,9 @@ class Source:
             return None
         orders = self._orders(LoopRows.of(headers))
         day = self.day
-        return Snapshots.of(headers, orders, others.loop_rows(), day.base, day.spans)
+        return Snapshots.of(
+            headers, orders, others.loop_rows(), day.base, day.spans, of_levels=day.of_levels
+        )
 
     def _orders(self, headers: LoopRows) -> SnapshotOrders:
         columns = [*LOOP_KEY, VERSION, "no_md_entries"]
@@ -253,7 +262,8 @@ class Source:
         implied = np.broadcast_to(masks[0], len(entries)) if one else np.repeat(masks, counts)
         return snapshot_orders(
             headers, LoopRows.of(ArrowColumns(rows)), starts, counts,
-            snapshot_columns(entries, implied), by_position=self.day.by_position,
+            snapshot_columns(entries, implied, levels=self.day.of_levels),
+            by_position=self.day.by_position,
         )  # fmt: skip
 
     def changes(
