@@ -180,6 +180,7 @@ SLOW = frozenset(
         "test_web_browser",
         "test_web_guards",
         "test_web_lake",
+        "test_web_legacy",
         "test_web_live",
     }
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.store import Lake
-from tests.lake.days import assert_same, day
+from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python
 
 FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
@@ -43,13 +43,13 @@ def run(tasks, progress):
 plain = Lake.commit
 Lake.commit = lambda self, unit: plain(self, unit, step)
 stream = StreamIngest(RollingFiles(folder, 0), lake, run=run)
-follow_here(stream, StreamPace(once=True, max_bytes=250_000), lambda report: None)
+follow_here(stream, StreamPace(once=True, max_bytes=60_000), lambda report: None)
 """
 
 
 def test_killed_at_several_moments(tmp_path):
     """One run after the other dies a little later; the last one may end."""
-    folder = day(duration="12s", **FAULTY)
+    folder = day(**SMALL, **FAULTY)
     once, lake = tmp_path / "once", tmp_path / "lake"
     ingest([str(folder)], str(once))
     for last in (1, 3, 4, 9, 26, 33):
@@ -61,7 +61,7 @@ def test_killed_at_several_moments(tmp_path):
 
 def test_the_command_killed_with_its_spark(tmp_path):
     """Killed while units are being committed, and started again."""
-    folder = day(duration="12s", **FAULTY)
+    folder = day(**SMALL, **FAULTY)
     once, lake = tmp_path / "once", tmp_path / "lake"
     ingest([str(folder)], str(once))
     log = lake / "_intents" / "_delta_log"
@@ -86,7 +86,7 @@ def test_the_command_killed_with_its_spark(tmp_path):
 def start(folder, lake):
     """The command with a Spark of its own, in a group of processes of its own."""
     command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
-    options = ["--once", "--batch-size", "500k", "--master", "local[2]", "--quiet"]
+    options = ["--once", "--batch-size", "120k", "--master", "local[2]", "--quiet"]
     settings = ["--conf", "spark.driver.memory=1g"]
     return subprocess.Popen(
         [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options, *settings],
