@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import (
+    EMPTY_BOOK,
     IMBALANCE,
     NEW,
     OPENING_PRICE,
@@ -56,6 +57,9 @@ _TYPES: Final = {
     t.HIGH_PRICE: ("7",),
     t.LOW_PRICE: ("8",),
     t.EXECUTION_STATISTICS: ("B",),
+    t.MASS_DELETE_ORDERS: tuple(SIDES),
+    t.EMPTY_BOOK: (EMPTY_BOOK,),
+    t.CHANNEL_RESET: (EMPTY_BOOK,),
 }
 """The types of the entries that are messages of a template."""
 _AVERAGE: Final = "9"
@@ -116,7 +120,7 @@ def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> Data
         return _volumes(source, schema, excluded)
 
     def entries_of(rows: Any) -> Any:
-        own = excluded.without(rows)
+        own = excluded.without(rows, only_orders=template == t.MASS_DELETE_ORDERS)
         return messages_of(Entries(own, excluded.slots), template)
 
     told = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
