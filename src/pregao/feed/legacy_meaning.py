@@ -268,6 +268,8 @@ class LegacyTrade:
     """What was traded in the session up to it."""
     seller_days: int | None = None
     """Days until delivery of a forward."""
+    makes_last: bool = False
+    """It was the last one of its instrument and venue when it came."""
 
 
 def trade_of(entry: Entry) -> LegacyTrade | None:

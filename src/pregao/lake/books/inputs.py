@@ -41,6 +41,15 @@ class Table:
     name: str
     columns: tuple[str, ...]
     texts: frozenset[str]
+    declared: Any = None
+    """The schema of its rows, for columns that a file leaves out; None if they are numbers."""
+
+    def missing(self, name: str, count: int) -> Any:
+        """A column that a file has not: younger than the file, or without any value in it."""
+        if name in self.texts:
+            return pa.nulls(count, pa.dictionary(pa.int32(), pa.string()))
+        kind = pa.int64() if self.declared is None else self.declared.field(name).type
+        return pa.nulls(count, kind)
 
     @property
     def counted(self) -> bool:
@@ -211,15 +220,15 @@ class Reader:
     def _open(self, template: int, file: InputFile, columns: Iterable[str]) -> Any:
         table = self.inputs.tables[template]
         place = self._lake.join(table.name, file.path)
-        named = [name for name in columns if name in table.texts]
-        opened = pq.ParquetFile(
-            place.path,
-            filesystem=place.filesystem,
-            read_dictionary=named,
-            metadata=self._metadata.get(file.path),
+        metadata = self._metadata.get(file.path)
+        if metadata is None:
+            metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+            self._metadata[file.path] = metadata
+        there = set(metadata.schema.names)
+        named = [name for name in columns if name in table.texts and name in there]
+        return pq.ParquetFile(
+            place.path, filesystem=place.filesystem, read_dictionary=named, metadata=metadata
         )
-        self._metadata[file.path] = opened.metadata
-        return opened
 
     def _read_file(
         self,
@@ -242,8 +251,9 @@ class Reader:
         if not whole:
             rows = _filtered(rows, self.inputs.channel, part, serials)
         for name in columns:
-            if name not in there:  # a column that is younger than the file
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
+            if name not in there:
+                missing = self.inputs.tables[template].missing(name, rows.num_rows)
+                rows = rows.append_column(name, missing)
         return rows if rows.num_rows else None
 
 

@@ -65,7 +65,10 @@ def translated_tables() -> dict[int, Table]:
         source: specs[name].remove_metadata().empty_table() for name, source in SOURCES.items()
     }
     entries = Entries(nothing[ENTRIES])
-    found = {source: Table(name, (), _texts(specs[name])) for name, source in SOURCES.items()}
+    found = {
+        source: Table(name, (), _texts(specs[name]), specs[name])
+        for name, source in SOURCES.items()
+    }
     for template in INCREMENTAL:
         columns = messages_of(entries, template).column_names
         if template == CHANNEL_RESET:  # it concerns every instrument

@@ -6,6 +6,7 @@ taken in windows of its sequence: the book and all counters go on from one to th
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -87,15 +88,19 @@ class BookManifest:
     """Instruments, messages, updates, ticks, checkpoints, gaps, stale books."""
     audit: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
 def run_book_task(task: BookTask) -> BookManifest:
     """Do a task."""
+    began = time.perf_counter()
     try:
-        return _BookRun(task, careful=False).run()
+        manifest = _BookRun(task, careful=False).run()
     except MisfitsFoundError:
         # A book did not fit its messages. That is rare: only now look where snapshots heal it.
-        return _BookRun(task, careful=True).run()
+        manifest = _BookRun(task, careful=True).run()
+    manifest.seconds = time.perf_counter() - began
+    return manifest
 
 
 class _BookRun:

@@ -100,12 +100,18 @@ def new_file(written: Written, declared: Any) -> NewFile:
 
 
 def write_table(
-    filesystem: Any, root: str, table: str, data: Any, day: int, delta_coded: Collection[str] = ()
+    filesystem: Any,
+    root: str,
+    table: str,
+    data: Any,
+    day: int,
+    delta_coded: Collection[str] = (),
+    plain: Collection[str] = (),
 ) -> Written:
     """Write rows of one day as a file of a table, under a name that nobody else has.
 
     ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
-    from one to the next; all others repeat few values.
+    from one to the next, ``plain`` those whose values hardly repeat; all others repeat few values.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
@@ -120,7 +126,9 @@ def write_table(
             schema,
             # What is coded as differences hardly shrinks any more.
             compression={leaf: "NONE" if coded else "SNAPPY" for leaf, coded in leaves.items()},
-            use_dictionary=[leaf for leaf, coded in leaves.items() if not coded],
+            use_dictionary=[
+                leaf for leaf, coded in leaves.items() if not coded and leaf not in plain
+            ],
             column_encoding=delta or None,
             write_page_index=True,
             write_statistics=_bounded_columns(schema),
