@@ -16,6 +16,7 @@ from pregao.lake.ingest import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE
 from pregao.lake.store import Lake
 from tests.exchange.capture_replay import captured
+from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows
 
 PLACES = {
@@ -197,3 +198,8 @@ def test_levels_are_no_orders(tmp_path):
     analyse(None, Lake(str(lake)), tables=ANALYTICS)
     assert rows(lake, "orders") == []
     assert rows(lake, "status")
+
+
+def test_spark_makes_the_same_rows(spark, legacy):
+    made = assert_same_on_spark(spark, Lake(str(legacy)), ["auctions", "orders"])
+    assert made["orders"] > 500

@@ -396,7 +396,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 ORDERS = AnalyticsTable(
     "orders",
-    "The life of an order of the public book.",
+    "The life of an order of the public book; channels that tell price levels have none.",
     COLUMNS,
     _build,
     # Messages of all templates are counted: a missing one makes a snapshot count.
