@@ -199,7 +199,11 @@ class LegacyReader(Reader):
     def _joined(self, source: int, columns: Sequence[str], part: Part) -> Any | None:
         tables = [self._own(rows, part) for rows in super().read(source, columns, part)]
         tables = [rows.select(list(columns)) for rows in tables if rows.num_rows]
-        return pa.concat_tables(tables).unify_dictionaries() if tables else None
+        return (
+            pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+            if tables
+            else None
+        )
 
     def _own(self, rows: Any, part: Part) -> Any:
         """The rows about instruments of a part that are not left out."""

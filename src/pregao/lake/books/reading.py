@@ -98,7 +98,7 @@ class ArrowColumns:
     def followed_by(self, more: ComparedColumns) -> ArrowColumns:
         """These rows and behind them others of the same columns."""
         assert isinstance(more, ArrowColumns)
-        return ArrowColumns(pa.concat_tables([self.rows, more.rows]))
+        return ArrowColumns(pa.concat_tables([self.rows, more.rows], promote_options="default"))
 
     def labels(self, name: str) -> Numbers:
         """A number for each text of a column, the same for the same text; 0 for null."""
@@ -210,7 +210,9 @@ class Source:
             tables = self.reader.read(template, list(dict.fromkeys(columns)), self.part, serials)
             if not tables:
                 continue
-            rows = ArrowColumns(pa.concat_tables(tables).unify_dictionaries())
+            rows = ArrowColumns(
+                pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+            )
             rows = rows.about(self.securities)
             if template not in both:
                 incremental[template] = rows
@@ -242,7 +244,7 @@ class Source:
         tables = self.reader.read(SNAPSHOT_ORDERS, columns, self.part)
         if not tables:
             return SnapshotOrders.none()
-        rows = pa.concat_tables(tables)
+        rows = pa.concat_tables(tables, promote_options="default")
         # Lists are taken apart piece by piece: to join them first would copy every order twice.
         lists = rows.column("no_md_entries").chunks
         counts = np.concatenate([np.diff(integers(each.offsets)) for each in lists])
@@ -305,5 +307,5 @@ def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
     tables = reader.read(SNAPSHOT_HEADER, HEADER_COLUMNS, part)
     if not tables:
         return None
-    rows = ArrowColumns(pa.concat_tables(tables))
+    rows = ArrowColumns(pa.concat_tables(tables, promote_options="default"))
     return rows.taken(LoopRows.of(rows).order())
