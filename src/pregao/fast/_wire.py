@@ -240,14 +240,14 @@ class _Table(dict[int, bytes]):
         return found
 
 
+_LOW = _Table(lambda value: bytes((value >> 7 & 0x7F,)) + _SHORT[value & 0x7F])
+"""The last two bytes of a number, with the stop bit."""
 UNSIGNED = _Table(lambda value: (bytes((value >> 7,)) if value > 127 else b"") + _LOW[value][1:])
 """The bytes of an unsigned number of 14 bits."""
 SIGNED = _Table(
     lambda value: _LOW[value & 0x3FFF][-64 <= value < 64 :]  # one byte has six bits and a sign
 )
 """The bytes of a signed number of 14 bits."""
-_LOW = _Table(lambda value: bytes((value >> 7 & 0x7F,)) + _SHORT[value & 0x7F])
-"""The last two bytes of a number, with the stop bit."""
 _MIDDLE = _Table(lambda value: bytes((value >> 7, value & 0x7F)))
 """Two bytes in the middle of a number."""
 _FIRST = _Table(lambda value: bytes((value >> 7, value & 0x7F)) if value > 127 else bytes((value,)))
