@@ -373,12 +373,14 @@ def test_every_template_of_every_version_is_written_by_some_encoder():
         encoder = ENCODERS[version]
         place = 1 if encoder.positions else None
         order = added()
+        entry = encoder.snapshot_orders.entries[order.side]
+        placed = (1,) if encoder.snapshot_orders.placed else ()
         written = [encoder.write(item) for item, _, _ in CASES if type(item) not in encoder.unknown]
         written += [
             encoder.orders.added(order, 0, 1, place),
             encoder.orders.deleted(events.OrderDeleted(11, Side.BUY, 1, 1, 1, T2), 0, 1, place),
             encoder.orders.side_deleted(events.MassDeleteOrders(11, Side.BUY, 1, T2), 0, 1),
-            encoder.snapshot_orders.message(11, [encoder.snapshot_orders.entry(order, 1)]),
+            encoder.snapshot_orders.message(11, entry(order, *placed)),
             encoder.snapshot_header(11, 1, 1, 1, 0, 0, None, 1),
             encoder.definitions.message(share(), SecurityUpdateAction.ADD, 1, True),
             *encoder.news.messages(news("x"), 0x80, 0x80),

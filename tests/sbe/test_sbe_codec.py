@@ -2,11 +2,13 @@
 
 from datetime import date
 from decimal import Decimal
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from pregao.errors import DecodeError, EncodeError
+from pregao.sbe import Taken
 from pregao.sbe.codec import HeaderCodec, MessageHeader, SchemaCodec
 from pregao.sbe.columns import ColumnDecoder
 from pregao.sbe.names import snake_case
@@ -312,6 +314,29 @@ def test_packers_write_what_the_codec_writes():
         codec.packer("price")
     with pytest.raises(EncodeError, match="securityID"):
         pack(-5, 0, 0, 0, 0, 0, 0, 0)
+
+
+def test_packers_take_attributes_of_an_object_and_fixed_numbers():
+    codec = SchemaCodec(bundled("umdf", 16)).codec(51)
+    given = ("securityID", "mDEntryType", "mDEntrySize", "mDEntryPx", "rptSeq")
+    order = SimpleNamespace(number=5, lots=3, price=None)
+    pack = codec.packer(
+        "rptSeq",
+        taken={
+            "securityID": Taken("number"),
+            "mDEntrySize": Taken("lots", lambda lots: 100 * lots),
+            "mDEntryPx": Taken("price"),
+        },
+        fixed={"mDEntryType": ord("1")},
+    )
+    assert pack(order, 9) == codec.packer(*given)(5, ord("1"), 300, None, 9)
+    order.number = -5
+    with pytest.raises(EncodeError, match="securityID"):
+        pack(order, 9)
+    with pytest.raises(EncodeError, match="price: no such field"):
+        codec.packer(fixed={"price": 1})
+    with pytest.raises(EncodeError, match="not the name of an attribute"):
+        codec.packer(taken={"rptSeq": Taken("a.b")})
 
 
 def test_packers_of_a_group_write_what_the_codec_writes():

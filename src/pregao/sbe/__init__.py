@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pregao.sbe._packer import Taken
 from pregao.sbe.codec import Decoded, HeaderCodec, MessageCodec, MessageHeader, SchemaCodec
 from pregao.sbe.model import (
     LITTLE_ENDIAN_FRAME,
@@ -71,6 +72,7 @@ __all__ = [
     "Schema",
     "SchemaCodec",
     "SetType",
+    "Taken",
     "Type",
     "ValueKind",
     "beyond_columns",

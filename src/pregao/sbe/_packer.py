@@ -7,8 +7,8 @@ decimals, no names. Null is None here too.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import write_data
@@ -24,24 +24,52 @@ Unpacker = Callable[[Any, int, int, int], tuple[Any, ...]]
 """Takes a buffer, a block's position and length, and the end."""
 
 
-def packer(block: Block, byte_order: str, header: bytes, names: Sequence[str]) -> Packer:
+class Taken(NamedTuple):
+    """Where the number of a field comes from: an attribute of what is written.
+
+    ``convert`` makes the number on the wire where the attribute is not it already.
+    """
+
+    attribute: str
+    convert: Callable[[Any], Any] | None = None
+
+
+def packer(
+    block: Block,
+    byte_order: str,
+    header: bytes,
+    names: Sequence[str],
+    taken: Mapping[str, Taken] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Packer:
     """A writer of the named fields, given as their numbers on the wire, in that order.
 
     None means null. Fields that are not named are null, or zero where they cannot be. A member of
     a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are left to
     the caller, but if one piece of data is named all are written, as bytes.
+
+    Fields that are ``taken`` come from attributes of an object, which is then the first thing
+    given; those that are ``fixed`` are the same in every message.
     """
     fields = readings(block)
     leaves = _leaves(block)
+    taken, fixed = taken or {}, fixed or {}
     data = [piece for piece in block.data if any(each.name in names for each in block.data)]
-    _check(names, {*leaves, *(piece.name for piece in data)})
+    _check([*names, *taken, *fixed], {*leaves, *(piece.name for piece in data)})
     arguments = {name: f"a{number}" for number, name in enumerate(names)}
-    source = Source(f"packer of {block.name}", ", ".join(arguments.values()))
+    given = ["item", *arguments.values()] if taken else list(arguments.values())
+    source = Source(f"packer of {block.name}", ", ".join(given))
     numbers = [source.name(header)]
     for name, leaf in leaves.items():
         null = source.name(_raw_null(leaf))
-        argument = arguments.get(name)
-        number = null if argument is None else f"{null} if {argument} is None else {argument}"
+        if name in taken:
+            value = _taken(source, taken[name])
+            number = f"{null} if (value := {value}) is None else value"
+        elif name in fixed:
+            number = source.name(fixed[name])
+        else:
+            argument = arguments.get(name)
+            number = null if argument is None else f"{null} if {argument} is None else {argument}"
         numbers.append(f"*({number})" if leaf.kind is ValueKind.NUMBERS else number)
     form = f"{byte_order}{len(header)}s{layout_format(fields, block.block_length)}"
     parts = [f"{source.name(struct.Struct(form).pack)}({', '.join(numbers)})"]
@@ -52,9 +80,18 @@ def packer(block: Block, byte_order: str, header: bytes, names: Sequence[str]) -
     source.open("try:")
     source.add(f"return {' + '.join(parts)}")
     source.close(f"except {source.name((struct.error, RefusedError))} as error:")
-    reason = f"{', '.join(names)}: "
+    reason = f"{', '.join([*names, *taken])}: "
     source.add(f"raise {source.name(EncodeError)}({reason!r} + str(error)) from None")
     return source.compiled()
+
+
+def _taken(source: Source, taken: Taken) -> str:
+    """The expression of an attribute's number."""
+    attribute, convert = taken
+    if not attribute.isidentifier():
+        raise EncodeError(f"{attribute!r} is not the name of an attribute")
+    value = f"item.{attribute}"
+    return value if convert is None else f"{source.name(convert)}({value})"
 
 
 def unpacker(block: Block, byte_order: str, names: Sequence[str]) -> Unpacker:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.sbe._decoder import Decoder, message_decoder, version_marks
 from pregao.sbe._encoder import Encoder, group_header, message_encoder
-from pregao.sbe._packer import Packer, Unpacker, packer, unpacker
+from pregao.sbe._packer import Packer, Taken, Unpacker, packer, unpacker
 from pregao.sbe.model import Message, Schema
 
 
@@ -138,14 +138,21 @@ class MessageCodec:
             self._encode = message_encoder(self.message, self.schema.byte_order, self.header)
         return self._encode
 
-    def packer(self, *names: str) -> Packer:
+    def packer(
+        self,
+        *names: str,
+        taken: Mapping[str, Taken] | None = None,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> Packer:
         """A fast writer of header and block from the named fields' numbers on the wire.
 
         None means null. Fields that are not named are null, or zero where they cannot be. A member
         of a record is named by its way, as in ``businessHeader.msgSeqNum``. Groups and data are
         the caller's; but where one piece of data is named all are written, each given as bytes.
+        Fields that are ``taken`` come from attributes of an object, which is then given ahead of
+        the numbers; those that are ``fixed`` are the same in every message.
         """
-        return packer(self.message, self.schema.byte_order, self.header, names)
+        return packer(self.message, self.schema.byte_order, self.header, names, taken, fixed)
 
     def unpacker(self, *names: str) -> Unpacker:
         """A fast reader of the named fields' numbers on the wire, the twin of :meth:`packer`.
@@ -156,7 +163,11 @@ class MessageCodec:
         return unpacker(self.message, self.schema.byte_order, names)
 
     def group_packers(
-        self, group: str, *names: str
+        self,
+        group: str,
+        *names: str,
+        taken: Mapping[str, Taken] | None = None,
+        fixed: Mapping[str, Any] | None = None,
     ) -> tuple[Callable[[int], bytes], Callable[..., bytes]]:
         """Fast writers of a group: its header for so many entries, and one entry.
 
@@ -167,7 +178,7 @@ class MessageCodec:
         if found is None:
             raise EncodeError(f"{group}: no such group in {self.message.name}")
         order = self.schema.byte_order
-        return group_header(found, order), packer(found, order, b"", names)
+        return group_header(found, order), packer(found, order, b"", names, taken, fixed)
 
 
 class SchemaCodec:

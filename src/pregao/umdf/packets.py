@@ -7,7 +7,7 @@ header. What is malformed gives a reason and a position; the messages before it 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -41,6 +41,7 @@ __all__ = [
     "encode_packet",
     "frame",
     "frames",
+    "write_packet",
 ]
 
 
@@ -229,8 +230,17 @@ def _framing_of(size: int) -> bytes:
 
 def encode_packet(header: PacketHeader, messages: Iterable[bytes]) -> bytes:
     """A packet of messages (header and body each, without framing)."""
-    channel, version, number, time = header
-    parts = [PACKET_HEADER.pack(channel, 0, version, number, time)]
+    return write_packet(*header, [*messages])
+
+
+def write_packet(
+    channel: int, version: int, number: int, time_ns: int, messages: Sequence[bytes]
+) -> bytes:
+    """The same, for those who write many: without an object for the header."""
+    header = PACKET_HEADER.pack(channel, 0, version, number, time_ns)
+    if len(messages) == 1:
+        return header + _framing_of(len(messages[0])) + messages[0]
+    parts = [header]
     for message in messages:
         parts.append(_framing_of(len(message)))
         parts.append(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.checks import (
+    DAY,
     FOK,
     HIDDEN,
     IOC,
@@ -117,7 +118,9 @@ def new_order(market: Market, command: NewOrder, now_ns: int) -> None:
     market.by_client[client] = order
     received = now_ns if command.received_ns is None else command.received_ns
     if command.stop_px is not None or (
-        order.time_in_force == MOC and listing.status != FINAL_CLOSING_CALL
+        order.time_in_force is not DAY
+        and order.time_in_force == MOC
+        and listing.status != FINAL_CLOSING_CALL
     ):
         order.stop_px = command.stop_px
         market.accepted(order, now_ns, working=False)
@@ -271,7 +274,7 @@ def _rest(
         order.visible = 0
         market.forget(order)
         return
-    if order.time_in_force in (IOC, FOK):
+    if order.time_in_force is not DAY and order.time_in_force in (IOC, FOK):
         cancel(market, order, now_ns)
         return
     if order.price is None:

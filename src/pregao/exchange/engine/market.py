@@ -22,13 +22,14 @@ from pregao.exchange.engine.events import (
 )
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.listing import Group, Listing, TradeRecord
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.positions import Positions
 from pregao.exchange.engine.rejects import Reject
 from pregao.exchange.engine.reports import (
     OrderAccepted,
     OrderCancelled,
     OrderFilled,
+    OrderModified,
     OrderRejected,
     OrderRestated,
     Report,
@@ -220,7 +221,7 @@ class Market:
 
     def put(self, listing: Listing, order: Order, now_ns: int) -> OrderAdded:
         """Queue an order in the book and say so."""
-        side = listing.side(order.side)
+        side = listing.bids if order.side == BUY else listing.offers
         side.add(order)
         return OrderAdded(
             order.security_id,
@@ -239,7 +240,7 @@ class Market:
         self, listing: Listing, order: Order, now_ns: int, matched: bool = False
     ) -> OrderDeleted:
         """Take an order out of the book and say so."""
-        side = listing.side(order.side)
+        side = listing.bids if order.side == BUY else listing.offers
         position = side.position(order) if self.track_positions else None
         side.remove(order)
         return OrderDeleted(
@@ -417,6 +418,43 @@ class Market:
                 now_ns,
                 cross_id,
                 order.leg_of,
+            )
+        )
+
+    def modified(
+        self,
+        order: Order,
+        before: int,
+        now_ns: int,
+        working: bool = True,
+        reason: ExecRestatementReason | None = None,
+    ) -> None:
+        """Tell the owner what the order is now; ``before`` is the ClOrdID that it had."""
+        self.exec_id += 1
+        self.reports.append(
+            OrderModified(
+                self.exec_id,
+                order.session,
+                order.firm,
+                order.cl_ord_id,
+                before,
+                order.order_id,
+                order.secondary_order_id,
+                order.security_id,
+                order.side,
+                order.ord_type,
+                order.time_in_force,
+                order.price,
+                order.quantity,
+                order.leaves,
+                order.cum,
+                order.max_floor,
+                order.min_qty,
+                order.protection_price,
+                now_ns,
+                working,
+                order.stop_px,
+                reason,
             )
         )
 

@@ -11,9 +11,11 @@ from pregao.exchange.engine import rejects
 from pregao.exchange.engine.auction import publish_theoretical
 from pregao.exchange.engine.auction_times import check_bound
 from pregao.exchange.engine.checks import (
+    DAY,
     FOK,
     HIDDEN,
     IOC,
+    LIMIT,
     MOA,
     MOC,
     PEGGED,
@@ -29,20 +31,16 @@ from pregao.exchange.engine.events import MarketItem, OrderChanged
 from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.midpoint import enter_pegged
-from pregao.exchange.engine.orders import Order
+from pregao.exchange.engine.orders import BUY, Order
 from pregao.exchange.engine.phases import OPEN
 from pregao.exchange.engine.protections import reset_protections
 from pregao.exchange.engine.records import record
 from pregao.exchange.engine.rejects import Reject
-from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.self_trade import check_investor
-from pregao.exchange.engine.terms import (
-    CxlRejResponseTo,
-    ExecRestatementReason,
-    OrdType,
-    TimeInForce,
-)
+from pregao.exchange.engine.terms import CxlRejResponseTo, OrdType, TimeInForce
 from pregao.exchange.engine.withdrawal import find_order, refresh_auction, withdraw
+
+_AUCTION_ONLY = (MOA, MOC)
 
 
 @record
@@ -112,8 +110,9 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
 def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     """Put the request and what the order already is together."""
     ord_type = order.ord_type if command.ord_type is None else command.ord_type
+    plain = ord_type is LIMIT
     price = command.price
-    if price is None and (ord_type in PRICED or ord_type == PEGGED):
+    if price is None and (plain or ord_type in PRICED or ord_type == PEGGED):
         price = order.price
     max_floor = order.max_floor if command.max_floor is None else command.max_floor
     if command.max_floor is None and max_floor > command.quantity:
@@ -122,10 +121,10 @@ def _wanted(listing: Listing, order: Order, command: ModifyOrder) -> _Terms:
     if time_in_force is None:
         time_in_force = order.time_in_force
     stop_px = command.stop_px
-    if stop_px is None and ord_type in STOPS:
+    if stop_px is None and not plain and ord_type in STOPS:
         stop_px = order.stop_px
     protection = order.protection_price
-    if ord_type in PROTECTED and time_in_force not in (MOA, MOC):
+    if not plain and ord_type in PROTECTED and time_in_force not in _AUCTION_ONLY:
         protection = protection_price(listing, order.side, stop_px)
     return _Terms(
         command.quantity,
@@ -156,7 +155,8 @@ def _check(
         terms.stop_px,
         order.routing if command.routing_instruction is None else command.routing_instruction,
     )
-    if reject is None and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
+    plain = terms.ord_type is LIMIT and order.ord_type is LIMIT
+    if reject is None and not plain and (order.ord_type in HIDDEN or terms.ord_type in HIDDEN):
         reject = None if order.ord_type == terms.ord_type else rejects.TYPE_CHANGE_NOT_TAKEN
     if reject is None and command.investor_id:
         reject = check_investor(command.investor_id)
@@ -165,15 +165,15 @@ def _check(
         reject = check_bound(listing, order, terms.price, leaves)
     if reject is not None:
         return reject
-    auction = (MOA, MOC)
     if terms.time_in_force != order.time_in_force and (
-        terms.time_in_force in auction or order.time_in_force in auction
+        terms.time_in_force in _AUCTION_ONLY or order.time_in_force in _AUCTION_ONLY
     ):
         return rejects.VALIDITY_INVALID
     if (
-        terms.ord_type in PROTECTED
+        not plain
+        and terms.ord_type in PROTECTED
         and terms.protection is None
-        and order.time_in_force not in auction
+        and order.time_in_force not in _AUCTION_ONLY
     ):
         return rejects.NO_REFERENCE_PRICE
     other = market.by_client.get((order.session, order.security_id, command.cl_ord_id))
@@ -186,7 +186,7 @@ def _loses_priority(order: Order, terms: _Terms, leaves: int) -> bool:
     """Does the change cost the order its place?"""
     if terms.price != order.price or leaves > order.leaves or terms.min_qty:
         return True
-    if terms.time_in_force in (IOC, FOK):
+    if terms.time_in_force is not DAY and terms.time_in_force in (IOC, FOK):
         return True
     return terms.max_floor != order.max_floor and _shown(terms.max_floor, leaves) > order.visible
 
@@ -277,7 +277,7 @@ def _keep_place(
     now_ns: int,
 ) -> None:
     """Change the order in its place; the feed tells only if less of it is shown."""
-    side = listing.side(order.side)
+    side = listing.bids if order.side == BUY else listing.offers
     side.resize(order, leaves)
     visible = order.visible
     _update(order, command, terms, leaves)
@@ -299,7 +299,8 @@ def _keep_place(
                 order.implied,
             )
         )
-    refresh_auction(market, listing, items, now_ns)
+    if listing.status != OPEN:
+        refresh_auction(market, listing, items, now_ns)
     market.tell(items)
 
 
@@ -307,50 +308,12 @@ def _report(
     market: Market, order: Order, command: ModifyOrder, now_ns: int, working: bool = True
 ) -> None:
     """Tell the owner; from here on the order goes by the ClOrdID of the request."""
-    before = order.cl_ord_id
-    del market.by_client[(order.session, order.security_id, before)]
-    order.cl_ord_id = command.cl_ord_id
-    market.by_client[(order.session, order.security_id, order.cl_ord_id)] = order
-    report_change(market, order, before, now_ns, working=working)
-
-
-def report_change(
-    market: Market,
-    order: Order,
-    before: int,
-    now_ns: int,
-    *,
-    working: bool = True,
-    reason: ExecRestatementReason | None = None,
-) -> None:
-    """Tell the owner what the order is now; ``before`` is the ClOrdID that it had."""
-    market.exec_id += 1
-    market.reports.append(
-        OrderModified(
-            market.exec_id,
-            order.session,
-            order.firm,
-            order.cl_ord_id,
-            before,
-            order.order_id,
-            order.secondary_order_id,
-            order.security_id,
-            order.side,
-            order.ord_type,
-            order.time_in_force,
-            order.price,
-            order.quantity,
-            order.leaves,
-            order.cum,
-            order.max_floor,
-            order.min_qty,
-            order.protection_price,
-            now_ns,
-            working,
-            order.stop_px,
-            reason,
-        )
-    )
+    before, number = order.cl_ord_id, command.cl_ord_id
+    by_client, session, security_id = market.by_client, order.session, order.security_id
+    del by_client[session, security_id, before]
+    order.cl_ord_id = number
+    by_client[session, security_id, number] = order
+    market.modified(order, before, now_ns, working)
 
 
 def _refuse(market: Market, command: ModifyOrder, reject: Reject, now_ns: int) -> None:

@@ -212,8 +212,18 @@ class BookSide:
 
     def __iter__(self) -> Iterator[Order]:
         """Walk the orders from the best to the worst."""
+        return iter(self.orders())
+
+    def orders(self) -> list[Order]:
+        """The orders from the best to the worst."""
+        found: list[Order] = []
+        levels = self.levels
         for key in reversed(self.keys):
-            yield from self.levels[key]
+            order = levels[key].head
+            while order is not None:
+                found.append(order)
+                order = order.next
+        return found
 
     def add(self, order: Order) -> None:
         """Queue an order at its price, behind all others but implied ones."""
@@ -287,7 +297,7 @@ class BookSide:
 
     def clear(self) -> list[Order]:
         """Take every order out and tell which they were."""
-        orders = list(self)
+        orders = self.orders()
         for order in orders:
             order.level = order.previous = order.next = None
         self.keys.clear()
@@ -329,7 +339,7 @@ class BookSide:
 
     def ranks(self) -> list[tuple[int, int]]:
         """Every order's rank, best first: its key with the sign turned, then its public number."""
-        return [(-order.key, order.secondary_order_id) for order in self]
+        return [(-order.key, order.secondary_order_id) for order in self.orders()]
 
     def best_price(self) -> int | None:
         """The best price on the side, orders without a price left aside."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pregao.exchange.engine.commands import RestateOrders
 from pregao.exchange.engine.market import Market
-from pregao.exchange.engine.modification import report_change
 from pregao.exchange.engine.terms import ExecRestatementReason, TimeInForce
 
 _GOOD_TILL = (TimeInForce.GOOD_TILL_CANCEL, TimeInForce.GOOD_TILL_DATE)
@@ -29,4 +28,4 @@ def restate_orders(market: Market, command: RestateOrders, now_ns: int) -> None:
         if order is not None:
             working = order.level is not None
             reason = ExecRestatementReason.GT_RESTATEMENT
-            report_change(market, order, 0, now_ns, working=working, reason=reason)
+            market.modified(order, 0, now_ns, working, reason)

@@ -22,5 +22,8 @@ class SilentMarket(Market):
     def filled(self, *_told: object, **_more: object) -> None:
         """Tell nobody."""
 
+    def modified(self, *_told: object, **_more: object) -> None:
+        """Tell nobody."""
+
     def restated(self, *_told: object, **_more: object) -> None:
         """Tell nobody."""

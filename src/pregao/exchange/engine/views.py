@@ -46,11 +46,16 @@ class BookView:
     ruling_status: TradingStatus
 
 
-def view(market: Market, listing: Listing) -> BookView:
-    """Look at an instrument."""
+def shown_statistics(listing: Listing) -> list[Statistic]:
+    """The statistics of an instrument as a snapshot shows them, the last price among them."""
     statistics = list(listing.shown.values())
     if listing.last_trade is not None:
         statistics.append(last_trade_price(listing.last_trade))
+    return statistics
+
+
+def view(market: Market, listing: Listing) -> BookView:
+    """Look at an instrument."""
     own = listing.own_status
     group = listing.group
     status = SecurityStatus(
@@ -66,7 +71,7 @@ def view(market: Market, listing: Listing) -> BookView:
         listing.security_id,
         _entries(listing.bids),
         _entries(listing.offers),
-        statistics,
+        shown_statistics(listing),
         status,
         listing.status,
     )
@@ -82,7 +87,7 @@ def _entries(side: BookSide) -> list[BookEntry]:
             order.insert_time_ns,
             order.implied,
         )
-        for order in side
+        for order in side.orders()
     ]
 
 

@@ -57,6 +57,10 @@ class IncrementalStream:
         self._instruments = state.instruments
         self._packets = packets
         self._add = packets.add
+        self._flush = packets.flush
+        self._added, self._changed = encoder.orders.added, encoder.orders.changed
+        self._deleted = encoder.orders.deleted
+        self._end_of_event = encoder.end_of_event
         self._last_sent_ns = start_ns
         self._positions = encoder.positions
         self._unknown = encoder.unknown
@@ -119,11 +123,14 @@ class IncrementalStream:
                 self._publish_by_position(items, unit.event)
             else:
                 self._publish_items(items, unit.event)
-        return self.flush(now_ns)
+        packets = self._flush(now_ns)
+        if packets:
+            self._last_sent_ns = now_ns
+        return packets
 
     def flush(self, now_ns: int) -> list[bytes]:
         """Send what has been written."""
-        packets = self._packets.flush(now_ns)
+        packets = self._flush(now_ns)
         if packets:
             self._last_sent_ns = now_ns
         return packets
@@ -154,20 +161,21 @@ class IncrementalStream:
 
     def _publish_items(self, items: Sequence[MarketItem], event: bool) -> None:
         publish = self._publish
-        end_of_event = self._encoder.end_of_event
+        end_of_event = self._end_of_event
         flags = 0 if event else end_of_event
-        if len(items) > 1:
-            for item in items[:-1]:
+        last = len(items) - 1
+        if last:
+            if last < 0:
+                return
+            for item in items[:last]:
                 publish[type(item)](item, flags)
-        elif not items:
-            return
-        item = items[-1]
+        item = items[last]
         publish[type(item)](item, end_of_event)
 
     def _publish_by_position(self, items: Sequence[MarketItem], event: bool) -> None:
         """The same, with runs of executed orders at the top told as one deletion."""
         publish = self._publish
-        end_of_event = self._encoder.end_of_event
+        end_of_event = self._end_of_event
         index = 0
         while index < len(items):
             item = items[index]
@@ -214,7 +222,7 @@ class IncrementalStream:
         side.orders[number] = item
         side.touched.append(number)
         position = None if side.ranked is None else side.ranked.add(item)
-        self._add(self._orders.added(item, flags, rpt_seq, position))
+        self._add(self._added(item, flags, rpt_seq, position))
 
     def _order_changed(self, item: OrderChanged, flags: int) -> None:
         instrument = self._instruments[item.security_id]
@@ -224,7 +232,7 @@ class IncrementalStream:
         side.orders[number] = item
         side.touched.append(number)
         position = None if side.ranked is None else side.ranked.position(item)
-        self._add(self._orders.changed(item, flags, rpt_seq, position))
+        self._add(self._changed(item, flags, rpt_seq, position))
 
     def _order_deleted(self, item: OrderDeleted, flags: int) -> None:
         instrument = self._instruments[item.security_id]
@@ -234,7 +242,7 @@ class IncrementalStream:
         side.orders.pop(number, None)
         side.touched.append(number)
         position = None if side.ranked is None else side.ranked.remove(item)
-        self._add(self._orders.deleted(item, flags, rpt_seq, position))
+        self._add(self._deleted(item, flags, rpt_seq, position))
 
     def _top_deleted(self, last: OrderDeleted, count: int, flags: int) -> None:
         instrument = self._instruments[last.security_id]

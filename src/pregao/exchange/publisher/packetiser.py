@@ -8,8 +8,7 @@ from pregao.umdf.packets import (
     FRAMING_SIZE,
     MAX_PACKET,
     PACKET_HEADER_SIZE,
-    PacketHeader,
-    encode_packet,
+    write_packet,
 )
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, next_version
 
@@ -106,17 +105,14 @@ class PacketWriter:
             self.messages += len(messages)
             self._open = []
             self._room = MAX_PACKET - PACKET_HEADER_SIZE
-            header = PacketHeader(self.channel, self.sequence_version, number, now_ns)
-            return [encode_packet(header, messages)]
+            return [write_packet(self.channel, self.sequence_version, number, now_ns, messages)]
         self.close()
         closed, self._closed = self._closed, []
         return [
-            encode_packet(PacketHeader(self.channel, version, number, now_ns), messages)
+            write_packet(self.channel, version, number, now_ns, messages)
             for version, number, messages in closed
         ]
 
     def heartbeat(self, message: bytes, now_ns: int) -> bytes:
         """A packet without a number of its own."""
-        return encode_packet(
-            PacketHeader(self.channel, self.sequence_version, 0, now_ns), [message]
-        )
+        return write_packet(self.channel, self.sequence_version, 0, now_ns, [message])

@@ -33,7 +33,6 @@ from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.streams import Stream
 
 _PACE = LoopPace()
-_INCREMENTAL = Stream.INCREMENTAL
 _STREAMS = {
     LegacyStream.INCREMENTAL: Stream.INCREMENTAL,
     LegacyStream.MARKET_RECOVERY: Stream.SNAPSHOT,
@@ -116,18 +115,25 @@ class ChannelPublisher:
 
     def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish units of events now; what was due before goes out first."""
-        if self._now_ns <= now_ns < self.idle_until_ns and self.legacy is None:
-            self._now_ns = now_ns
-            number = self.channel.number
-            return [
-                Datagram(number, _INCREMENTAL, now_ns, payload)
-                for payload in self.incremental.publish(units, now_ns)
-            ]
-        sent = self.advance(now_ns)
-        self._append(sent, self.incremental.publish(units, now_ns), now_ns)
+        sent: list[Datagram] = []
+        packets = self.packets(units, now_ns)
+        if packets is None:
+            sent = self.advance(now_ns)
+            packets = self.incremental.publish(units, now_ns)
+        self._append(sent, packets, now_ns)
         if self.legacy is not None:
             sent += self._of_legacy(self.legacy.publish(units, now_ns))
         return sent
+
+    def packets(self, units: Sequence[MarketEvent], now_ns: int) -> list[bytes] | None:
+        """Publish units of events now, if nothing but their own packets goes out with them.
+
+        None if something else is due as well, and then nothing has been done.
+        """
+        if not self._now_ns <= now_ns < self.idle_until_ns or self.legacy is not None:
+            return None
+        self._now_ns = now_ns
+        return self.incremental.publish(units, now_ns)
 
     def initialize(self, now_ns: int) -> list[Datagram]:
         """Begin as after a start of the system: ChannelReset, definitions, the books anew."""

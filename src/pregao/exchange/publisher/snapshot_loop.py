@@ -71,37 +71,37 @@ class SnapshotWriter:
             if instrument is not None:
                 instrument.emptied = False
             return [encoder.snapshot_header(security_id, number, reports, 0, 0, 0, None, version)]
-        bids, offers = self._entries(instrument.bids), self._entries(instrument.offers)
+        entries = self._entries(instrument.bids) + self._entries(instrument.offers)
         shown = self._shown(instrument)
         messages = [
             encoder.snapshot_header(
                 security_id,
                 number,
                 reports,
-                len(bids),
-                len(offers),
+                len(instrument.bids.orders),
+                len(instrument.offers.orders),
                 len(shown),
                 instrument.rpt_seq or None,
                 version,
             )
         ]
-        entries = bids + offers
+        orders = encoder.snapshot_orders
+        step = ORDERS_PER_MESSAGE * orders.size
         messages.extend(
-            encoder.snapshot_orders.message(
-                security_id, entries[start : start + ORDERS_PER_MESSAGE]
-            )
-            for start in range(0, len(entries), ORDERS_PER_MESSAGE)
+            orders.message(security_id, entries[start : start + step])
+            for start in range(0, len(entries), step)
         )
         messages.extend(encoder.write(item, encoder.end_of_event) for item in shown)
         return messages
 
-    def _entries(self, side: PublishedSide) -> list[bytes]:
+    def _entries(self, side: PublishedSide) -> bytes:
         """The orders of a side, from the best to the worst."""
         encoder = self._encoder.snapshot_orders
+        write = encoder.entries[side.side]
         if not encoder.placed:
-            return side.entries(encoder.entry)
+            return side.entries(write, encoder.size)
         side.touched.clear()
-        return [encoder.entry(order, place) for place, order in enumerate(side.in_order(), 1)]
+        return b"".join([write(order, place) for place, order in enumerate(side.in_order(), 1)])
 
     def _shown(self, instrument: PublishedInstrument) -> list[Statistic | SecurityStatus]:
         """Figures and bands, the last price and the state."""

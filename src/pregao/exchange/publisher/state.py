@@ -6,6 +6,7 @@ streams show what the incremental stream has told, nothing else.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 from pregao.errors import UsageError
@@ -25,6 +26,7 @@ from pregao.exchange.engine.events import (
     Trade,
 )
 from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.orders import key_of
 from pregao.exchange.engine.phases import AUCTIONS, ruling
 from pregao.exchange.engine.session_statistics import sets_last_price
 from pregao.exchange.engine.terms import (
@@ -57,21 +59,27 @@ _PREVIOUS_DAY = OpenCloseSettlFlag.ENTRY_FROM_PREVIOUS_BUSINESS_DAY
 class PublishedSide:
     """The orders of a side by their public number, ranked where positions are published."""
 
-    __slots__ = ("_told", "orders", "ranked", "touched")
+    __slots__ = ("_rank_of", "_ranks", "_told", "orders", "ranked", "side", "touched")
 
-    def __init__(self, positions: bool) -> None:
+    def __init__(self, side: Side, positions: bool) -> None:
+        self.side = side
         self.orders: dict[int, OrderItem] = {}
         self.ranked = RankedSide() if positions else None
         self.touched: list[int] = []
         """The numbers of orders that came, changed or went since the last snapshot."""
-        self._told: list[tuple[int, int, bytes]] = []
-        """The ranks of orders and what the last snapshot told of them: most rest for long."""
+        self._told = bytearray()
+        """What the last snapshot told of the orders, the best first: most rest for long."""
+        self._ranks: list[int] = []
+        """Their ranks, the best first: a number that puts the price ahead of the order's own."""
+        self._rank_of: dict[int, int] = {}
 
     def clear(self) -> None:
         """Forget every order."""
         self.orders.clear()
         self.touched.clear()
         self._told.clear()
+        self._ranks.clear()
+        self._rank_of.clear()
         if self.ranked is not None:
             self.ranked.clear()
 
@@ -79,20 +87,30 @@ class PublishedSide:
         """The orders from the best to the worst."""
         return sorted(self.orders.values(), key=rank, reverse=True)
 
-    def entries(self, entry: Callable[[OrderItem], bytes]) -> list[bytes]:
-        """The orders from the best to the worst, each as ``entry`` writes it."""
-        if self.touched:
-            touched, orders = set(self.touched), self.orders
-            self.touched.clear()
-            told = [known for known in self._told if -known[1] not in touched]
-            told += [
-                (*rank(order), entry(order))
-                for number in touched
-                if (order := orders.get(number)) is not None
-            ]
-            told.sort(reverse=True)
-            self._told = told
-        return [known[2] for known in self._told]
+    def entries(self, entry: Callable[[OrderItem], bytes], size: int) -> bytes:
+        """The orders from the best to the worst, each as ``entry`` writes it in so many bytes."""
+        if not self.touched:
+            return bytes(self._told)
+        told, ranks, rank_of, orders = self._told, self._ranks, self._rank_of, self.orders
+        for number in set(self.touched):
+            order, known = orders.get(number), rank_of.get(number)
+            if known is not None:
+                place = bisect_left(ranks, known)
+                if order is not None and known == self._rank(order):
+                    told[place * size : (place + 1) * size] = entry(order)
+                    continue
+                del ranks[place], rank_of[number], told[place * size : (place + 1) * size]
+            if order is not None:
+                rank_of[number] = now = self._rank(order)
+                place = bisect_left(ranks, now)
+                ranks.insert(place, now)
+                told[place * size : place * size] = entry(order)
+        self.touched.clear()
+        return bytes(told)
+
+    def _rank(self, order: OrderItem) -> int:
+        """Orders of a better price first, of one price those with the smaller number."""
+        return (-key_of(self.side, order.price) << 64) + order.secondary_order_id
 
 
 class PublishedInstrument:
@@ -115,8 +133,8 @@ class PublishedInstrument:
         self.group = instrument.security_group
         self.rpt_seq = rpt_seq
         """The ``rptSeq`` of the last message; 0 after EmptyBook and before the first."""
-        self.bids = PublishedSide(positions)
-        self.offers = PublishedSide(positions)
+        self.bids = PublishedSide(Side.BUY, positions)
+        self.offers = PublishedSide(Side.SELL, positions)
         self.statistics: dict[object, Statistic] = {}
         self.last_trade: Trade | ForwardTrade | LastTradePrice | None = None
         self.own_status: SecurityStatus | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from ipaddress import IPv4Address
@@ -40,7 +41,7 @@ _LATENCY_NS = {"A": 9_000, "B": 12_500, "snapshot": 9_500, "definition": 9_500}
 """How long a packet is on its way at least."""
 _JITTER_NS = 1_500
 _JITTERS = 4096
-_AT_ONCE = 1024
+_AT_ONCE = 4096
 """So many packets wait until their records are made together."""
 _ADJACENT_NS = 700
 """Two packets of a file are at least so far apart: the line takes its time."""
@@ -91,14 +92,34 @@ class Packets(NamedTuple):
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int32]
 
-    @classmethod
-    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
-        """Packets by their times and payloads."""
-        lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
-        offsets = np.zeros(len(payloads), np.int64)
+
+class WaitingPackets:
+    """Packets that wait until there are enough of them to be written together."""
+
+    def __init__(self) -> None:
+        self._times = array("q")
+        self._lengths = array("i")
+        self._payloads = bytearray()
+
+    def add(self, time_ns: int, payload: bytes) -> bool:
+        """Let a packet wait; are there enough?"""
+        times = self._times
+        times.append(time_ns)
+        self._lengths.append(len(payload))
+        self._payloads += payload
+        return len(times) == _AT_ONCE
+
+    def taken(self) -> Packets | None:
+        """Those that wait, which then wait no more; None if there are none."""
+        if not self._times:
+            return None
+        lengths = np.frombuffer(self._lengths, np.int32)
+        offsets = np.zeros(len(lengths), np.int64)
         np.cumsum(lengths[:-1], out=offsets[1:])
-        buffer = np.frombuffer(b"".join(payloads), np.uint8)
-        return cls(np.array(times, np.int64), buffer, offsets, lengths)
+        times = np.frombuffer(self._times, np.int64)
+        packets = Packets(times, np.frombuffer(self._payloads, np.uint8), offsets, lengths)
+        self._times, self._lengths, self._payloads = array("q"), array("i"), bytearray()
+        return packets
 
 
 class CaptureFile:
@@ -125,8 +146,7 @@ class CaptureFile:
         )
         self._records = UdpRecords()
         self._writer = PcapWriter(path)
-        self._times: list[int] = []
-        self._payloads: list[bytes] = []
+        self._waiting = WaitingPackets()
         self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
         least = _LATENCY_NS[feed]
         self._delays = np.array(
@@ -158,17 +178,14 @@ class CaptureFile:
 
     def write(self, time_ns: int, payload: bytes) -> None:
         """Write a packet down that was sent at a time and has arrived."""
-        self._times.append(time_ns)
-        self._payloads.append(payload)
-        if len(self._times) == _AT_ONCE:
+        if self._waiting.add(time_ns, payload):
             self._write_waiting()
 
     def _write_waiting(self) -> None:
         """Write the packets that wait."""
-        if self._times:
-            self.write_packets(Packets.of(self._times, self._payloads))
-            self._times.clear()
-            self._payloads.clear()
+        packets = self._waiting.taken()
+        if packets is not None:
+            self.write_packets(packets)
 
     def write_packets(self, packets: Packets) -> None:
         """Give packets the times at which they arrive, and write them."""
@@ -263,8 +280,7 @@ class ChannelCaptures:
             opened.pop_all()
         # Without faults both feeds carry the same packets: they are put together once.
         self._alike = not (faults["A"].any or faults["B"].any)
-        self._times: list[int] = []
-        self._payloads: list[bytes] = []
+        self._waiting = WaitingPackets()
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
@@ -276,29 +292,32 @@ class ChannelCaptures:
                 for feed in _FEEDS[stream]:
                     self.files[f"legacy {feed}"].send(time_ns, payload)
             elif stream is _INCREMENTAL:
-                if self._alike:
-                    self._times.append(time_ns)
-                    self._payloads.append(payload)
-                    if len(self._times) == _AT_ONCE:
-                        self._write_waiting()
-                    continue
-                for feed in _FEEDS[stream]:
-                    self.files[feed].send(time_ns, payload)
-                if self._can_lose_both:
-                    self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
+                self.send_incremental(time_ns, (payload,))
             elif stream is _SNAPSHOT:
                 self.files["snapshot"].send(time_ns, payload)
             else:
                 self.files["definition"].send(time_ns, payload)
 
+    def send_incremental(self, time_ns: int, payloads: Sequence[bytes]) -> None:
+        """Let packets go out on both feeds of the incremental stream."""
+        if time_ns < self._from_ns:
+            return
+        for payload in payloads:
+            if self._alike:
+                if self._waiting.add(time_ns, payload):
+                    self._write_waiting()
+                continue
+            for feed in _FEEDS[_INCREMENTAL]:
+                self.files[feed].send(time_ns, payload)
+            if self._can_lose_both:
+                self.lost_on_both += all(self.files[feed].lost_last for feed in "AB")
+
     def _write_waiting(self) -> None:
         """Write the packets of both feeds that wait."""
-        if self._times:
-            packets = Packets.of(self._times, self._payloads)
+        packets = self._waiting.taken()
+        if packets is not None:
             for feed in _FEEDS[_INCREMENTAL]:
                 self.files[feed].write_packets(packets)
-            self._times.clear()
-            self._payloads.clear()
 
     def close(self) -> None:
         """Close all files."""

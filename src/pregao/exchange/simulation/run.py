@@ -313,7 +313,11 @@ class Simulation:
                 self._send(self.publisher.publish(units, sent))
             else:
                 channel, captures = routes[security_id]
-                captures.send(channel.publish(units, sent))
+                packets = channel.packets(units, sent)
+                if packets is None:
+                    captures.send(channel.publish(units, sent))
+                else:
+                    captures.send_incremental(sent, packets)
             if len(units[0].items) > 1 or len(units) > 1:
                 truth.publish(units)
             self._check_in -= 1
@@ -383,14 +387,13 @@ class Simulation:
     def _write_books(self, final: bool) -> None:
         """Write down how every instrument is now."""
         now = self.clock.now_ns
-        for instrument in self.engine.instruments:
-            channel = self.publisher.channels[instrument.channel]
+        for listing in self._market.listings.values():
+            channel = self.publisher.channels[listing.instrument.channel]
             self._truth.book(
-                instrument,
-                self.engine.book(instrument.security_id),
+                listing,
                 sequence_version=channel.incremental.sequence_version,
                 sequence_number=channel.incremental.last_number,
-                rpt_seq=channel.state.instruments[instrument.security_id].rpt_seq,
+                rpt_seq=channel.state.instruments[listing.security_id].rpt_seq,
                 time_ns=now,
                 final=final,
             )

@@ -46,8 +46,10 @@ from pregao.exchange.engine.events import (
     TradeBust,
 )
 from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.listing import Listing
+from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import PRICE8_SCALE, PRICE_SCALE
-from pregao.exchange.engine.views import BookEntry, BookView
+from pregao.exchange.engine.views import shown_statistics
 
 FOLDER = "truth"
 FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
@@ -113,8 +115,7 @@ class TruthWriter:
 
     def book(
         self,
-        instrument: Instrument,
-        view: BookView,
+        listing: Listing,
         *,
         sequence_version: int,
         sequence_number: int,
@@ -124,6 +125,7 @@ class TruthWriter:
     ) -> None:
         """Write down how an instrument is after a packet."""
         self.books += 1
+        instrument = listing.instrument
         line = {
             "channel": instrument.channel,
             "security_id": instrument.security_id,
@@ -133,12 +135,12 @@ class TruthWriter:
             "sequence_number": sequence_number,
             "rpt_seq": rpt_seq,
             "time_ns": time_ns,
-            "status": view.ruling_status.name,
+            "status": listing.status.name,
         }
         begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
-        statistics = [_statistic(item) for item in view.statistics]
+        statistics = [_statistic(item) for item in shown_statistics(listing)]
         self._books.write(
-            f'{begin},"bids":{_entries(view.bids)},"asks":{_entries(view.offers)},'
+            f'{begin},"bids":{_orders(listing.bids)},"asks":{_orders(listing.offers)},'
             f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
         )
 
@@ -167,17 +169,20 @@ def _or_null(value: int | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _entries(entries: Iterable[BookEntry]) -> str:
-    """Orders as JSON; a large book has thousands, and each is a few plain values."""
-    return f"[{','.join([_entry(entry) for entry in entries])}]"
-
-
-def _entry(entry: BookEntry) -> str:
-    price = "null" if entry.price is None else f'"{price_text(entry.price)}"'
-    return (
-        f"[{price},{entry.size},{entry.secondary_order_id},{_or_null(entry.firm)},"
-        f"{entry.insert_time_ns}]"
-    )
+def _orders(side: BookSide) -> str:
+    """Orders as JSON, the best first; a large book has thousands, each a few plain values."""
+    lines = []
+    for key in reversed(side.keys):
+        level = side.levels[key]
+        price = "null" if level.price is None else f'"{price_text(level.price)}"'
+        order = level.head
+        while order is not None:
+            firm = order.firm or "null"
+            lines.append(
+                f"[{price},{order.visible},{order.secondary_order_id},{firm},{order.insert_time_ns}]"
+            )
+            order = order.next
+    return f"[{','.join(lines)}]"
 
 
 def _statistic(item: Statistic) -> dict[str, Any]:

@@ -97,8 +97,8 @@ class Floor:
         count = self.sessions.count
         security_id = desk.security_id
         by_client = self.by_client
+        size = len(live)
         for _ in range(_TRIES):
-            size = len(live)
             if not size:
                 break
             draw = random()
@@ -111,6 +111,7 @@ class Floor:
                     del live[place]
                 return order, place
             del live[place]
+            size -= 1
         return None, -1
 
     def tidy(self, desk: Desk) -> None:
@@ -162,9 +163,8 @@ def new(
     random = floor.random
     index = int(random() * sessions.count)
     number = sessions.new_id(index)
-    firm = sessions.firms[index]
-    if floor.anonymous and random() < floor.anonymous:
-        firm = 0
+    anonymous = floor.anonymous
+    firm = 0 if anonymous and random() < anonymous else sessions.firms[index]
     if rests:
         desk.live.append(number)
     return NewOrder(
@@ -202,11 +202,11 @@ def quote(
     floor: Floor, desk: Desk, now_ns: int, time_in_force: TimeInForce = _DAY
 ) -> Request | None:
     """Put an order behind the touch; when the book is full, take one out instead."""
-    resting = desk.resting()
+    resting, target = desk.resting(), desk.target
     far = floor.far_share
-    if resting > _FULL * desk.target:
+    if resting > _FULL * target:
         return pull(floor, desk)
-    if resting < _EMPTY * desk.target:
+    if resting < _EMPTY * target:
         far = max(far, 0.5)
     buy = _thin_side(floor, desk)
     tables = floor.tables

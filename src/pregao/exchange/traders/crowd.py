@@ -86,6 +86,7 @@ class Crowd:
         self._hot = self.desks[0]
         self._news: Desk | None = None
         self._since_tidy = 0
+        self._chooser = self._choose
 
     def next(self, now_ns: int, burst: int) -> Request | None:
         """What somebody asks for at this time, if anything; ``burst`` is the number of a burst."""
@@ -119,14 +120,15 @@ class Crowd:
             floor.tidy(desk)
         action = mix.actions[bisect_right(mix.bounds, random() * mix.total)]
         request: Request | None
-        if action is quote and self._maker_share and random() < self._maker_share:
+        share = self._maker_share
+        if action is quote and share and random() < share:
             request, number = self._makers.quote(desk, now_ns)
             if number:
                 agenda.end_quote(now_ns, desk, number)
         else:
             request = action(floor, desk, now_ns)
         # Also one who then decides to do nothing was seen by others, or saw what they saw.
-        agenda.react(now_ns, desk, self._choose)
+        agenda.react(now_ns, desk, self._chooser)
         return request
 
     def _end_quote(self, desk: Desk, order: int, now_ns: int) -> Request | None:
@@ -135,7 +137,7 @@ class Crowd:
         if number:
             self.agenda.end_quote(now_ns, desk, number)
         if request is not None:
-            self.agenda.react(now_ns, desk, self._choose)
+            self.agenda.react(now_ns, desk, self._chooser)
         return request
 
     def heat(self, desk: Desk) -> None:

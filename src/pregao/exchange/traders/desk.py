@@ -129,7 +129,6 @@ class Desk:
         if distance > self.deepest:
             distance = distance % self.deepest
         listing = self.listing
-        tick = self.tick
         if buy:
             steps = self.fair - self.bid_gap - distance
             offer = self.best_offer()
@@ -145,7 +144,7 @@ class Desk:
             offer = self.best_offer()
             if not buy or (offer is not None and steps >= offer):
                 return None
-        price = steps * tick
+        price = steps * self.tick
         if listing.reject_low <= price <= listing.reject_high:
             return price
         return None

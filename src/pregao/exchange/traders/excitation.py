@@ -32,6 +32,8 @@ class Agenda:
         self._rng = rng
         self._random = rng.random
         self._planned: list[Planned] = []
+        self.due_ns: int | None = None
+        """When something is planned next."""
         self._number = 0
         follow_ups = quotes / (1 - makers.replace)
         self.spontaneous = (1 - excitation.branching) / (1 + follow_ups)
@@ -51,14 +53,11 @@ class Agenda:
             for _ in range(_TABLE)
         ]
 
-    @property
-    def due_ns(self) -> int | None:
-        """When something is planned next."""
-        return self._planned[0][0] if self._planned else None
-
     def pop(self) -> tuple[Desk, int]:
         """What is planned next: the instrument, and the number of an order or 0."""
-        _, _, desk, order = heappop(self._planned)
+        planned = self._planned
+        _, _, desk, order = heappop(planned)
+        self.due_ns = planned[0][0] if planned else None
         return desk, order
 
     def end_quote(self, now_ns: int, desk: Desk, order: int) -> None:
@@ -66,20 +65,25 @@ class Agenda:
         self._number += 1
         life = self._lives[int(self._random() * _TABLE)]
         heappush(self._planned, (now_ns + life, self._number, desk, order))
+        self.due_ns = self._planned[0][0]
 
     def react(self, now_ns: int, desk: Desk, pick: Callable[[], Desk]) -> None:
         """Plan what others will do because of a request that is sent now.
 
         ``pick`` chooses the instrument of those who act on another one.
         """
-        random = self._random
         if not self._children:
             return
-        for _ in range(self._children[int(random() * _TABLE)]):
-            self._number += 1
-            when = now_ns + self._delays[int(random() * _TABLE)]
-            where = desk if random() < self._same else pick()
-            heappush(self._planned, (when, self._number, where, 0))
+        random = self._random
+        count = self._children[int(random() * _TABLE)]
+        if not count:
+            return
+        planned, delays, same = self._planned, self._delays, self._same
+        for number in range(self._number + 1, self._number + count + 1):
+            when = now_ns + delays[int(random() * _TABLE)]
+            heappush(planned, (when, number, desk if random() < same else pick(), 0))
+        self._number += count
+        self.due_ns = planned[0][0]
 
 
 def _children(rng: Random, mean: float, together: float) -> list[int]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pregao.errors import SchemaError
+from pregao.sbe import Taken
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.values import Reading, ValueKind, readings
 
@@ -67,48 +67,20 @@ def rescale(mantissa: int, scale: int, wanted: int) -> int:
 def column_writer(codec: MessageCodec, columns: Sequence[Column]) -> Write:
     """A writer of a message from the attributes of an event."""
     known = known_fields(codec)
-    names: list[str] = []
-    attributes: list[str] = []
-    converts: list[tuple[int, _Convert]] = []
+    taken: dict[str, Taken] = {}
     for column in columns:
         name = next((field for field in column.fields if field in known), None)
-        if name is None:
-            continue
-        convert = _conversion(column, known[name])
-        if convert is not None:
-            converts.append((len(names), convert))
-        names.append(name)
-        attributes.append(column.attribute)
-    get = _getter(attributes)
-    values = get if not converts else _converting(get, converts)
+        if name is not None:
+            taken[name] = Taken(column.attribute, _conversion(column, known[name]))
     leading = [name for name in (FLAGS, RPT_SEQ) if name in known]
-    pack = codec.packer(*leading, *names)
+    pack = codec.packer(*leading, taken=taken)
     if leading == [FLAGS, RPT_SEQ]:
-        return lambda item, flags, rpt_seq: pack(flags, rpt_seq, *values(item))
+        return pack
     if leading == [FLAGS]:
-        return lambda item, flags, _rpt_seq: pack(flags, *values(item))
+        return lambda item, flags, _rpt_seq: pack(item, flags)
     if leading == [RPT_SEQ]:
-        return lambda item, _flags, rpt_seq: pack(rpt_seq, *values(item))
-    return lambda item, _flags, _rpt_seq: pack(*values(item))
-
-
-def _getter(attributes: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
-    if len(attributes) == 1:
-        (attribute,) = attributes
-        return lambda item: (getattr(item, attribute),)
-    return attrgetter(*attributes)
-
-
-def _converting(
-    get: Callable[[Any], tuple[Any, ...]], converts: Sequence[tuple[int, _Convert]]
-) -> Callable[[Any], list[Any]]:
-    def values(item: Any) -> list[Any]:
-        found = list(get(item))
-        for place, convert in converts:
-            found[place] = convert(found[place])
-        return found
-
-    return values
+        return lambda item, _flags, rpt_seq: pack(item, rpt_seq)
+    return lambda item, _flags, _rpt_seq: pack(item)
 
 
 def _conversion(column: Column, reading: Reading) -> _Convert | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from operator import attrgetter
-from typing import Any
+from collections.abc import Callable
 
 from pregao.errors import SchemaError
 from pregao.exchange.engine.events import MassDeleteOrders, OrderAdded, OrderChanged, OrderDeleted
@@ -16,12 +14,14 @@ from pregao.exchange.publisher.encoding.fields import (
     known_fields,
     template,
 )
+from pregao.sbe import Taken
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.values import Reading, readings
 
 OrderItem = OrderAdded | OrderChanged
 """An order as it was last published."""
 
+_BUY = Side.BUY
 _POSITION = "mDEntryPositionNo"
 _ACTION = "mDUpdateAction"
 _TYPE = "mDEntryType"
@@ -64,12 +64,15 @@ class OrderEncoder:
         self._recovery = recovery
         order = _codec(schema, "Order_MBO_50")
         known = known_fields(order)
-        self.positions = _POSITION in known and known[_POSITION].required
+        self.positions = _is_placed(known)
         sides = _sides(known[_TYPE])
-        self._added = _order_writer(order, "NEW", sides, ())
-        previous = (("prev_size", "mDEntryPrevSize"),) if "mDEntryPrevSize" in known else ()
-        self._changed = _order_writer(order, "CHANGE", sides, previous)
-        self._deleted = _delete_writer(_codec(schema, "DeleteOrder_MBO_51"), sides)
+        self._added = _order_writers(order, "NEW", sides)
+        self._changed = _order_writers(order, "CHANGE", sides, prev_size="mDEntryPrevSize")
+        delete = _codec(schema, "DeleteOrder_MBO_51")
+        self._deleted = _delete_writers(delete, sides, sized=True)
+        # While the size was optional it was left out of deletions that a match brought about.
+        always = known_fields(delete)["mDEntrySize"].required
+        self._executed = _delete_writers(delete, sides, sized=always)
         mass = _codec(schema, "MassDeleteOrders_MBO_52")
         self._thru = _mass_writer(mass, "DELETE_THRU", sides)
         self._from = _mass_writer(mass, "DELETE_FROM", sides)
@@ -80,19 +83,28 @@ class OrderEncoder:
             flags |= self._implied
         if item.recovery:
             flags |= self._recovery
-        return self._added(item, flags, rpt_seq, position)
+        write = self._added[item.side == _BUY]
+        if position is None:
+            return write(item, flags, rpt_seq)
+        return write(item, flags, rpt_seq, position)
 
     def changed(self, item: OrderChanged, flags: int, rpt_seq: int, position: int | None) -> bytes:
         """Order_MBO with action CHANGE."""
         if item.implied:
             flags |= self._implied
-        return self._changed(item, flags, rpt_seq, position)
+        write = self._changed[item.side == _BUY]
+        if position is None:
+            return write(item, flags, rpt_seq)
+        return write(item, flags, rpt_seq, position)
 
     def deleted(self, item: OrderDeleted, flags: int, rpt_seq: int, position: int | None) -> bytes:
         """DeleteOrder_MBO."""
         if item.implied:
             flags |= self._implied
-        return self._deleted(item, flags, rpt_seq, position)
+        write = (self._executed if item.matched else self._deleted)[item.side == _BUY]
+        if position is None:
+            return write(item, flags, rpt_seq)
+        return write(item, flags, rpt_seq, position)
 
     def side_deleted(self, item: MassDeleteOrders, flags: int, rpt_seq: int) -> bytes:
         """MassDeleteOrders with action DELETE_THRU: the whole side."""
@@ -103,62 +115,49 @@ class OrderEncoder:
         return self._from(last.security_id, last.side, flags, rpt_seq, count, last.transact_time_ns)
 
 
-_OrderWriter = Callable[[Any, int, int, int | None], bytes]
+_Writers = tuple[Callable[..., bytes], Callable[..., bytes]]
+"""What writes an order of the offers, and one of the bids: the order, flags, ``rptSeq`` and,
+where the version has places, its place.
+"""
 
 
-def _order_writer(
-    codec: MessageCodec,
-    action: str,
-    sides: dict[Side, int],
-    more: Sequence[tuple[str, str]],
-) -> _OrderWriter:
+def _is_placed(known: dict[str, Reading]) -> bool:
+    return _POSITION in known and known[_POSITION].required
+
+
+def _order_writers(
+    codec: MessageCodec, action: str, sides: dict[Side, int], **more: str
+) -> _Writers:
     known = known_fields(codec)
+    fields = {**_ORDER_FIELDS, "transact_time_ns": _time_field(known), **more}
+    taken = {field: Taken(name) for name, field in fields.items() if field in known}
     number = enum_number(known[_ACTION], action)
-    fields = {**_ORDER_FIELDS, "transact_time_ns": _time_field(known), **dict(more)}
-    get = attrgetter(*fields)
-    names = (FLAGS, RPT_SEQ, _ACTION, _TYPE, *fields.values())
-    if _POSITION in known and known[_POSITION].required:
-        placed = codec.packer(_POSITION, *names)
-        return lambda item, flags, rpt_seq, position: placed(
-            position, flags, rpt_seq, number, sides[item.side], *get(item)
-        )
-    pack = codec.packer(*names)
-    return lambda item, flags, rpt_seq, _position: pack(
-        flags, rpt_seq, number, sides[item.side], *get(item)
-    )
+    return _by_side(codec, taken, sides, {_ACTION: number})
 
 
-def _delete_writer(codec: MessageCodec, sides: dict[Side, int]) -> _OrderWriter:
+def _delete_writers(codec: MessageCodec, sides: dict[Side, int], *, sized: bool) -> _Writers:
     known = known_fields(codec)
-    fields = {
-        "security_id": "securityID",
-        "secondary_order_id": "secondaryOrderID",
-        "transact_time_ns": _time_field(known),
+    taken = {
+        "securityID": Taken("security_id"),
+        "secondaryOrderID": Taken("secondary_order_id"),
+        _time_field(known): Taken("transact_time_ns"),
     }
+    if sized:
+        taken["mDEntrySize"] = Taken("size")
     if "mDEntryPx" in known:
-        fields["price"] = "mDEntryPx"
-    get = attrgetter(*fields)
-    names = (FLAGS, RPT_SEQ, _TYPE, "mDEntrySize", *fields.values())
-    # While the size was optional it was left out of deletions that a match brought about.
-    always_sized = known["mDEntrySize"].required
-    if _POSITION in known and known[_POSITION].required:
-        placed = codec.packer(_POSITION, *names)
-        return lambda item, flags, rpt_seq, position: placed(
-            position,
-            flags,
-            rpt_seq,
-            sides[item.side],
-            item.size if always_sized or not item.matched else None,
-            *get(item),
-        )
-    pack = codec.packer(*names)
-    return lambda item, flags, rpt_seq, _position: pack(
-        flags,
-        rpt_seq,
-        sides[item.side],
-        item.size if always_sized or not item.matched else None,
-        *get(item),
+        taken["mDEntryPx"] = Taken("price")
+    return _by_side(codec, taken, sides, {})
+
+
+def _by_side(
+    codec: MessageCodec, taken: dict[str, Taken], sides: dict[Side, int], fixed: dict[str, int]
+) -> _Writers:
+    names = (FLAGS, RPT_SEQ, _POSITION) if _is_placed(known_fields(codec)) else (FLAGS, RPT_SEQ)
+    offer, bid = (
+        codec.packer(*names, taken=taken, fixed={**fixed, _TYPE: sides[side]})
+        for side in (Side.SELL, Side.BUY)
     )
+    return offer, bid
 
 
 def _mass_writer(
@@ -167,7 +166,7 @@ def _mass_writer(
     known = known_fields(codec)
     number = enum_number(known[_ACTION], action)
     names = ["securityID", _ACTION, _TYPE, FLAGS, RPT_SEQ, _time_field(known)]
-    placed = _POSITION in known and known[_POSITION].required
+    placed = _is_placed(known)
     if placed:
         names.append(_POSITION)
     pack = codec.packer(*names)
@@ -189,29 +188,22 @@ class SnapshotOrderEncoder:
         (group,) = codec.message.groups
         entry = {reading.name: reading for reading in readings(group)}
         self._start = codec.packer("securityID")
-        self._sides = _sides(entry[_TYPE])
-        self._implied = implied if FLAGS in entry else 0
-        fields = {name: field for name, field in _ORDER_FIELDS.items() if field in entry}
-        self._get = attrgetter(*fields)
-        names = [_TYPE, *fields.values()]
-        self._flagged = FLAGS in entry
-        self.placed = _POSITION in entry and entry[_POSITION].required
+        sides = _sides(entry[_TYPE])
+        taken = {field: Taken(name) for name, field in _ORDER_FIELDS.items() if field in entry}
+        if FLAGS in entry:
+            taken[FLAGS] = Taken("implied", lambda told: implied if told else 0)
+        self.placed = _is_placed(entry)
         """Do orders carry their places?"""
-        if self._flagged:
-            names.append(FLAGS)
-        if self.placed:
-            names.append(_POSITION)
-        self._dimension, self._pack = codec.group_packers(group.name, *names)
+        names = [_POSITION] if self.placed else []
+        (self._dimension, offer), (_, bid) = (
+            codec.group_packers(group.name, *names, taken=taken, fixed={_TYPE: sides[side]})
+            for side in (Side.SELL, Side.BUY)
+        )
+        self.entries: dict[Side, Callable[..., bytes]] = {Side.SELL: offer, Side.BUY: bid}
+        """What writes an order of a side, with its place where the version has places."""
+        self.size = group.block_length
+        """How many bytes an order takes."""
 
-    def message(self, security_id: int, entries: Sequence[bytes]) -> bytes:
-        """One message of orders, each as `entry` gives it."""
-        return b"".join((self._start(security_id), self._dimension(len(entries)), *entries))
-
-    def entry(self, order: OrderItem, position: int = 0) -> bytes:
-        """An order as a snapshot tells it, with its place where the version has places."""
-        values = [self._sides[order.side], *self._get(order)]
-        if self._flagged:
-            values.append(self._implied if order.implied else 0)
-        if self.placed:
-            values.append(position)
-        return self._pack(*values)
+    def message(self, security_id: int, entries: bytes) -> bytes:
+        """One message of orders, each as `entries` write it, one behind the other."""
+        return self._start(security_id) + self._dimension(len(entries) // self.size) + entries
