@@ -23,6 +23,7 @@ from pregao.exchange.engine.events import SecurityDefinition
 from pregao.exchange.engine.instruments import SecurityType
 from pregao.exchange.engine.schedule import default_schedule, load_schedule
 from pregao.exchange.publisher.channels import Channel, Datagram
+from pregao.exchange.publisher.encoding.orders import tells_places
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures, prepare_folder
@@ -107,6 +108,7 @@ class Simulation:
             trade_memory=_TRADE_MEMORY,
             seed=settings.seed,
             auction_rules=shortened(profile.auction_ends, day),
+            keeps_numbers=tells_places(settings.schema_version),
         )
         market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
