@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 import tempfile
@@ -11,10 +12,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bench import days
 from bench.measure import Row
-from pregao.capture import PcapWriter, read_packets, udp_frame
-from pregao.clock import MILLISECOND
+from pregao.capture import PcapWriter, UdpFramer, read_packets
+from pregao.clock import MILLISECOND, SECOND
 from pregao.exchange.publisher import Channel
 from pregao.fast import Encoder
 from pregao.lake.books import build_books
@@ -26,11 +29,18 @@ from pregao.legacy.assembly import Assembler
 from pregao.schemas import bundled_templates
 
 SECTION = "legacy"
-MESSAGES = 600_000
+MESSAGES = 3_000_000
+_TURNS = 10
 _START_NS = 1_779_361_200_000_000_000
+_FIRST = 3_000_000
+"""The first number: all of them take four bytes."""
 _RUNS = 4
 _INSTRUMENTS = 200
+_SECURITY = 200_000_000_000
+"""The first instrument: all of them take six bytes."""
 _PLAIN = 20_000
+_HEADER, _RECORD = 24, 16
+"""Bytes that a capture begins with, and that are before each packet."""
 
 
 def run() -> Iterator[Row]:
@@ -81,58 +91,134 @@ def read_plainly(capture: Path) -> float:
 
 
 def one_feed() -> Path:
-    """A capture of an incremental stream: orders that come and go, mostly one in a message."""
+    """A capture of an incremental stream: orders that come and go, mostly one in a message.
+
+    A stretch of it is encoded, and repeated with later times and numbers and other instruments.
+    """
     place = days.folder() / f"legacy-{MESSAGES}.pcap"
     if place.exists():
         return place
-    rng = random.Random(1)
-    encoder = Encoder(bundled_templates(), reset_each_message=True)
-    endpoint = Channel.numbered(72, legacy=True).incremental_a
-    depths: dict[tuple[int, str], int] = {}
-    counts = [0] * _INSTRUMENTS
-    with PcapWriter(place.with_suffix(".part")) as writer:
-        for number in range(1, MESSAGES + 1):
-            sent = _START_NS + number * MILLISECOND
-            entries = [entry(rng, depths, counts, sent) for _ in range(rng.choice([1] * 9 + [3]))]
-            values = {
-                "MsgSeqNum": number, "SendingTime": timestamp_digits(sent), "MDEntries": entries,
-            }  # fmt: skip
-            (payload,) = write_chunks(
-                number, encoder.encode("IncrementalRefresh_152", values), 1420
-            )
-            frame = udp_frame("10.0.0.1", 9, endpoint.address, endpoint.port, payload)
-            writer.write(sent, frame)
-    place.with_suffix(".part").rename(place)
+    making = place.with_suffix(".part")
+    stretch = Stretch(MESSAGES // _TURNS)
+    with making.open("wb") as out:
+        out.write(stretch.header)
+        for turn in range(_TURNS):
+            out.write(stretch.again(turn))
+    making.rename(place)
     return place
 
 
-def entry(
-    rng: random.Random, depths: dict[tuple[int, str], int], counts: list[int], sent: int
-) -> dict[str, Any]:
-    """An order that comes, changes or goes, at a place that there is."""
-    instrument = min(int(rng.expovariate(0.05)), _INSTRUMENTS - 1)
-    side = rng.choice("01")
-    depth = depths.get((instrument, side), 0)
-    counts[instrument] += 1
-    digits = timestamp_digits(sent)
-    found: dict[str, Any] = {
-        "MDEntryType": side,
-        "SecurityID": 200_000_000_000 + instrument,
-        "RptSeq": counts[instrument],
-        "MDEntryDate": digits // 10**9,
-        "MDEntryTime": digits % 10**9,
-    }
-    action = 0 if depth < 5 else rng.choice([0, 1, 2, 2] if depth > 60 else [0, 0, 1, 2])
-    place = rng.randrange(depth + (action == 0)) + 1
-    found |= {"MDUpdateAction": action, "MDEntryPositionNo": place}
-    if action != 2:
-        found |= {
-            "MDEntryPx": Decimal(rng.randrange(1_000, 90_000)).scaleb(-2),
-            "MDEntrySize": 100 * rng.randrange(1, 90),
-            "OrderID": str(rng.randrange(10**10)),
-            "MDEntryBuyer" if side == "0" else "MDEntrySeller": str(rng.randrange(3, 400)),
-            "MDInsertDate": digits // 10**9,
-            "MDInsertTime": digits % 10**9,
-        }
-    depths[instrument, side] = depth + {0: 1, 1: 0, 2: -1}[action]
+class Stretch:
+    """The records of so many messages, and where in them is what differs from turn to turn."""
+
+    def __init__(self, messages: int) -> None:
+        self.messages = messages
+        capture, records, place = io.BytesIO(), [], _HEADER
+        writer = PcapWriter(capture)
+        numbers, times, securities, known = [], [], [], []
+        encoder = Encoder(bundled_templates(), reset_each_message=True)
+        endpoint = Channel.numbered(72, legacy=True).incremental_a
+        framer = UdpFramer("10.0.0.1", 9, endpoint.address, endpoint.port)
+        market = Market(random.Random(1))
+        for index in range(messages):
+            number, sent = _FIRST + index, _START_NS + index * MILLISECOND
+            body = encoder.encode("IncrementalRefresh_152", market.message(number, sent))
+            frame = framer.frame(write_chunks(number, body, 1420)[0])
+            writer.write(sent, frame)
+            records.append(place - _HEADER)
+            place += _RECORD + len(frame)
+            begin = place - _HEADER - len(body)
+            at = body.index(stop_bits([number], 4).tobytes())
+            numbers.append(begin + at)
+            times.append(begin + at + 4)
+            for security in market.told:
+                at = body.index(stop_bits([security], 6).tobytes())
+                securities.append(begin + at)
+                known.append(security)
+        writer.close()
+        whole = capture.getvalue()
+        self.header, self.data = whole[:_HEADER], np.frombuffer(whole[_HEADER:], np.uint8)
+        self.records, self.numbers, self.times, self.securities, self.known = (
+            np.array(each, np.int64) for each in (records, numbers, times, securities, known)
+        )
+
+    def again(self, turn: int) -> bytes:
+        """The records with the times, numbers and instruments of a turn."""
+        data = self.data.copy()
+        steps = np.arange(self.messages, dtype=np.int64) + turn * self.messages
+        sent = _START_NS + steps * MILLISECOND
+        put(data, self.records, (sent // SECOND).astype("<u4"))
+        put(data, self.records + 4, (sent % SECOND).astype("<u4"))
+        number = _FIRST + steps
+        # The technical header is right before the message, behind Ethernet, IPv4 and UDP.
+        put(data, self.records + _RECORD + 42, number.astype(">u4"))
+        put(data, self.numbers, stop_bits(number, 4))
+        seconds, inside = np.unique(sent // SECOND, return_inverse=True)
+        digits = np.array([timestamp_digits(int(each) * SECOND) for each in seconds])
+        put(data, self.times, stop_bits(digits[inside] + sent % SECOND // MILLISECOND, 8))
+        put(data, self.securities, stop_bits(self.known + turn * _INSTRUMENTS, 6))
+        return data.tobytes()
+
+
+def stop_bits(numbers: Any, size: int) -> Any:
+    """Numbers as FAST writes those of so many bytes, a row each."""
+    values = np.asarray(numbers, np.int64)[:, None]
+    found = (values >> 7 * np.arange(size - 1, -1, -1) & 127).astype(np.uint8)
+    found[:, -1] |= 128
     return found
+
+
+def put(data: Any, places: Any, rows: Any) -> None:
+    """Put the bytes of each row to its place."""
+    raw = np.ascontiguousarray(rows).view(np.uint8).reshape(len(places), -1)
+    data[places[:, None] + np.arange(raw.shape[1])] = raw
+
+
+class Market:
+    """Orders that come, change or go, at places that there are, near the price of each book."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._depths: dict[tuple[int, str], int] = {}
+        self._counts = [0] * _INSTRUMENTS
+        self._prices = [rng.randrange(1_000, 90_000) for _ in range(_INSTRUMENTS)]
+        self.told: set[int] = set()
+        """The instruments of the last message."""
+
+    def message(self, number: int, sent: int) -> dict[str, Any]:
+        """The next message."""
+        count = self._rng.choice([1] * 9 + [3])
+        entries = [self.entry(timestamp_digits(sent)) for _ in range(count)]
+        self.told = {entry["SecurityID"] for entry in entries}
+        return {"MsgSeqNum": number, "SendingTime": timestamp_digits(sent), "MDEntries": entries}
+
+    def entry(self, digits: int) -> dict[str, Any]:
+        """A change of a book."""
+        rng = self._rng
+        instrument = min(int(rng.expovariate(0.05)), _INSTRUMENTS - 1)
+        side = rng.choice("01")
+        depth = self._depths.get((instrument, side), 0)
+        self._counts[instrument] += 1
+        action = 0 if depth < 5 else rng.choice([0, 1, 2, 2] if depth > 60 else [0, 0, 1, 2])
+        found: dict[str, Any] = {
+            "MDEntryType": side,
+            "SecurityID": _SECURITY + instrument,
+            "RptSeq": self._counts[instrument],
+            "MDEntryDate": digits // 10**9,
+            "MDEntryTime": digits % 10**9,
+            "MDUpdateAction": action,
+            "MDEntryPositionNo": rng.randrange(depth + (action == 0)) + 1,
+        }
+        if action != 2:
+            self._prices[instrument] += rng.choice((-1, 0, 0, 1))
+            price = abs(self._prices[instrument] + rng.randrange(-40, 41)) + 1
+            found |= {
+                "MDEntryPx": Decimal(price).scaleb(-2),
+                "MDEntrySize": 100 * rng.randrange(1, 90),
+                "OrderID": str(rng.randrange(10**10)),
+                "MDEntryBuyer" if side == "0" else "MDEntrySeller": str(rng.randrange(3, 400)),
+                "MDInsertDate": digits // 10**9,
+                "MDInsertTime": digits % 10**9,
+            }
+        self._depths[instrument, side] = depth + {0: 1, 1: 0, 2: -1}[action]
+        return found

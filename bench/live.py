@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import tempfile
@@ -209,6 +210,7 @@ def send_at(
     addresses: list[Address], path: Path, rate: float, piece: int, ready: Any, took: Any
 ) -> None:
     """Send the packets of a capture with an even pace, each to every address."""
+    keep_to(1)
     payloads = payloads_of(path)
     length = np.array([len(each) for each in payloads], np.int32)
     buffer = np.frombuffer(b"".join(payloads), np.uint8)
@@ -227,6 +229,13 @@ def send_at(
                 sender.send_all(buffer, offset[done:end], length[done:end], target[done:end])
                 done = end
         took.value = time.perf_counter() - start
+
+
+def keep_to(core: int) -> None:
+    """Keep this thread, and those it starts, to one core: a sender that spins is no part of a feed
+    handler, and would take its turns on the same core."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[core % len(cores)]})
 
 
 def lines_of(number: int, feeds: str, first: int) -> tuple[Line, ...]:
@@ -318,6 +327,9 @@ def followed(day: Path) -> Iterator[Row]:
     context = multiprocessing.get_context("spawn")
     lines = lines_of(number, "A", 100)
     settings = ChannelSettings(number, ("A",), from_the_start=True)
+    cores = os.sched_getaffinity(0)
+    gc.collect()
+    gc.freeze()  # as `pregao live` does
     for compiled, rate, spin, targets in (
         (False, PLAIN_RATE, False, ("", "")),
         (None, PUMP_RATE, False, ("≤ 40", "≤ 250")),
@@ -326,7 +338,9 @@ def followed(day: Path) -> Iterator[Row]:
         times = Times()
         handler = FeedHandler(LiveConfig((settings,), lines, BUFFER), spin=spin, compiled=compiled)
         handler.listen(times)
+        keep_to(0)
         handler.start()
+        os.sched_setaffinity(0, cores)
         ready = context.Event()
         given = ([lines[0].address], path, rate, 1, ready, context.Value("d", 0.0))
         process = context.Process(target=send_at, args=given)
@@ -342,3 +356,4 @@ def followed(day: Path) -> Iterator[Row]:
             at = f"{rate / 1e3:.0f} k packets/s"
             what = f"kernel's time to event in Python, {machine}, {at}, {how}, p{share}"
             yield Row(SECTION, what, value, "µs", target)
+    gc.unfreeze()

@@ -2,8 +2,11 @@
 
 import os
 import shutil
+import sys
 import tempfile
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # A machine that is busy is not a mistake of ours: no test has a deadline.
@@ -17,25 +20,58 @@ os.environ["TMPDIR"] = tempfile.tempdir = _FOLDER
 os.environ["XDG_CONFIG_HOME"] = _FOLDER
 for _set in ("PREGAO_LAKE", "PREGAO_TZ"):
     os.environ.pop(_set, None)
+# Tests start some hundred processes: modules are compiled for the first of them alone.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# What is dear to make is made once for all processes of a run, in the folder of the first.
+os.environ.setdefault("PREGAO_TESTS_SHARED", _FOLDER)
+# Every Spark of the tests, those of commands, servers and clusters too, is set for small days.
+os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark"))
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})
 SLOWEST = (
+    "test_cli_sentences",
+    "test_cli_bad_input",
     "test_lake_cluster_page",
-    "test_lake_streaming_spark",
-    "test_lake_analytics_late",
+    "test_lake_cluster_standalone",
     "test_lake_streaming_kills",
     "test_lake_access_connect",
-    "test_lake_documented_queries",
-    "test_lake_analytics_session_stats",
-    "test_lake_analytics_joined",
-    "test_lake_views_engines",
-    "test_lake_ingest_faults",
-    "test_lake_drop",
-    "test_lake_books_days",
     "test_lake_source_answers",
-    "test_lake_cluster_standalone",
+    "test_lake_analytics_late",
+    "test_lake_analytics_orders",
+    "test_lake_streaming_spark",
+    "test_lake_analytics_joined",
+    "test_lake_access_connector",
+    "test_web_browser",
+    "test_api_book",
+    "test_lake_drop",
+    "test_lake_streaming_ingest",
+    "test_lake_ingest_faults",
+    "test_lake_books_days",
+    "test_sbe_agreement",
+    "test_lake_documented_queries",
+    "test_lake_ingest",
+    "test_lake_ingest_elsewhere",
+    "test_lake_books_build",
+    "test_lake_exports",
+    "test_lake_views_engines",
+    "test_feed_channel_days",
+    "test_lake_books_series",
+    "test_lake_analytics_here",
+    "test_lake_books_lookup",
+    "test_feed_pump",
+    "test_extras",
 )
 """Files that are begun first, so that no process is left alone with one of them at the end."""
+
+TOGETHER = {
+    "test_lake_cluster_standalone": "test_lake_cluster_page",
+    "test_lake_source_answers": "test_lake_access_connect",
+}
+"""Files that use the same cluster or server: one process runs both, and starts it once."""
+
+FOLDERS_TOGETHER = ("api", "web")
+"""Folders whose files all look at one lake."""
 
 SLOW = frozenset(
     {
@@ -165,6 +201,28 @@ def pytest_collection_modifyitems(items):
             item.path.parent.name != "cli", rank.get(item.path.stem, len(rank))
         )
     )  # fmt: skip
+
+
+def together(test):
+    """The file that a test is of, or what stands for it and others: one process runs them."""
+    file = Path(test.partition("::")[0])
+    if file.parent.name in FOLDERS_TOGETHER:
+        return file.parent.name
+    return TOGETHER.get(file.stem, file.stem)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Where whole files go to a process, those that belong together go to the same."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Together(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return together(nodeid)
+
+    return Together(config, log)
 
 
 def pytest_unconfigure():

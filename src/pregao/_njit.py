@@ -120,6 +120,23 @@ load_u64 = _loader(8, types.uint64)
 load_i64 = _loader(8, types.int64)
 
 
+@intrinsic
+def store_u64(typingctx: Any, array: Any, position: Any, word: Any) -> Any:  # noqa: ARG001
+    """Write eight bytes at any address of a byte array, little-endian."""
+    if not (isinstance(array, types.Array) and array.dtype == types.uint8):
+        return None
+    signature = types.void(array, types.intp, types.uint64)
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.gep(buffer.data, [arguments[1]])
+        pointer = builder.bitcast(address, ir.IntType(64).as_pointer())
+        builder.store(arguments[2], pointer).align = 1
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 def _viewer(item: Any) -> Any:
     """An intrinsic that sees memory at an address as an array; who owns it keeps it alive.
 

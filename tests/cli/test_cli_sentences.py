@@ -317,14 +317,18 @@ def test_an_interrupt_while_spark_runs_is_one_line_and_130():
     running = process(
         "query", sql, "--lake", sound_lake(), "--master", "local[1]", start_new_session=True
     )
-    # Java has started, and the query runs or is about to: one line at any moment.
     deadline = time.monotonic() + 90
-    while not _children(running.pid) and time.monotonic() < deadline:
+    while not _has_a_task(running.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
-    time.sleep(10)
     os.killpg(running.pid, signal.SIGINT)
     assert told(Ended(running), code=130) == "pregao: interrupted."
 
 
-def _children(process_id):
-    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+def _has_a_task(process_id):
+    """Does a Java that this process has started run a task of Spark? A thread is named so."""
+    children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+    names = (name for child in children for name in Path(f"/proc/{child}/task").glob("*/comm"))
+    try:
+        return any(name.read_text().startswith("Executor task") for name in names)
+    except OSError:  # a thread that has ended meanwhile
+        return False

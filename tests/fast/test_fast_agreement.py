@@ -98,6 +98,56 @@ def test_the_three_decoders_agree_on_a_stream(reset):
         assert reference.decode(case) == (decoded.template.name, decoded.values, decoded.end)
 
 
+def decoded_columns(decoder, cases):
+    buffer = np.frombuffer(b"".join(cases), np.uint8)
+    ends = np.cumsum([len(case) for case in cases], dtype=np.int64)
+    return decoder.decode(buffer, ends - [len(case) for case in cases], ends)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chosen_rows_are_those_of_the_batch(seed):
+    rng = random.Random(f"chosen {seed}")
+    settings = {"reset_each_message": True}
+    decoder = ColumnDecoder(TEMPLATES, **settings, reuse=bool(seed))
+    cases = sound_messages(rng, NAMES, 200, **settings)
+    cases += [mutated(rng, case) for case in cases]
+    for part in (cases[:40], cases):
+        found = decoded_columns(decoder, part)
+        for template in found.templates:
+            batch, every = found.batch(template), found.rows(template)
+            rows = np.array(rng.choices(range(every.count), k=50), np.int64)
+            for name, column in zip(batch.schema.names, batch.columns, strict=True):
+                assert name in every
+                assert every.has(name) == (column.null_count < len(column))
+                assert every.array(name).equals(column)
+                chosen = every.chosen(rows)
+                assert chosen.array(name).to_pylist() == column.take(rows).to_pylist()
+                assert chosen.kind(name) == column.type
+            assert not every.has("Nothing")
+        refresh_rows = found.rows(TEMPLATES.by_name["Refresh"])
+        lists = found.batch(TEMPLATES.by_name["Refresh"]).column("Entries")
+        entries = refresh_rows.entries("Entries")
+        assert refresh_rows.sizes("Entries").tolist() == lists.value_lengths().to_pylist()
+        assert entries.array("Order").equals(lists.flatten().field("Order"))
+        rows = np.array(rng.choices(range(entries.count), k=80), np.int64)
+        for name in ("EntryType", "Buyer", "Order"):  # the last one has more than seven characters
+            texts = entries.chosen(rows).dictionary(name)
+            texts.validate(full=True)
+            assert texts.to_pylist() == entries.array(name).take(rows).to_pylist()
+            assert len(set(texts.dictionary.to_pylist())) == len(texts.dictionary)
+
+
+def test_texts_that_are_too_many_for_a_table_become_a_dictionary_all_the_same():
+    encoder = Encoder(TEMPLATES, reset_each_message=True)
+    groups = [f"G{number}" for number in range(5_000)]
+    cases = [
+        encoder.encode("Status", {"Number": 1, "SentAt": 2, "Group": group, "Offset": 0})
+        for group in groups
+    ]
+    found = decoded_columns(ColumnDecoder(TEMPLATES, reset_each_message=True), cases)
+    assert found.rows(TEMPLATES.by_name["Status"]).dictionary("Group").to_pylist() == groups
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_mutated_messages_are_refused_by_all_or_by_none(name):
     rng = random.Random(name)

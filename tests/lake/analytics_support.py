@@ -15,9 +15,9 @@ from pregao.lake.books import build_books
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
 from tests.lake.days import day
+from tests.made_once import made_once
 
 DATE = date(2026, 5, 21)
-_lakes: dict[object, object] = {}
 
 
 def lake_of(**settings):
@@ -34,24 +34,31 @@ def analysed(tables=None, books=False, **settings):
     They are made in this process, in a fraction of the time that Spark takes for so small a day;
     `assert_same_on_spark` holds the two equal.
     """
-    key = (tables, books, *sorted(settings.items()))
-    if key not in _lakes:
-        lake, truth = lake_of(**settings)
+    truth = day(**settings) / "truth"
+
+    def make(folder):
+        lake = Lake(folder)
+        ingest([str(truth.parent)], lake.location)
         if books:
             build_books(lake.location)
         analyse(None, lake, tables=tables)
-        _lakes[key] = lake, truth
-    return _lakes[key]
+
+    chosen = {"tables": tables, "books": books, **settings}
+    return Lake(made_once("analysed", chosen, make)), truth
 
 
 @contextmanager
 def few_partitions(spark):
-    """Days this small need no more than one."""
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "1")
-    yield
-    spark.conf.set(name, before)
+    """Days this small need no more than one, and nothing that is compiled for them."""
+    chosen = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    before = {name: spark.conf.get(name) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def the_day(spark, lake):

@@ -63,6 +63,7 @@ class LoopbackCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
         environment.pop("PYSPARK_PYTHON", None)
         with (self.folder / f"{name}.log").open("wb") as log:
@@ -93,7 +94,11 @@ class LoopbackCluster:
         address = f"http://127.0.0.1:{self.page}/json/"
         alive = [process for process in self.workers.values() if process.poll() is None]
         for _ in range(180):
-            with contextlib.suppress(OSError), urllib.request.urlopen(address, timeout=5) as answer:
+            # A master that begins answers this page with another one.
+            with (
+                contextlib.suppress(OSError, ValueError),
+                urllib.request.urlopen(address, timeout=5) as answer,
+            ):
                 if json.load(answer)["aliveworkers"] >= len(alive):
                     return
             if any(process.poll() is not None for process in [self._master, *alive]):

@@ -9,7 +9,6 @@ import pytest
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import SECOND
-from pregao.errors import UsageError
 from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
 from pregao.exchange.simulation.settings import Moment, Reset, ResetKind
 from pregao.exchange.simulation.truth import price_text
@@ -177,17 +176,3 @@ def test_no_book_that_differs_is_called_valid_after_loss_and_resets(tmp_path):
             assert shown(moment) == expected
             trusted += 1
     assert trusted
-
-
-@pytest.mark.parametrize("kind", [LegacyDepth.PRICES, LegacyDepth.TOP])
-def test_books_of_levels_have_trades_and_no_books_of_orders(tmp_path, kind):
-    folder = simulated(tmp_path / "day", legacy=kind, duration_ns=6 * SECOND, rate=100.0)
-    lake = tmp_path / "lake"
-    assert ingest([str(path) for path in sorted(folder.glob("*Legacy*.pcap"))], str(lake)).committed
-    build_books(str(lake))
-    assert rows(lake, "ticks") == []
-    listed = [row["symbol"] for row in rows(lake, "legacy_security_list") if row["symbol"]]
-    with pytest.raises(UsageError, match="told by price levels"):
-        book_at(Lake(str(lake)), listed[0])
-    analyse(None, Lake(str(lake)), tables=["trades"])
-    assert rows(lake, "trades")

@@ -37,6 +37,8 @@ class Reader:
 
     def __init__(self, cluster, folder):
         self.cluster = cluster
+        # A command that has one task needs one executor; the other would only be started.
+        self.cores = 1
         self.shared = folder / "shared"
         self.folder = folder / "here"
         self.folder.mkdir(parents=True)
@@ -47,7 +49,7 @@ class Reader:
         for theirs, mine in {
             "/shared": str(self.shared),
             "spark://head:7077": self.cluster.url,
-            "memory=4g": "memory=512m",
+            "memory=4g": f"memory=512m --conf spark.cores.max={self.cores}",
             "/opt/pregao/bin/python": sys.executable,
             # The workers of the test have these; unpacking them would take a minute.
             "pack environment.tar.gz": "pack environment.tar.gz --without "
@@ -104,7 +106,9 @@ def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
     more = command.replace("pregao ingest", "pregao ingest --range-size 40k", 1)
     doomed = reader.cluster.start_worker()
     reader.cluster.wait_for_workers()
+    reader.cores = 3
     running = reader.start(more)
+    reader.cores = 1
     for _ in range(6000):
         if any("Running task" in log.read_text() for log in doomed.glob("app-*/*/stderr")):
             break

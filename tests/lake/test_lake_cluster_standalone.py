@@ -52,7 +52,7 @@ spark.stop()
 """
 
 
-LARGE = ("deltalake", "numba", "numpy", "pandas", "pyarrow")
+LARGE = ("deltalake", "duckdb", "numba", "numpy", "pandas", "pyarrow")
 """What the workers of the test have in their own Python: unpacking it would take a minute."""
 
 

@@ -122,8 +122,8 @@ def test_what_trades_took_of_orders_is_what_was_traded(lake):
     assert set(more[more != 0]) <= set(integers(busted["size"]).tolist())
 
 
-def exported(lake, what, output, *more):
-    arguments = ["export", what, "--lake", str(lake), "--symbol", SYMBOL, "-o", str(output), *more]
+def exported(lake, what, output, *more, symbol=SYMBOL):
+    arguments = ["export", what, "--lake", str(lake), "--symbol", symbol, "-o", str(output), *more]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     return output
@@ -153,14 +153,14 @@ def test_lobster(lake, tmp_path):
     messages, books = (list(csv.reader((folder / name).read_text().splitlines())) for name in names)
     assert len(messages) == len(books) > 500
     assert {row[1] for row in messages} >= {"1", "2", "3", "4", "6"}
-    assert all(Decimal(row[3]) > 0 for row in messages)
+    assert all(Decimal(row[3]) > 0 for row in messages if row[1] != "7")
     times = [Decimal(row[0]) for row in messages]
     assert times == sorted(times)
     # Replayed as LOBSTER says, the messages make the book of the last row.
     orders = {}
     for _, kind, number, size, price, direction in messages:
         if number == "0":
-            continue  # a trade without a visible order
+            continue  # a trade without a visible order, or a halt
         if kind == "1":
             orders[number] = [int(direction), int(price), int(size)]
         else:
@@ -178,6 +178,40 @@ def test_lobster(lake, tmp_path):
         row = list(map(int, books[-1]))
         told = [(row[at + 4 * n], row[at + 1 + 4 * n]) for n in range(len(own))]
         assert told == own
+
+
+def halted(lake, symbol):
+    """When an instrument did not trade in the session, by the table status: kinds of LOBSTER."""
+    rows = pregao.Lake(lake).sql(
+        f"SELECT status FROM status WHERE symbol = '{symbol}' ORDER BY from_ns, sequence_number"
+    )
+    told, before = [], None
+    for row in rows.to_pylist():
+        match before, row["status"]:
+            case "OPEN", "PAUSE":
+                told.append("-1")
+            case "OPEN", "RESERVED":
+                told += ["-1", "0"]
+            case "PAUSE", "RESERVED":
+                told.append("0")
+            case "PAUSE" | "RESERVED", "OPEN" if told and told[-1] != "1":
+                told.append("1")
+        before = row["status"]
+    return told
+
+
+@pytest.mark.parametrize("symbol", ["BBAS3", "ITUB4", "PETR3"])
+def test_lobster_tells_halts_and_auctions_that_are_called(lake, tmp_path, symbol):
+    folder = exported(lake, "lobster", tmp_path / "lobster", symbol=symbol)
+    messages, books = (path.read_text().splitlines() for path in sorted(folder.iterdir()))
+    rows = [line.split(",") for line in messages]
+    halts = [place for place, row in enumerate(rows) if row[1] == "7"]
+    assert [rows[place][4] for place in halts] == halted(lake, symbol) != []
+    for place in halts:
+        assert rows[place][2:4] == ["0", "0"]
+        assert books[place] == books[place - 1]
+    times = [Decimal(row[0]) for row in rows]
+    assert times == sorted(times)
 
 
 def test_mbo_and_mbp_10(lake, tmp_path):
@@ -269,13 +303,19 @@ from nautilus_trader.model.book import OrderBook
 from nautilus_trader.model.enums import BookType
 from nautilus_trader.persistence.catalog import ParquetDataCatalog
 catalog = ParquetDataCatalog(sys.argv[1])
-equity, = catalog.instruments()
-book = OrderBook(equity.id, BookType.L3_MBO)
-for delta in catalog.order_book_deltas([str(equity.id)]):
+one, = catalog.instruments()
+book = OrderBook(one.id, BookType.L3_MBO)
+for delta in catalog.order_book_deltas([str(one.id)]):
     book.apply_delta(delta)
-ticks = catalog.trade_ticks([str(equity.id)])
+ticks = catalog.trade_ticks([str(one.id)])
 print(json.dumps({
-    "increment": str(equity.price_increment),
+    "class": type(one).__name__,
+    "increment": str(one.price_increment),
+    "terms": {
+        name: str(getattr(one, name))
+        for name in ("underlying", "multiplier", "expiration_ns", "strike_price")
+        if hasattr(one, name)
+    },
     "bids": [[str(level.price), level.size()] for level in book.bids()],
     "asks": [[str(level.price), level.size()] for level in book.asks()],
     "n": len(ticks), "size": sum(int(tick.size) for tick in ticks),
@@ -286,7 +326,50 @@ print(json.dumps({
 @needs_consumers
 def test_nautilus_sees_the_last_book_and_the_trades(lake, tmp_path):
     told = read_by_the_consumer(NAUTILUS, exported(lake, "nautilus", tmp_path / "catalog"))
-    assert told["increment"] == "0.01"
+    assert (told["class"], told["increment"]) == ("Equity", "0.01")
     for name, levels in zip(("bids", "asks"), last_book(lake), strict=True):
         assert told[name] == [[f"{level.price:.2f}", level.size] for level in levels]
     assert {"n": told["n"], "size": told["size"]} == traded(lake)
+
+
+@pytest.fixture(scope="module")
+def derivatives(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("derivatives")
+    wishes = {"profile": "derivatives", "instruments": 24, "messages": 4_000, "duration": "2m"}
+    pregao.simulate(folder / "day", **wishes)
+    lake = pregao.Lake(folder / "lake")
+    lake.ingest(folder / "day")
+    return folder / "lake"
+
+
+def definition(lake, kind):
+    """The busiest instrument of a kind, as it was defined."""
+    rows = pregao.Lake(lake).sql(
+        "SELECT i.symbol, asset, contract_multiplier, strike_price, min_price_increment, "
+        "security_validity_timestamp_s AS ends FROM instruments i JOIN orders USING (security_id) "
+        f"WHERE security_type = '{kind}' GROUP BY ALL ORDER BY count(*) DESC LIMIT 1"
+    )
+    return rows.to_pylist()[0]
+
+
+@needs_consumers
+@pytest.mark.parametrize(
+    ("kind", "called"), [("FUT", "FuturesContract"), ("SOPT", "OptionContract")]
+)
+def test_nautilus_knows_derivatives(derivatives, tmp_path, kind, called):
+    own = definition(derivatives, kind)
+    symbol = own["symbol"]
+    folder = exported(derivatives, "nautilus", tmp_path / "catalog", symbol=symbol)
+    told = read_by_the_consumer(NAUTILUS, folder)
+    assert told["class"] == called
+    assert Decimal(told["increment"]) == own["min_price_increment"]
+    assert told["terms"]["underlying"] == own["asset"]
+    assert Decimal(told["terms"]["multiplier"]) == (own["contract_multiplier"] or 1)
+    assert int(told["terms"]["expiration_ns"]) == own["ends"] * 10**9
+    if kind == "SOPT":
+        assert Decimal(told["terms"]["strike_price"]) == own["strike_price"]
+    book = pregao.Lake(derivatives).book(symbol)
+    for name, levels in (("bids", book.bids), ("asks", book.asks)):
+        assert [[Decimal(price), size] for price, size in told[name]] == [
+            [level.price, level.size] for level in levels
+        ]

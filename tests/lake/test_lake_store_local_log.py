@@ -18,8 +18,9 @@ from pregao.lake.store.delta_tables import (
     change_table,
     commit_changes,
     load_existing,
+    remove_action,
 )
-from pregao.lake.store.local_log import read_log
+from pregao.lake.store.local_log import read_log, read_paths
 from tests.lake.lake_support import ORDERS, TRADES, order, write_file
 
 
@@ -103,13 +104,13 @@ def test_the_library_refuses_a_mark_that_was_appended_in_between(place):
 
 
 @settings(max_examples=10, deadline=None)
-@given(st.lists(st.sampled_from("LRCM"), min_size=1, max_size=12))
+@given(st.lists(st.sampled_from("LRCMD"), min_size=1, max_size=12))
 def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
-    """Appends of the library and of our own, retired marks, checkpoints and new columns."""
+    """Appends of the library and of our own, retired marks, checkpoints and removed files."""
     lake = Lake(tmp_path_factory.mktemp("both"))
     lake.ensure_tables([ORDERS, TRADES])
     place = lake.location.join("orders")
-    live = set()
+    live, removed = set(), 0
     for number, step in enumerate([*steps, "O"]):
         name = f"m{number}"
         if step == "L":
@@ -121,6 +122,11 @@ def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
             live.discard(gone)
         elif step == "C":
             load_existing(place).create_checkpoint()
+        elif step == "D":
+            shown = visible_files(load_existing(place)).to_pylist()[:1]
+            gone = [remove_action(each["path"], each["size_bytes"]) for each in shown]
+            change_table(place, lambda table, gone=gone: commit_changes(table, gone))
+            removed += len(gone)
         else:
             append(place, name, number)
             live.add(name)
@@ -132,7 +138,8 @@ def test_both_ways_give_one_table_in_any_order(tmp_path_factory, steps):
             each for each in known if table.transaction_version(each) is not None
         ]
         assert live <= log.marks
-    assert len(numbers(place)) == len([step for step in steps if step in "LM"]) + 1 + sum(
+        assert read_paths(place) == set(visible_files(table)["path"].to_pylist())
+    assert len(numbers(place)) + removed == len([step for step in steps if step in "LM"]) + 1 + sum(
         step == "R" for step in steps
     ) - _retired(steps)
 
@@ -144,7 +151,7 @@ def _retired(steps):
         if step == "R" and live:
             live -= 1
             retired += 1
-        elif step != "C":
+        elif step not in "CD":
             live += 1
     return retired
 

@@ -83,6 +83,48 @@ def test_chunks_in_bulk_are_those_of_the_plain_reader(seed):
     assert row == len(found.number)
 
 
+BODIES = {
+    "IncrementalRefresh_152": ({"MDEntries": []}, True, True),
+    "News_143": ({}, True, True),
+    "Heartbeat_144": ({}, False, True),
+    "SequenceReset_122": ({"NewSeqNo": 1}, False, False),
+}
+"""Messages: their fields, whether they number a datagram, whether they use a number up."""
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_datagrams_in_bulk_have_the_keys_of_what_they_begin_with(seed):
+    draw = random.Random(seed)
+    datagrams, expected = [], []
+    for _ in range(8):
+        number = draw.randrange(1, 1 << 32)
+        name = draw.choice([*BODIES])
+        fields, numbered, using = BODIES[name]
+        body = message(name, number, **fields)
+        first, *more = write_chunks(number, body, draw.choice([1420, 18]))
+        last = draw.randrange(1, 1 << 32)
+        behind = draw.choice([b"", *write_chunks(last, message("News_143", last), 1420), b"noise"])
+        keys = (
+            True,
+            number if numbered else 0,
+            0 if more else timestamp_ns(SENT),
+            max(number, last if len(behind) > 5 else 0) if using else 0,
+        )
+        if more and draw.random() < 0.5:
+            first, keys = more[0], (True, 0, 0, 0)
+        elif draw.random() < 0.2:
+            first, behind, keys = b"", b"noise", (False, 0, 0, 0)
+        datagrams.append(first + behind)
+        expected.append(keys)
+    buffer = np.frombuffer(b"".join(datagrams) + bytes(16), np.uint8)
+    length = np.array([len(each) for each in datagrams], np.int32)
+    offset = np.cumsum(length, dtype=np.int64) - length
+    found = HeadReader(bundled_templates()).keys(buffer, offset, length)
+    columns = (found.sound, found.number, found.sending_time_ns, found.last)
+    assert list(zip(*(column.tolist() for column in columns), strict=True)) == expected
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 99_999_999_999_999_999))
 @example(20081007091208008)
@@ -118,7 +160,7 @@ def rows(*bodies):
     assert not len(found.refused)
     (template,) = [each for each in found.templates if found.count(each)]
     table = bundled_tables()[message_type(template)]
-    made = rows_of(table, template, found.batch(template))
+    made = rows_of(table, template, found)
     columns = made.columns(np.arange(len(made.message)))
     return made, pa.table(columns, names=table.names).to_pylist()
 

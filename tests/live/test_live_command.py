@@ -48,7 +48,7 @@ BOOK = BookCopy(
 
 def test_lines_have_exact_prices_and_places():
     trade = TradeDone(
-        Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300, 3, None, 0, None, 4, False, False
+        Place(1, 7), 5, 6, 14, 70, 1910, None, 361_900, 300, 3, None, 0, None, 4, False, False, True
     )
     data = data_of(LiveEvent(51, "PETR4", trade, None))
     assert (data["event"], data["channel"], data["symbol"]) == ("TradeDone", 51, "PETR4")

@@ -261,10 +261,8 @@ def _quoted(name: str) -> str:
 
 
 def _lake_book(moment: Moment) -> LakeBook:
-    from pregao.book.views import levels_of
-
     of, book = moment.instrument, moment.book
-    bids, asks = (book.orders(side) for side in Side)
+    bids, asks = (book.levels(side) for side in Side)
     return LakeBook(
         of.symbol,
         of.security_id,
@@ -272,9 +270,9 @@ def _lake_book(moment: Moment) -> LakeBook:
         of.date,
         moment.at_ns,
         book.state,
-        levels(levels_of(bids)),
-        levels(levels_of(asks)),
-        orders([*bids, *asks]),
+        levels(bids),
+        levels(asks),
+        orders([order for side in Side for order in book.orders(side)]),
         price(moment.last_price),
         moment.trade_volume,
         moment.sequence_version,

@@ -88,7 +88,7 @@ def write_orders(
     meta[w.DUMPS] = 0
     meta[w.DUMPED_ORDERS] = 0
     dump(
-        meta, ladder, words_at(slots_at, w.SLOT_WORDS * room), ladder, False,
+        meta, ladder, words_at(slots_at, w.SLOT_WORDS * room), ladder, False, False,
         end, state, sides, ids, prices, sizes, firms, inserteds, implieds,
     )  # fmt: skip
 

@@ -1,10 +1,10 @@
-"""Kernels that replay book updates in bulk: the two books of orders, their ticks and dumps.
+"""Kernels that replay book updates in bulk: the three kinds of book, their ticks and dumps.
 
 All state lives in flat arrays, so that copying them is a checkpoint. Sides keep their best level
 (and the book by position its first order) at the *end* of an array: what happens near the top
 then moves few entries, however deep the book is. Prices are stored as ranks, higher is better on
 both sides, and an order without a price has the highest. The plain twins of these kernels are
-the classes PriorityBook, PositionBook and TickMaker.
+the classes PriorityBook, PositionBook, PriceDepthBook and TickMaker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from pregao._njit import njit, part
 from pregao.book import _words as w
+from pregao.book._depth_kernels import apply_by_depth
 from pregao.book._ladder_kernels import bottom, enter, price_of, u
 from pregao.book._position_kernels import apply_by_position
 from pregao.book._priority_kernels import apply_by_priority, clear_side
@@ -39,7 +40,7 @@ def wipe(meta, table, slots, ranks, ladder, by_position):
 @part
 def builds(kind, flags):
     """Does an update fill a book that was emptied, so that it is not whole yet?"""
-    return kind <= w.CHANGE and (flags & w.RECOVERY) != 0
+    return (kind <= w.CHANGE or kind == w.OVERLAY) and (flags & w.RECOVERY) != 0
 
 
 @part
@@ -124,16 +125,31 @@ def _tick(
 
 @part
 def dump(
-    meta, queue, slots, ladder, by_position,
+    meta, queue, slots, ladder, by_position, by_depth,
     dump_end, dump_state, dump_side, dump_id, dump_price, dump_size, dump_firm, dump_inserted,
     dump_implied,
 ):  # fmt: skip
-    """Write all orders in the order in which they would trade, bids first; False without room."""
+    """Write all orders in the order in which they would trade, bids first; False without room.
+
+    Of a book by price depth they are its levels, with their numbers of orders for identifiers.
+    """
     out = meta[w.DUMPED_ORDERS]
     if out + meta[w.ORDERS] + meta[w.ORDERS + 1] > len(dump_side):
         return False
     for side in range(2):
         at = bottom(ladder, side) + meta[u(w.LEVELS + side)]
+        if by_depth:
+            for place in range(1, meta[u(w.LEVELS + side)] + 1):
+                row = np.int64(ladder[u(at - place)])
+                dump_side[out] = side
+                dump_id[out] = slots[u(row + w.COUNT)]
+                dump_price[out] = price_of(side, slots[u(row + w.RANK)])
+                dump_size[out] = slots[u(row + w.SIZE)]
+                dump_firm[out] = w.NULL
+                dump_inserted[out] = w.NULL
+                dump_implied[out] = 0
+                out += 1
+            continue
         level = np.int64(-1)
         first = np.int64(-1)
         for left in range(meta[u(w.ORDERS + side)] - 1, -1, -1):
@@ -197,7 +213,7 @@ def _reset_or_snapshot(meta, table, slots, ranks, ladder, by_position, kind, siz
 
 @njit
 def replay(
-    by_position, check, depth, first_row, start, stop, finish,
+    by_position, market_depth, check, depth, first_row, start, stop, finish,
     kinds, sides, flags, instruments, events, order_ids, prices, sizes, previouses, positions,
     firms, inserteds,
     meta, table, queue, slots, ranks, ladder, top,
@@ -208,12 +224,15 @@ def replay(
 ):  # fmt: skip
     """Apply the rows from ``start`` to ``stop``; where it stopped stands in the state.
 
+    ``market_depth`` is 0 for books of orders; those of levels are by position, too.
+
     Rows are numbered from ``first_row`` in what comes out. A tick comes when the next row is of
     another event or instrument, or when ``stop`` is said to finish an event. The full book is
     written after each row that ``dump_at`` names, in order. It stops early where room is missing.
     """
     i = start
     status = w.DONE
+    by_depth = market_depth > 0
     instrument = meta[w.INSTRUMENT]
     event = meta[w.EVENT]
     started = meta[w.STARTED] != 0
@@ -222,7 +241,7 @@ def replay(
         ended = i == stop
         while next_dump < first_row + i:
             if not dump(
-                meta, queue, slots, ladder, by_position, dump_end, dump_state, dump_side,
+                meta, queue, slots, ladder, by_position, by_depth, dump_end, dump_state, dump_side,
                 dump_id, dump_price, dump_size, dump_firm, dump_inserted, dump_implied,
             ):  # fmt: skip
                 status = w.DUMPS_FULL
@@ -260,7 +279,7 @@ def replay(
         event = events[at]
         kind = kinds[at]
         code = np.int64(0)
-        if kind > w.REMOVE_TOP and kind != w.SNAPSHOT_ORDER:
+        if kind > w.REMOVE_TOP and kind != w.SNAPSHOT_ORDER and kind != w.OVERLAY:
             code = np.int64(_reset_or_snapshot(
                 meta, table, slots, ranks, ladder, by_position, kind, sizes[at], previouses[at]
             ))  # fmt: skip
@@ -270,6 +289,11 @@ def replay(
                     code = np.int64(w.SNAPSHOT_INTERRUPTED)
                 else:
                     code = np.int64(w.SNAPSHOT_NOT_BEGUN)
+            elif by_depth:
+                code = np.int64(apply_by_depth(
+                    meta, slots, ranks, ladder, market_depth, kind, np.int64(sides[at]),
+                    prices[at], sizes[at], order_ids[at], positions[at],
+                ))  # fmt: skip
             elif by_position:
                 code = np.int64(apply_by_position(
                     meta, queue, slots, ranks, ladder, depth, check, kind, np.int64(sides[at]),

@@ -25,6 +25,7 @@ SNAPSHOT_END = int(rows.UpdateKind.SNAPSHOT_END)
 DOUBT = int(rows.UpdateKind.DOUBT)
 CONFIRM = int(rows.UpdateKind.CONFIRM)
 SETTLE = int(rows.UpdateKind.SETTLE)
+OVERLAY = int(rows.UpdateKind.OVERLAY)
 
 # What was wrong with it.
 UNKNOWN_ORDER = int(FaultCode.UNKNOWN_ORDER)
@@ -40,6 +41,7 @@ SNAPSHOT_INTERRUPTED = int(FaultCode.SNAPSHOT_INTERRUPTED)
 SNAPSHOT_NOT_BEGUN = int(FaultCode.SNAPSHOT_NOT_BEGUN)
 SNAPSHOT_INCOMPLETE = int(FaultCode.SNAPSHOT_INCOMPLETE)
 INTERRUPTED = int(FaultCode.INTERRUPTED)
+OVERLAY_BELOW_TOP = int(FaultCode.OVERLAY_BELOW_TOP)
 NO_ROOM = -1
 """Not a fault: the state has no slot left, and nothing was changed."""
 

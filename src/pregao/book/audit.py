@@ -10,11 +10,11 @@ import numpy as np
 
 from pregao.book.replay import FullBook
 from pregao.book.updates import Side
-from pregao.book.views import Order
+from pregao.book.views import Level, Order
 
 
 class DifferenceKind(Enum):
-    """In what way an order differs."""
+    """In what way an order or a level differs."""
 
     MISSING = "in the snapshot only"
     EXTRA = "in the rebuilt book only"
@@ -24,24 +24,25 @@ class DifferenceKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One order that is not as it should be; places count from 1."""
+    """One order or level that is not as it should be; places count from 1."""
 
     kind: DifferenceKind
     side: Side
     place: int
     """Where it stands in the snapshot, or in the rebuilt book if it is only there."""
-    rebuilt: Order | None
-    snapshot: Order | None
+    rebuilt: Order | Level | None
+    snapshot: Order | Level | None
 
     def __str__(self) -> str:
-        order = self.snapshot or self.rebuilt
-        assert order is not None
-        text = f"{self.side.name.lower()} order {order.order_id} at place {self.place}"
+        row = self.rebuilt if self.snapshot is None else self.snapshot
+        assert row is not None
+        what = f"order {row.order_id}" if isinstance(row, Order) else "level"
+        text = f"{self.side.name.lower()} {what} at place {self.place}"
         if self.kind is not DifferenceKind.CONTENT or self.rebuilt is None or self.snapshot is None:
             return f"{text} is {self.kind.value}"
         parts = [
             f"{name} {here} instead of {there}"
-            for name, here, there in zip(Order._fields, self.rebuilt, self.snapshot, strict=True)
+            for name, here, there in zip(row._fields, self.rebuilt, self.snapshot, strict=True)
             if here != there
         ]
         return f"{text} has {', '.join(parts)}"
@@ -80,9 +81,9 @@ def compare_side(
 
 
 def _compare_places(
-    side: Side, rebuilt: Sequence[Order], snapshot: Sequence[Order]
+    side: Side, rebuilt: Sequence[Order | Level], snapshot: Sequence[Order | Level]
 ) -> list[Difference]:
-    """Place by place, for orders without numbers of their own."""
+    """Place by place, for levels and for orders without numbers of their own."""
     found = []
     for at in range(max(len(rebuilt), len(snapshot))):
         mine = rebuilt[at] if at < len(rebuilt) else None
@@ -99,7 +100,13 @@ def _compare_places(
 
 
 def compare_books(rebuilt: FullBook, snapshot: FullBook) -> list[Difference]:
-    """Every order that differs between two full books; nothing if they are equal."""
+    """Every order or level that differs between two full books; nothing if they are equal."""
+    if rebuilt.of_levels or snapshot.of_levels:
+        return [
+            difference
+            for side in Side
+            for difference in _compare_places(side, rebuilt.levels(side), snapshot.levels(side))
+        ]
     columns = ("side", "order_id", "price", "size", "firm", "inserted", "implied")
     if all(np.array_equal(getattr(rebuilt, name), getattr(snapshot, name)) for name in columns):
         return []

@@ -22,6 +22,7 @@ from pregao.book.updates import (
     LevelDeleted,
     LevelOverlaid,
     LevelUpdate,
+    Settled,
     Side,
     SideCleared,
     SnapshotBegun,
@@ -57,6 +58,8 @@ class PriceDepthBook(Life):
                 return self.interrupt(update.key, update.reason)
             case Doubted() | Confirmed():
                 self.doubt(doubted=isinstance(update, Doubted))
+            case Settled():
+                self.agreed()
             case SnapshotBegun():
                 self._begin_snapshot(update)
             case _ if self.fault is not None:

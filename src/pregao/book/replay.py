@@ -6,7 +6,7 @@ This is the fast twin of the book classes. Its state is plain arrays and can be 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any
 
@@ -16,9 +16,9 @@ import numpy.typing as npt
 from pregao.book import _kernels
 from pregao.book import _words as w
 from pregao.book.faults import FaultCode, State
-from pregao.book.rows import Codes, Numbers, UpdateKind, UpdateRows, none_if_null
+from pregao.book.rows import NULL, Codes, Numbers, UpdateKind, UpdateRows, none_if_null
 from pregao.book.updates import Side
-from pregao.book.views import Order
+from pregao.book.views import Level, Order, levels_of
 from pregao.errors import UsageError
 
 Slots = npt.NDArray[np.int32]
@@ -29,6 +29,7 @@ class BookKind(Enum):
 
     PRIORITY = "by price and priority"
     POSITION = "by position"
+    DEPTH = "by price depth"
 
 
 @dataclass(slots=True)
@@ -83,7 +84,11 @@ class Ticks:
 
 @dataclass(slots=True)
 class FullBook:
-    """All orders of a book after a row, as columns: bids first, each side in queue order."""
+    """All orders of a book after a row, as columns: bids first, each side in queue order.
+
+    A book by price depth has levels in their place, of which only price and size are known, and
+    how many orders each has.
+    """
 
     row: int
     state: State
@@ -94,13 +99,31 @@ class FullBook:
     firm: Numbers
     inserted: Numbers
     implied: Codes
+    level_orders: Numbers | None = None
+    """How many orders each level has; None of a book of orders."""
 
     def __len__(self) -> int:
-        """How many orders there are."""
+        """How many orders there are, or levels."""
         return len(self.side)
 
+    @property
+    def of_levels(self) -> bool:
+        """Is it a book by price depth, which has no orders?"""
+        return self.level_orders is not None
+
+    def levels(self, side: Side) -> list[Level]:
+        """The levels of a side, best first, as a book class gives them."""
+        if self.level_orders is None:
+            return list(levels_of(self.orders(side)))
+        return [
+            Level(none_if_null(self.price[at]), int(self.size[at]), int(self.level_orders[at]))
+            for at in np.flatnonzero(self.side == side)
+        ]
+
     def orders(self, side: Side) -> list[Order]:
-        """The orders of a side, as a book class gives them."""
+        """The orders of a side, as a book class gives them; none of a book by price depth."""
+        if self.level_orders is not None:
+            return []
         return [
             Order(
                 none_if_null(self.order_id[at]),
@@ -114,6 +137,11 @@ class FullBook:
             for at in np.flatnonzero(self.side == side)
         ]
 
+    def with_levels(self, level_orders: Numbers) -> FullBook:
+        """The same rows as levels with so many orders."""
+        unknown = np.full(len(self), NULL, np.int64)
+        return replace(self, order_id=unknown, level_orders=level_orders)
+
     def rows(self, instrument: int, event: int) -> UpdateRows:
         """Snapshot rows that bring a replay to this content."""
         rows = UpdateRows.empty(len(self) + 2)
@@ -126,6 +154,8 @@ class FullBook:
         rows.flags[1:-1] = self.implied  # the flag's value is 1
         for name in ("order_id", "price", "size", "firm", "inserted"):
             getattr(rows, name)[1:-1] = getattr(self, name)
+        if self.level_orders is not None:
+            rows.order_id[1:-1] = self.level_orders
         return rows
 
 
@@ -190,7 +220,8 @@ class Replay:
     """Replays rows of one instrument after the other; rows are numbered through all calls.
 
     ``depth`` is the number of levels in a tick; with 0 there are none. Without ``check_sizes``,
-    sizes and prices before an update are not held against the book.
+    sizes and prices before an update are not held against the book. Books by price depth show so
+    many levels as ``market_depth`` says, or all.
     """
 
     def __init__(
@@ -198,13 +229,17 @@ class Replay:
         kind: BookKind = BookKind.PRIORITY,
         depth: int = 10,
         *,
+        market_depth: int | None = None,
         check_sizes: bool = True,
         room: int = 1024,
         chunk: int = 65_536,
     ) -> None:
         if depth < 0 or chunk < 1 or room < 1:
             raise UsageError("a replay needs room, a chunk of at least one tick, and no depth < 0")
+        if market_depth is not None and (market_depth < 1 or kind is not BookKind.DEPTH):
+            raise UsageError("a market depth is of books by price depth, and at least 1")
         self.kind = kind
+        self.market_depth = market_depth
         self.depth = depth
         self.check_sizes = check_sizes
         self.chunk = chunk if depth else 1
@@ -243,7 +278,7 @@ class Replay:
         ``finish=False`` when more rows of the last event may follow in the next call.
         ``dump_at`` names rows, in order, after which the full book is wanted.
         """
-        rows.check()
+        rows.check(levels=self.kind is BookKind.DEPTH)
         wanted = np.asarray(dump_at, np.int64)
         start = 0
         dumps = _Dumps(len(wanted), 0)
@@ -261,7 +296,8 @@ class Replay:
                 (int(row), FaultCode(code))
                 for row, code in zip(fault_row[:faults], fault_code[:faults], strict=True)
             ]
-            self.books += dumps.books(wanted, int(meta[w.DUMPS]))
+            levels = self.kind is BookKind.DEPTH
+            self.books += dumps.books(wanted, int(meta[w.DUMPS]), levels=levels)
             wanted = wanted[int(meta[w.DUMPS]) :]
             if meta[w.TICKS]:
                 yield ticks.first(int(meta[w.TICKS]))
@@ -291,9 +327,11 @@ class Replay:
         dumps: _Dumps,
     ) -> int:
         state = self.state
+        by_depth = self.kind is BookKind.DEPTH
         status: int = _kernels.replay(
-            self.kind is BookKind.POSITION, self.check_sizes, self.depth, self.done, start,
-            len(rows), finish,
+            self.kind is not BookKind.PRIORITY,
+            (self.market_depth or w.HIGHEST) if by_depth else 0,
+            self.check_sizes, self.depth, self.done, start, len(rows), finish,
             rows.kind, rows.side, rows.flags, rows.instrument, rows.event, rows.order_id,
             rows.price, rows.size, rows.previous, rows.position, rows.firm, rows.inserted,
             state.meta, state.table, state.queue, state.slots, state.ranks, state.ladder,
@@ -321,7 +359,7 @@ class _Dumps:
         self.firm = np.empty(orders, np.int64)
         self.inserted = np.empty(orders, np.int64)
 
-    def books(self, wanted: Numbers, count: int) -> list[FullBook]:
+    def books(self, wanted: Numbers, count: int, *, levels: bool) -> list[FullBook]:
         """The books that were written, each with columns of its own."""
         found = []
         begin = 0
@@ -331,6 +369,7 @@ class _Dumps:
                 name: getattr(self, name)[begin:end].copy()
                 for name in ("side", "order_id", "price", "size", "firm", "inserted", "implied")
             }
-            found.append(FullBook(int(wanted[at]), State(int(self.state[at])), **columns))
+            book = FullBook(int(wanted[at]), State(int(self.state[at])), **columns)
+            found.append(book.with_levels(book.order_id) if levels else book)
             begin = end
         return found

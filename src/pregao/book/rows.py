@@ -14,8 +14,13 @@ from pregao.book.updates import (
     BookEmptied,
     ChannelReset,
     Confirmed,
+    DepthUpdate,
     Doubted,
     Interrupted,
+    LevelAdded,
+    LevelChanged,
+    LevelDeleted,
+    LevelOverlaid,
     OrderAdded,
     OrderChanged,
     OrderDeleted,
@@ -24,6 +29,7 @@ from pregao.book.updates import (
     SideCleared,
     SnapshotBegun,
     SnapshotEnded,
+    SnapshotLevel,
     SnapshotOrder,
     TopRemoved,
     Update,
@@ -60,6 +66,8 @@ class UpdateKind(IntEnum):
     CONFIRM = 12
     SETTLE = 13
     """A snapshot equals the book: what fills it again has ended."""
+    OVERLAY = 14
+    """Only of books by price depth: this is the best level now, whatever it was before."""
 
 
 @dataclass(slots=True)
@@ -74,6 +82,7 @@ class UpdateRows:
     flags: Codes
     """Bits: IMPLIED, RECOVERY."""
     order_id: Numbers
+    """The number of the order; of a level, how many orders it has."""
     price: Numbers
     """The mantissa; NULL for an order without a price."""
     size: Numbers
@@ -94,8 +103,8 @@ class UpdateRows:
         """Some of the rows, without a copy."""
         return UpdateRows(*(getattr(self, column.name)[part] for column in fields(self)))
 
-    def check(self) -> None:
-        """Refuse columns that a replay could not walk safely."""
+    def check(self, *, levels: bool = False) -> None:
+        """Refuse columns that a replay, of levels or of orders, could not walk safely."""
         for column in fields(self):
             values: npt.NDArray[Any] = getattr(self, column.name)
             kind = np.uint8 if column.name in _CODES else np.int64
@@ -104,7 +113,8 @@ class UpdateRows:
                     f"the column {column.name} of book updates must be {np.dtype(kind)} and as"
                     " long as the others"
                 )
-        if len(self) and (self.side.max() > max(Side) or self.kind.max() > max(UpdateKind)):
+        last = UpdateKind.OVERLAY if levels else UpdateKind.SETTLE
+        if len(self) and (self.side.max() > max(Side) or self.kind.max() > last):
             raise UsageError("book updates have a side or a kind that does not exist")
 
     @staticmethod
@@ -144,9 +154,35 @@ def _order(kind: UpdateKind, update: OrderAdded | OrderChanged | SnapshotOrder) 
     }
 
 
-def row_of(update: Update) -> dict[str, int]:
+def _level(
+    kind: UpdateKind, update: LevelAdded | LevelChanged | LevelOverlaid | SnapshotLevel
+) -> dict[str, int]:
+    recovery = False if isinstance(update, SnapshotLevel) else update.recovery
+    position = None if isinstance(update, LevelOverlaid) else update.position
+    return {
+        "kind": kind,
+        "side": update.side,
+        "flags": RECOVERY * recovery,
+        "order_id": update.orders,
+        "price": _null(update.price),
+        "size": update.size,
+        "position": _null(position),
+    }
+
+
+def row_of(update: Update | DepthUpdate) -> dict[str, int]:
     """The columns of one update that have a value."""
     match update:
+        case LevelAdded():
+            return _level(UpdateKind.ADD, update)
+        case LevelChanged():
+            return _level(UpdateKind.CHANGE, update)
+        case LevelOverlaid():
+            return _level(UpdateKind.OVERLAY, update)
+        case SnapshotLevel():
+            return _level(UpdateKind.SNAPSHOT_ORDER, update)
+        case LevelDeleted():
+            return {"kind": UpdateKind.DELETE, "side": update.side, "position": update.position}
         case OrderAdded():
             return _order(UpdateKind.ADD, update)
         case OrderChanged():
@@ -188,9 +224,9 @@ def row_of(update: Update) -> dict[str, int]:
             return {"kind": UpdateKind.SETTLE}
 
 
-def rows_of(updates: Iterable[tuple[int, int, Update]]) -> UpdateRows:
+def rows_of(updates: Iterable[tuple[int, int, Update | DepthUpdate]]) -> UpdateRows:
     """Columns for updates given as (instrument, event, update)."""
-    listed: Sequence[tuple[int, int, Update]] = list(updates)
+    listed: Sequence[tuple[int, int, Update | DepthUpdate]] = list(updates)
     rows = UpdateRows.empty(len(listed))
     for at, (instrument, event, update) in enumerate(listed):
         rows.instrument[at] = instrument

@@ -269,5 +269,6 @@ DepthUpdate = (
     | Interrupted
     | Doubted
     | Confirmed
+    | Settled
 )
 """All that a book by price of the legacy feed understands."""

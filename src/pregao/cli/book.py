@@ -58,12 +58,18 @@ def book(
     """
     from pregao.book.faults import State
     from pregao.cli import option_values
+    from pregao.errors import UsageError
     from pregao.lake.books.lookup import book_at
     from pregao.lake.store import Lake
 
     when = option_values.moment(at, "--at", tz)
     wanted: date | None = option_values.days([day])[0] if day else None
     moment = book_at(Lake(lake), instrument, when, wanted, channel)
+    if orders and moment.market_depth is not None:
+        raise UsageError(
+            f"{instrument} has no orders to show: the feed of {moment.instrument.date}, channel "
+            f"{moment.instrument.channel}, tells price levels. Leave --orders out."
+        )
     if as_json:
         typer.echo(json.dumps(as_data(moment, depth, orders), indent=1))
     else:
@@ -85,10 +91,9 @@ def book(
 
 def levels_of(moment: Moment) -> tuple[list[Level], list[Level]]:
     """The levels of both sides, best first."""
-    from pregao.book import views
     from pregao.book.updates import Side
 
-    bids, asks = (list(views.levels_of(moment.book.orders(side))) for side in Side)
+    bids, asks = (moment.book.levels(side) for side in Side)
     return bids, asks
 
 
@@ -118,6 +123,7 @@ def as_data(moment: Moment, depth: int, with_orders: bool) -> dict[str, Any]:
         "sending_time_ns": moment.sending_time_ns,
         "data_ends_ns": moment.data_ends_ns,
         "rpt_seq": moment.rpt_seq,
+        "market_depth": moment.market_depth,
         "last_price": price_text(moment.last_price),
         "trade_volume": moment.trade_volume,
         "low_limit_price": price_text(moment.low_limit_price),
@@ -166,6 +172,11 @@ def show(moment: Moment, depth: int, with_orders: bool) -> None:
             f"last price {price_text(moment.last_price) or '-'}, "
             f"volume {'-' if moment.trade_volume is None else f'{moment.trade_volume:,}'}",
         )
+    if moment.market_depth is not None:
+        shown = "the best price" if moment.market_depth == 1 else (
+            f"the best {moment.market_depth} prices"
+        )  # fmt: skip
+        say(out, f"the feed tells {shown} of each side, and no orders")
     columns, rows = _orders_table(moment, depth) if with_orders else _levels_table(moment, depth)
     right = " ".join(name for name in columns if name not in ("side", "in the queue since"))
     print_table(out, "", columns, rows, numbers=right, framed=True)

@@ -121,10 +121,9 @@ class TableWriter:
             if not found.count(template):
                 continue
             own = found.messages(template)
-            batch = found.batch(template)
-            rows = rows_of(tables[message_type(template)], template, batch)
+            rows = rows_of(tables[message_type(template)], template, found)
             chunk = owner[own]
-            numbers = np.asarray(batch.column("MsgSeqNum")).astype(np.int64)
+            numbers = found.rows(template).numbers("MsgSeqNum")
             good = ~bad[own]
             wrong = good & (numbers != chunks.number[chunk])
             wrong[rows.unfit] |= good[rows.unfit]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from contextlib import ExitStack
@@ -129,6 +130,9 @@ def live(
                 taking = LakeFollower(recorder.settings.folder, lake, followed)
                 opened.callback(opened.enter_context(taking).finish)
             opened.callback(handler.stop)
+            gc.collect()
+            gc.freeze()  # what is there by now is not looked through again in the midst of a feed
+            opened.callback(gc.unfreeze)
             handler.start()
         if metrics is not None:
             server = serve(handler, metrics)

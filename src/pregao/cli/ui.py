@@ -33,6 +33,8 @@ EPILOG = "\n\n".join(
 )
 PORT = 8050
 _COLLECTION = (50_000, 20, 100)
+_Desk = tuple[int, int, str]
+"""Who enters orders: the session, its firm and its access key."""
 
 
 def ui(
@@ -51,7 +53,7 @@ def ui(
         typer.Option(metavar="FILE", help="Follow the channels of this configuration instead."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Simulate a market, send it on loopback, follow it.")
+        bool, typer.Option("--demo", help="Run an exchange in this process, follow its feed.")
     ] = False,
     exchange: Annotated[
         int | None,
@@ -80,17 +82,21 @@ def ui(
         raise UsageError("--exchange is for --live: it names the exchange that sends the feed.")
     extras.require("starlette", "uvicorn", "websockets")
     shown = zone(tz or configuration().tz or "UTC", "--tz")
+    from pregao.live import read_config
     from pregao.web import PageServer
 
+    desk = (session, firm, access_key)
     with ExitStack() as opened:
-        if live is None and not demo:
-            application = _of_lake(lake, shown)
-        else:
+        if demo:
+            application = _of_demo(opened, shown, desk)
+        elif live is not None:
             panel = None
             if exchange is not None:
-                panel = _panel(exchange, gateway or ep.DEFAULT_GATEWAYS, session, firm, access_key)
+                panel = _panel(exchange, gateway or ep.DEFAULT_GATEWAYS, desk)
                 opened.callback(panel.close)
-            application = _of_feed(opened, live, shown, panel)
+            application = _of_feed(opened, read_config(live), str(live), shown, panel)
+        else:
+            application = _of_lake(lake, shown)
         server = opened.enter_context(PageServer(application, port))
         # Books are many small lists without cycles: looking for some took most of the time.
         gc.set_threshold(*_COLLECTION)
@@ -110,43 +116,37 @@ def _of_lake(lake: str | None, shown: tzinfo) -> Application:
 
 
 def _of_feed(
-    opened: ExitStack, config: Path | None, shown: tzinfo, panel: ExchangePanel | None
+    opened: ExitStack, config: LiveConfig, name: str, shown: tzinfo, panel: ExchangePanel | None
 ) -> Application:
-    """The page of the feed of a configuration, or of a demonstration without one."""
-    from pregao.live import FeedHandler, Speed, read_config
+    """The page of the feed of a configuration."""
+    from pregao.live import FeedHandler
     from pregao.web import LiveMarket, live_application
 
-    followed: LiveConfig
-    if config is not None:
-        followed, name, start = read_config(config), str(config), None
-    else:
-        from pregao.cli.live_demo import DURATION_NS, INSTRUMENTS, Demo
-        from pregao.clock import MINUTE
-
-        minutes = DURATION_NS // MINUTE
-        _say(f"simulating a session of {INSTRUMENTS} instruments that takes {minutes} minutes …")
-        made = Demo()
-        opened.callback(made.close)
-        made.prepare(Speed(1.0))
-        followed, name, start = made.config, "a demonstration", made.start
-    handler = FeedHandler(followed)
+    handler = FeedHandler(config)
     market = LiveMarket(handler, name, shown)
     opened.callback(handler.stop)
     handler.start()
-    if start is not None:
-        start()
     return live_application(market, panel)
 
 
-def _panel(
-    control: int, gateways: Sequence[str], session: int, firm: int, access_key: str
-) -> ExchangePanel:
+def _of_demo(opened: ExitStack, shown: tzinfo, desk: _Desk) -> Application:
+    """The page of an exchange that runs in this process, on loopback, with its panel."""
+    from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
+
+    _say(f"opening an exchange of {INSTRUMENTS} instruments, on which a crowd trades …")
+    exchange = opened.enter_context(DemoExchange())
+    panel = _panel(exchange.control_port, [str(exchange.gateway)], desk)
+    opened.callback(panel.close)
+    return _of_feed(opened, exchange.config, "a demonstration", shown, panel)
+
+
+def _panel(control: int, gateways: Sequence[str], desk: _Desk) -> ExchangePanel:
     from pregao.entrypoint import ClientSettings
     from pregao.net import parse_address
     from pregao.web.exchange_panel import ExchangePanel
 
     places = [parse_address(each, "--gateway") for each in gateways]
-    settings = ClientSettings(session, firm, access_key)
+    settings = ClientSettings(*desk)
     return ExchangePanel(control, settings, [(place.host, place.port) for place in places])
 
 

@@ -28,6 +28,7 @@ from pregao.fast.model import (
 from pregao.fast.xml import load_templates, templates_from_bytes, templates_from_tree
 
 if TYPE_CHECKING:
+    from pregao.fast._arrow import RowColumns
     from pregao.fast.columns import REASONS, ColumnDecoder, MessageColumns
 
 __all__ = [
@@ -46,6 +47,7 @@ __all__ = [
     "Operator",
     "Part",
     "Reference",
+    "RowColumns",
     "Sequence",
     "Slot",
     "Template",
@@ -56,7 +58,7 @@ __all__ = [
     "walk",
 ]
 
-_LATE = ("REASONS", "ColumnDecoder", "MessageColumns")
+_LATE = ("REASONS", "ColumnDecoder", "MessageColumns", "RowColumns")
 
 
 def __getattr__(name: str) -> Any:

@@ -52,6 +52,11 @@ class Filled:
         place = int(self.column_place[column])
         return self.values[place : place + self.count(node)]
 
+    def text(self, value: int) -> bytes:
+        """The text of a value."""
+        place = value >> 32
+        return self.arena[place : place + (value & 0xFFFFFFFF)].tobytes()
+
     def words(self, node: Node) -> npt.NDArray[np.uint64]:
         """The masks of a node's rows, a row of words each."""
         words, place = node.mask_words, int(self.nodes[k.MASK_PLACE, node.index])
@@ -110,13 +115,14 @@ def schema_of(node: Node) -> Any:
 def batch_of(filled: Filled, node: Node) -> Any:
     """The rows of a template as a record batch."""
     count = filled.count(node)
-    arrays = _Maker(filled, node).arrays(node.layout, _ALL)
+    arrays = RowColumns(filled, node).arrays(node.layout, _ALL)
     whole = pa.StructArray.from_buffers(
         pa.struct(fields_of(node.layout)), count, [None], 0, 0, arrays
     )
     return pa.RecordBatch.from_struct_array(whole)
 
 
+_FEW_TEXTS = 4096
 _NOTHING: dict[Any, Any] = {}
 
 
@@ -128,77 +134,179 @@ def _nulls(count: int, kind: Any) -> Any:
     return known.slice(0, count)
 
 
-class _Maker:
-    """Makes the arrays of one node."""
+class RowColumns:
+    """The rows of a template, or of the entries of one of its sequences, column by column.
 
-    def __init__(self, filled: Filled, node: Node) -> None:
-        self.filled = filled
-        self.node = node
-        self.count = filled.count(node)
-        self.any = (
-            np.bitwise_or.reduce(filled.words(node), axis=0).tolist()
+    All of them, or some in any order (`chosen`): then values go from where the kernel put them
+    straight to where they are wanted.
+    """
+
+    def __init__(self, filled: Filled, node: Node, rows: Numbers | None = None) -> None:
+        self._filled, self._node, self._rows = filled, node, rows
+        self.count = filled.count(node) if rows is None else len(rows)
+        words = filled.words(node)
+        if rows is not None and node.mask_words:
+            words = columns.chosen_masks(words, rows, np.empty((len(rows), words.shape[1]), "u8"))
+        self._masks = words
+        self._any = (
+            np.bitwise_or.reduce(words, axis=0).tolist()
             if node.mask_words and self.count
             else [0] * node.mask_words
         )
 
-    def arrays(self, layout: list[Layout], around: _Presence) -> list[Any]:
-        return [self.array(item, around) for item in layout if has_column(item)]
+    def chosen(self, rows: Numbers) -> RowColumns:
+        """Some of all rows, in the order given."""
+        assert self._rows is None
+        return RowColumns(self._filled, self._node, rows)
 
-    def presence(self, bit: int | None, around: _Presence) -> _Presence:
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def kind(self, name: str) -> Any:
+        """The Arrow type of a column."""
+        return type_of(self._item(name))
+
+    def has(self, name: str) -> bool:
+        """Is there a column of that name, with something in some row?"""
+        item = self._find(name)
+        return item is not None and self.count > 0 and self._there(item)
+
+    def array(self, name: str) -> Any:
+        """A column as an Arrow array."""
+        return self._array(self._item(name), _ALL)
+
+    def dictionary(self, name: str) -> Any:
+        """A column of texts that repeat as a dictionary array, each text in it once."""
+        item = self._item(name)
+        assert isinstance(item, Leaf)
+        presence = self._presence(item.bit, _ALL)
+        values = self._values(item, item.column, item.constant[1])
+        labels = np.empty(self.count, np.int32)
+        known = np.empty((_FEW_TEXTS, 2), np.int64)
+        slots = np.full(4 * _FEW_TEXTS, -1, np.int32)
+        found = int(columns.label_texts(values, presence.bits(self.count), self._filled.arena,
+                                        slots, known, labels))  # fmt: skip
+        if found < 0:
+            return self.array(name).dictionary_encode()
+        texts = [self._filled.text(value) for value in known[:found, 1].tolist()]
+        buffers = [presence.buffer, pa.py_buffer(labels)]
+        indices = pa.Array.from_buffers(pa.int32(), self.count, buffers, presence.nulls)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(texts, type_of(item)))
+
+    def numbers(self, name: str) -> Numbers:
+        """A column of numbers as they are; of absent ones nothing is said."""
+        item = self._item(name)
+        assert isinstance(item, Leaf)
+        return self._values(item, item.column, item.constant[1])
+
+    def decimals(self, name: str) -> tuple[Numbers, Numbers, npt.NDArray[np.bool_]]:
+        """A column of decimals: exponents, mantissas, and which are there."""
+        item = self._item(name)
+        assert isinstance(item, Leaf)
+        there = np.ones(self.count, np.bool_)
+        if item.bit is not None:
+            word = self._masks[:, item.bit >> 6]
+            there = (word >> np.uint64(item.bit & 63) & np.uint64(1)).astype(np.bool_)
+        exponents = self._values(item, item.exponent, item.constant[0])
+        return exponents, self._values(item, item.column, item.constant[1]), there
+
+    def sizes(self, name: str) -> Numbers:
+        """How many entries a sequence has in each row."""
+        item = self._item(name)
+        assert isinstance(item, Entries)
+        presence = self._presence(item.bit, _ALL)
+        offsets = np.empty(self.count + 1, np.int32)
+        counts = self._gathered(item.column)
+        columns.list_offsets(counts, presence.bits(self.count), offsets)
+        return np.diff(offsets).astype(np.int64)
+
+    def entries(self, name: str) -> RowColumns:
+        """The entries of a sequence, of all rows one after the other."""
+        item = self._item(name)
+        assert isinstance(item, Entries)
+        assert self._rows is None
+        return RowColumns(self._filled, item.node)
+
+    def arrays(self, layout: list[Layout], around: _Presence) -> list[Any]:
+        """The columns of a node or group."""
+        return [self._array(item, around) for item in layout if has_column(item)]
+
+    def _find(self, name: str) -> Layout | None:
+        found = (item for item in self._node.layout if item.part.name == name)
+        return next((item for item in found if has_column(item)), None)
+
+    def _item(self, name: str) -> Layout:
+        item = self._find(name)
+        if item is None:
+            raise KeyError(name)
+        return item
+
+    def _there(self, item: Layout) -> bool:
+        """Does any row have it?"""
+        return item.bit is None or bool(self._any[item.bit >> 6] >> (item.bit & 63) & 1)
+
+    def _presence(self, bit: int | None, around: _Presence) -> _Presence:
         """Where something is there; what always is, is where its group is."""
         if bit is None:
             return around
-        words = self.node.mask_words
-        place = int(self.filled.nodes[k.MASK_PLACE, self.node.index])
         bitmap = np.empty(self.count + 7 >> 3, np.uint8)
-        nulls = columns.present_bits(
-            self.filled.masks, place, words, bit >> 6, bit & 63, self.count, bitmap
-        )
+        nulls = columns.present_bits(self._masks, bit >> 6, bit & 63, bitmap)
         return _Presence(bitmap, int(nulls))
 
-    def array(self, item: Layout, around: _Presence) -> Any:
+    def _array(self, item: Layout, around: _Presence) -> Any:
         kind = type_of(item)
-        if item.bit is not None and not self.any[item.bit >> 6] >> (item.bit & 63) & 1:
+        if not self._there(item):
             return _nulls(self.count, kind)
-        presence = self.presence(item.bit, around)
+        presence = self._presence(item.bit, around)
         own = presence if item.bit is not None else _ALL
         if isinstance(item, Struct):
             arrays = self.arrays(item.leaves, presence)
             return pa.StructArray.from_buffers(kind, self.count, [own.buffer], own.nulls, 0, arrays)
         if isinstance(item, Entries):
-            return self.entries(item, kind, presence, own)
+            return self._lists(item, kind, presence, own)
         if isinstance(item.part, DecimalField):
-            exponents = self.values(item, item.exponent, item.constant[0]).astype(np.int8)
-            mantissas = self.values(item, item.column, item.constant[1])
+            exponents = self._values(item, item.exponent, item.constant[0]).astype(np.int8)
+            mantissas = self._values(item, item.column, item.constant[1])
             parts = [pa.array(exponents), pa.array(mantissas)]
             return pa.StructArray.from_buffers(kind, self.count, [own.buffer], own.nulls, 0, parts)
         assert isinstance(item.part, Field)
-        values = self.values(item, item.column, item.constant[1])
+        values = self._values(item, item.column, item.constant[1])
         if item.part.kind.is_number:
             buffers = [own.buffer, pa.py_buffer(values)]
             return pa.Array.from_buffers(kind, self.count, buffers, own.nulls)
-        return self.texts(kind, values, presence, own)
+        return self._texts(kind, values, presence, own)
 
-    def values(self, item: Leaf, column: int, constant: int) -> Numbers:
+    def _values(self, item: Leaf, column: int, constant: int) -> Numbers:
         if item.column < 0:
             return np.full(self.count, constant, np.int64)
-        return self.filled.column(self.node, column)
+        return self._gathered(column)
 
-    def texts(self, kind: Any, values: Numbers, presence: _Presence, own: _Presence) -> Any:
+    def _gathered(self, column: int) -> Numbers:
+        values = self._filled.column(self._node, column)
+        if self._rows is None:
+            return values
+        out = np.empty(self.count, np.int64)
+        columns.chosen_values(values, self._rows, out)
+        return out
+
+    def _texts(self, kind: Any, values: Numbers, presence: _Presence, own: _Presence) -> Any:
         offsets = np.empty(self.count + 1, np.int32)
         size = int(columns.text_sizes(values, presence.bits(self.count), offsets))
         if size < 0:
             raise pa.ArrowInvalid("more than 2 GB of text in one column: decode fewer messages")
-        text = np.empty(size, np.uint8)
-        columns.copy_texts(values, offsets, self.filled.arena, text)
+        text = np.empty(size + 8, np.uint8)
+        columns.copy_texts(values, offsets, self._filled.arena, text)
         buffers = [own.buffer, pa.py_buffer(offsets), pa.py_buffer(text)]
         return pa.Array.from_buffers(kind, self.count, buffers, own.nulls)
 
-    def entries(self, item: Entries, kind: Any, presence: _Presence, own: _Presence) -> Any:
+    def _lists(self, item: Entries, kind: Any, presence: _Presence, own: _Presence) -> Any:
+        if self._rows is not None:
+            # Rare: entries that are lists themselves. Nobody chooses among millions of them.
+            return RowColumns(self._filled, self._node)._array(item, _ALL).take(self._rows)
         offsets = np.empty(self.count + 1, np.int32)
-        counts = self.filled.column(self.node, item.column)
+        counts = self._filled.column(self._node, item.column)
         columns.list_offsets(counts, presence.bits(self.count), offsets)
-        inner = _Maker(self.filled, item.node)
+        inner = RowColumns(self._filled, item.node)
         arrays = inner.arrays(item.node.layout, _ALL)
         rows = pa.StructArray.from_buffers(kind.value_type, inner.count, [None], 0, 0, arrays)
         return pa.Array.from_buffers(

@@ -7,24 +7,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import njit
+from pregao._njit import load_u64, njit, store_u64
 
 _U1 = np.uint64(1)
 
 
 @njit
-def present_bits(masks, place, words, word, bit, count, out):
+def present_bits(masks, word, bit, out):
     """Pack one bit of each row's mask into a bitmap; returns how many are zero."""
     present = 0
     shift = np.uint64(bit)
+    count = len(masks)
     for first in range(0, count, 8):
         byte = np.uint64(0)
         for k in range(min(8, count - first)):
-            one = (masks[place + (first + k) * words + word] >> shift) & _U1
+            one = (masks[first + k, word] >> shift) & _U1
             byte |= one << np.uint64(k)
             present += np.int64(one)
         out[first >> 3] = byte
     return count - present
+
+
+@njit
+def chosen_masks(masks, rows, out):
+    """The masks of some rows."""
+    for i in range(np.uint64(len(rows))):
+        for k in range(np.uint64(out.shape[1])):
+            out[i, k] = masks[np.uint64(rows[i]), k]
+    return out
+
+
+@njit
+def chosen_values(values, rows, out):
+    """The values of some rows."""
+    for i in range(np.uint64(len(rows))):
+        out[i] = values[np.uint64(rows[i])]
 
 
 @njit
@@ -43,12 +60,64 @@ def text_sizes(values, bitmap, offsets):
 
 @njit
 def copy_texts(values, offsets, arena, out):
-    """Copy texts from the arena to where their offsets say."""
+    """Copy texts from the arena to where their offsets say.
+
+    Eight bytes at a time: what is copied too much, the next text overwrites. So there are eight
+    bytes more behind the last one.
+    """
+    limit = len(arena) - 8
     for i in range(len(values)):
         place = values[i] >> 32
         start = offsets[i]
-        for k in range(offsets[i + 1] - start):
-            out[start + k] = arena[place + k]
+        size = offsets[i + 1] - start
+        if place + size <= limit:
+            for k in range(0, size, 8):
+                store_u64(out, start + k, load_u64(arena, place + k))
+        else:
+            for k in range(size):
+                out[start + k] = arena[place + k]
+
+
+@njit
+def label_texts(values, bitmap, arena, slots, known, labels):
+    """Number texts of at most seven bytes by their first appearance; absent ones get 0.
+
+    ``known`` gets a text of each number. Returns how many there are; -1 if there are too many, or
+    a longer one.
+    """
+    mask = len(slots) - 1
+    limit = len(arena) - 8
+    found = 0
+    last = np.uint64(0)
+    label = -1
+    for i in range(len(values)):
+        if not bitmap[i >> 3] >> (i & 7) & 1:
+            labels[i] = 0
+            continue
+        place = values[i] >> 32
+        size = values[i] & 0xFFFFFFFF
+        if size > 7 or place > limit:
+            return -1
+        # The bytes of the text, and its size above them.
+        low = load_u64(arena, place) & ((_U1 << np.uint64(8 * size)) - _U1)
+        key = low | (np.uint64(size) << np.uint64(56))
+        if key != last or label < 0:
+            last = key
+            slot = np.int64((key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(40)) & mask
+            label = slots[slot]
+            while label >= 0 and known[label, 0] != np.int64(key):
+                slot = (slot + 1) & mask
+                label = slots[slot]
+            if label < 0:
+                if found == len(known):
+                    return -1
+                label = found
+                slots[slot] = label
+                known[label, 0] = np.int64(key)
+                known[label, 1] = values[i]
+                found += 1
+        labels[i] = label
+    return found
 
 
 @njit

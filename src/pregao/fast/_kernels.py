@@ -84,11 +84,12 @@ def decode_messages(
                 return arena
             if templates[template, k.RESET]:
                 generation += 1
-            if text_used + (end - position) > len(arena):
-                if text_used + (end - position) > k.MAX_ARENA:
+            needed = end - position + k.SLACK
+            if text_used + needed > len(arena):
+                if text_used + needed > k.MAX_ARENA:
                     fault = np.int64(k.LONG_TEXT)
                 else:
-                    arena = grown(arena, text_used, end - position)
+                    arena = grown(arena, text_used, needed)
         if fault == k.SOUND:
             first_node, last_node = (
                 templates[template, k.FIRST_NODE],

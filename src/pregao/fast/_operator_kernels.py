@@ -106,7 +106,7 @@ def text_difference(
         return arena, text_used, value, np.int64(k.TAKEN)
     if taken < length or op == k.DELTA:
         whole = length - taken + size
-        needed = size + whole + left
+        needed = size + whole + left + k.SLACK
         too_long = op == k.DELTA and whole > k.MAX_TEXT
         if too_long or text_used + needed > k.MAX_ARENA:
             return arena, text_used, value, np.int64(k.LONG_TEXT)

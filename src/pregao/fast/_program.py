@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -125,13 +124,22 @@ class Program:
     """Templates that only the message decoder reads, by id, and why."""
 
 
-@lru_cache(8)
+_known: dict[int, tuple[Templates, Program]] = {}
+_MOST_KNOWN = 8
+
+
 def program_of(templates: Templates) -> Program:
     """Make the table of all templates that a stream can name.
 
-    Decoders of the same templates share it: nobody changes it.
+    Decoders of the same templates share it: nobody changes it. Templates are known by what object
+    they are, for to compare all their fields takes long.
     """
-    return _Compiler().compile(templates)
+    known = _known.get(id(templates))
+    if known is None:
+        while len(_known) >= _MOST_KNOWN:
+            _known.pop(next(iter(_known)), None)
+        known = _known[id(templates)] = (templates, _Compiler().compile(templates))
+    return known[1]
 
 
 class _Compiler:

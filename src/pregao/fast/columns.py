@@ -7,6 +7,8 @@ A message that the codec would refuse is left out; the reason is told by its cod
 from __future__ import annotations
 
 import mmap
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ import numpy.typing as npt
 
 from pregao.fast import _arrow
 from pregao.fast import _table as k
+from pregao.fast._arrow import RowColumns
 from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
 from pregao.fast.model import Kind, Template, Templates
@@ -85,6 +88,10 @@ class MessageColumns:
         """
         return _arrow.batch_of(self._filled, self._root(template))
 
+    def rows(self, template: Template) -> RowColumns:
+        """The rows of a template, column by column: for who wants some rows or columns of them."""
+        return RowColumns(self._filled, self._root(template))
+
     def _root(self, template: Template) -> Node:
         return self._program.roots[self.templates.index(template)]
 
@@ -95,10 +102,16 @@ class ColumnDecoder:
     With ``reset_each_message`` every message begins with nothing known of earlier ones; without
     it, previous values go from call to call. Templates with a place for a message of any template
     are in `left_out`: their messages are refused as unknown.
+
+    With ``reuse`` what a call gave is overwritten by the next one of any such decoder in the same
+    thread: who takes many messages, and copies what he wants of them, need not wait for new memory.
     """
 
-    def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
+    def __init__(
+        self, templates: Templates, *, reset_each_message: bool = False, reuse: bool = False
+    ) -> None:
         self.templates = templates
+        self._reuse = reuse
         self._program = program_of(templates)
         self._reset_each = reset_each_message
         self._stamps, self._previous = np.zeros((2, max(len(templates.slots), 1)), np.int64)
@@ -173,7 +186,8 @@ class ColumnDecoder:
         larger = rooms.copy()
         larger[first] = used[first] + waiting
         for node in range(first + 1, last):
-            larger[node] = max(2 * rooms[node], used[node] + waiting) + longest + _SPARE
+            # Room that is not used costs nothing; too little of it, a copy of everything.
+            larger[node] = max(2 * rooms[node], used[node] + 2 * waiting) + longest + _SPARE
         return larger
 
     def _allocate(
@@ -181,6 +195,9 @@ class ColumnDecoder:
     ) -> _arrow.Filled:
         """Columns with room for so many rows, and what is in them already."""
         program = self._program
+        if self._reuse:
+            # Of a few sizes only, so that the same pages are used again.
+            rooms = np.where(rooms > 0, 1 << np.ceil(np.log2(np.maximum(rooms, 1))).astype(int), 0)
         nodes = np.zeros((3, len(rooms)), np.int64)
         nodes[k.ROOM], nodes[k.USED] = rooms, used
         words = rooms * program.node_facts[:, k.MASK_WORDS]
@@ -189,8 +206,8 @@ class ColumnDecoder:
         sizes = rooms[owners]
         places = np.cumsum(sizes) - sizes
         filled = _arrow.Filled(
-            _untouched(int(sizes.sum()), np.int64),
-            _untouched(int(words.sum()), np.uint64),
+            self._memory("values", int(sizes.sum()), np.int64, before),
+            self._memory("masks", int(words.sum()), np.uint64, before),
             np.empty(0, np.uint8),
             places,
             nodes,
@@ -199,6 +216,16 @@ class ColumnDecoder:
             for node in program.nodes:
                 self._copy(node, int(used[node.index]), before, filled)
         return filled
+
+    def _memory(self, name: str, count: int, kind: Any, before: _arrow.Filled | None) -> Any:
+        """Room for so many words, which may hold anything; not that of ``before``."""
+        if not self._reuse or count * 8 < mmap.PAGESIZE:
+            return _untouched(count, kind)
+        known = _KEPT.pages.get(name)
+        taken = before is not None and getattr(before, name).nbytes >= mmap.PAGESIZE
+        if known is None or taken or len(known) < count:
+            known = _KEPT.pages[name] = _untouched(count, kind)
+        return known[:count]
 
     def _copy(self, node: Node, count: int, before: _arrow.Filled, filled: _arrow.Filled) -> None:
         """Copy rows to larger columns; a column that no row has costs nothing."""
@@ -234,9 +261,23 @@ class ColumnDecoder:
         self._kept = bytes(kept)
 
 
+class _Kept(threading.local):
+    """The memory of decoders that use it again, by what it is for."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Any] = {}
+
+
+_KEPT = _Kept()
+
+
 def _untouched(count: int, kind: Any) -> Any:
     """Zeros that cost no memory until they are written to."""
     size = count * 8
     if size < mmap.PAGESIZE:
         return np.zeros(count, kind)
-    return np.frombuffer(mmap.mmap(-1, size), kind)
+    pages = mmap.mmap(-1, size)
+    if hasattr(mmap, "MADV_HUGEPAGE"):  # where the system has them, they are filled much sooner
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, kind)

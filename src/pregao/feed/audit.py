@@ -9,6 +9,7 @@ import numpy as np
 from pregao.book.audit import compare_books
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
+from pregao.book.updates import Side
 from pregao.feed.snapshots import Snapshots
 
 SHOWN = 5
@@ -20,10 +21,11 @@ EQUAL, DIFFERENT, GAP, START, INCOMPLETE, VOID = range(6)
 RESULTS: list[str | None] = ["equal", "different", "gap", "start", "incomplete", "void"]
 
 
-def no_book() -> FullBook:
+def no_book(*, of_levels: bool = False) -> FullBook:
     """The book of an instrument about which nothing has come."""
     codes, numbers = np.empty(0, np.uint8), np.empty(0, np.int64)
-    return FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
+    book = FullBook(-1, State.EMPTY, codes, numbers, numbers, numbers, numbers, numbers, codes)
+    return book.with_levels(numbers) if of_levels else book
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class Audit:
 
 def _same(one: FullBook, other: FullBook) -> bool:
     """Are two books equal to the last byte? Most are, and this is quickly told."""
+    if one.of_levels or other.of_levels:
+        return all(one.levels(side) == other.levels(side) for side in Side)
     return len(one) == len(other) and all(
         getattr(one, name).tobytes() == getattr(other, name).tobytes() for name in _COLUMNS
     )

@@ -42,13 +42,16 @@ class BookChanged(Event):
 
 @record
 class TradeDone(Event):
-    """A trade; told as its message comes, whatever the state of the book is."""
+    """A trade; told as its message comes, whatever the state of the book is.
+
+    Where it makes the last price, this is the event that says so: none of a statistic follows.
+    """
 
     security_id: int
     event: int
     trade_id: int
     trade_date: date | None
-    price: int
+    price: int | None
     size: int
     buyer: int | None
     seller: int | None
@@ -59,6 +62,8 @@ class TradeDone(Event):
     corrects: bool
     """It replaces a trade of the same number."""
     forward: bool
+    makes_last: bool
+    """It makes the last price (000 §13.3)."""
 
 
 @record

@@ -7,6 +7,7 @@ taken in; trades, states and statistics as their messages come.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -170,26 +171,53 @@ class Teller(EventLog):
             self.at(*before)
 
     def _trade(self, values: Mapping[str, Any]) -> None:
-        security_id = values["securityID"]
-        template = self._template
-        corrects, changes = self.state.trade(security_id, template, values, self._here)
-        self.tell(
-            told.TradeDone,
-            security_id,
+        self.trade(
             self._event,
+            self._template,
+            values,
+            values["securityID"],
             values["tradeID"],
             values["tradeDate"],
             mantissa(values["mDEntryPx"]),
             values["mDEntrySize"],
             values["mDEntryBuyer"],
             values["mDEntrySeller"],
-            values["tradeCondition"] or 0,
+            values["tradeCondition"],
             values.get("trdSubType"),
             values.get("transactTime") or values.get("mDEntryTimestamp"),
-            corrects,
-            template == templates.FORWARD_TRADE,
         )
-        self.changed(changes)
+
+    def trade(
+        self,
+        event: int,
+        template: int,
+        values: Mapping[str, Any],
+        security_id: int,
+        trade_id: int,
+        trade_date: date | None,
+        price: int | None,
+        size: int,
+        buyer: int | None,
+        seller: int | None,
+        condition: int | None,
+        sub_type: str | int | None,
+        transact_ns: int | None,
+    ) -> None:
+        """A trade was told here; these are all fields of its message, and those that are told."""
+        # A block that is too short to tell its condition tells none, as in tables.
+        condition = condition or 0
+        corrects, makes_last = self.state.trade(
+            security_id, trade_id, trade_date, condition, sub_type, template, values, self._here
+        )
+        if self.wanted:
+            # Made without a detour: there are thousands in a row.
+            self.add(
+                told.TradeDone(
+                    self.place, self.sending_ns, self.received_ns, security_id, event, trade_id,
+                    trade_date, price, size, buyer, seller, condition, sub_type, transact_ns,
+                    corrects, template == templates.FORWARD_TRADE, makes_last,
+                )
+            )  # fmt: skip
 
     def _bust(self, values: Mapping[str, Any]) -> None:
         self.tell(

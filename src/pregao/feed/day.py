@@ -68,6 +68,8 @@ class ChannelDay:
     """More messages than this no packet has."""
     marks_trades: bool = True
     """Do trades tell whether they set the last price? On the legacy feed they do not."""
+    market_depth: int | None = None
+    """Of books by price depth: how many levels the feed shows; None where it tells orders."""
 
     def counters(self, instruments: int) -> Counters:
         """The counters of instruments of which nothing has come."""
@@ -78,7 +80,18 @@ class ChannelDay:
     @property
     def kind(self) -> BookKind:
         """How its books are kept."""
+        if self.of_levels:
+            return BookKind.DEPTH
         return BookKind.POSITION if self.by_position else BookKind.PRIORITY
+
+    @property
+    def of_levels(self) -> bool:
+        """Does the feed tell price levels, and no orders?"""
+        return self.market_depth is not None
+
+    def replay(self, depth: int, room: int = 1024) -> Replay:
+        """What replays its books, and gives ticks of so many levels."""
+        return Replay(self.kind, depth, market_depth=self.market_depth, room=room)
 
     def absences(self, snapshots: Snapshots | None, securities: Numbers) -> Absences:
         """Which of the instruments the whole loops behind its holes are without."""
@@ -146,7 +159,7 @@ class DayFollower:
         self.origins: Origins | None = None
         """None until the first window."""
         self._open_output = open_output
-        self._replay = Replay(day.kind, depth, room=1 << 14)
+        self._replay = day.replay(depth, room=1 << 14)
         self._counting = CountingSnapshots(snapshots)
         self._loaded = _none()
         """Snapshots that tell what was not known before."""

@@ -33,14 +33,17 @@ class EventLog(Listener):
 
     def tell(self, kind: Callable[..., told.Event], *values: Any) -> None:
         """Tell an event of here and now."""
-        if not self.wanted:
-            return
+        if self.wanted:
+            self.add(kind(self.place, self.sending_ns, self.received_ns, *values))
+
+    def add(self, event: told.Event) -> None:
+        """Tell an event; whether anybody is to be told, the caller has asked."""
         if len(self._events) >= self._most:
             # A slow reader never stops the feed: it is told that it has missed something.
             self._missed += len(self._events)
             self._counters.events_missed += len(self._events)
             self._events.clear()
-        self._events.append(kind(self.place, self.sending_ns, self.received_ns, *values))
+        self._events.append(event)
 
     def take(self) -> list[told.Event]:
         """The events since they were last taken, in order."""

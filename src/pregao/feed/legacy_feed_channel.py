@@ -273,7 +273,7 @@ class LegacyFeedChannel:
         self._log.tell(
             told.TradeDone, trade.security_id, event, number, day, price, size,
             number_of(trade.buyer), number_of(trade.seller), 0, None, trade.time_ns,
-            known in self._trades, trade.seller_days is not None,
+            known in self._trades, trade.seller_days is not None, trade.makes_last,
         )  # fmt: skip
         if len(self._trades) >= MOST_TRADES:
             self._trades.clear()

@@ -108,6 +108,13 @@ def _needed(value: int | None, what: str) -> int:
     return value
 
 
+def _orders(entry: Entry) -> int:
+    orders = _needed(entry.get("NumberOfOrders"), "number of orders")
+    if orders < 1:
+        raise _UnreadableError("a price level without orders")
+    return orders
+
+
 def _firm(entry: Entry, side: Side) -> int | None:
     return number_of(entry.get("MDEntryBuyer" if side is Side.BID else "MDEntrySeller"))
 
@@ -178,7 +185,7 @@ def _level_update(key: MessageKey, entry: Entry) -> DepthUpdate:
         return TopRemoved(key, side, position or 0, rpt_seq)
     price = mantissa_of(entry.get("MDEntryPx"))
     size = _needed(entry.get("MDEntrySize"), "size")
-    orders = _needed(entry.get("NumberOfOrders"), "number of orders")
+    orders = _orders(entry)
     recovery = RETRANSMITTED in conditions(entry.get("QuoteCondition"))
     if action == OVERLAY:
         return LevelOverlaid(key, side, price, size, orders, rpt_seq, recovery)
@@ -228,7 +235,7 @@ def snapshot_levels(
         try:
             price = mantissa_of(entry.get("MDEntryPx"))
             size = _needed(entry.get("MDEntrySize"), "size")
-            orders = _needed(entry.get("NumberOfOrders"), "number of orders")
+            orders = _orders(entry)
         except _UnreadableError as wrong:
             yield Interrupted(key, str(wrong))
             return
@@ -261,6 +268,8 @@ class LegacyTrade:
     """What was traded in the session up to it."""
     seller_days: int | None = None
     """Days until delivery of a forward."""
+    makes_last: bool = False
+    """It was the last one of its instrument and venue when it came."""
 
 
 def trade_of(entry: Entry) -> LegacyTrade | None:

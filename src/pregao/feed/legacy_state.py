@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from pregao.feed.legacy_meaning import (
@@ -152,16 +152,14 @@ class LegacyState:
             self.statistics.setdefault(security_id, {})[key] = entry
 
     def _trade(self, trade: LegacyTrade) -> None:
-        self._trades.append(trade)
         where = (trade.security_id, trade.stream_id)
         if trade.volume is not None:
             self.volumes[where] = trade.volume
-        if trade.busted:
-            return
         # What comes last need not be the last trade: time and number tell (002 §10.1, note 1).
         last = self.last_trades.get(where)
-        if last is None or _later(trade, last):
-            self.last_trades[where] = trade
+        if not trade.busted and (last is None or _later(trade, last)):
+            trade = self.last_trades[where] = replace(trade, makes_last=True)
+        self._trades.append(trade)
 
     def _status(self, values: Mapping[str, Any]) -> None:
         event = values.get("SecurityTradingEvent")
@@ -188,11 +186,7 @@ class LegacyState:
         if instrument is not None and phase is not None:
             self._told(self.phases.group_phase(instrument.group, phase))
         if status is not None:
-            event = TradingEvent.SECURITY_STATUS_CHANGE
-            if self.phases.is_separate(security_id) and instrument is not None:
-                stored = self.phases.phase(instrument.group)
-                if stored is phase_status(status) and stored is not Status.UNKNOWN:
-                    event = TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+            event = self.phases.untold_event(security_id, status)
             self._told(self.phases.security_status(security_id, status, event))
         if session is not None:
             self._told([StatisticsReset((security_id,))])

@@ -153,20 +153,28 @@ class MarketState:
         return changes
 
     def trade(
-        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
-    ) -> tuple[bool, Iterable[StateChange]]:
-        """A trade is told: does it correct one, and what follows for the last price?"""
-        number = _trade_number(values)
+        self,
+        security_id: int,
+        trade_id: int,
+        trade_date: date | None,
+        condition: int,
+        sub_type: str | int | None,
+        template_id: int,
+        values: Mapping[str, Any],
+        place: Place,
+    ) -> tuple[bool, bool]:
+        """A trade is told: does it correct one, and does it make the last price?"""
+        number = _trade_number(trade_date, trade_id)
         last = self._last_trade.get(security_id)
         if last is not None and number < last:
-            return True, ()
+            return True, False
         # The last trade itself may be amended: what is told then makes the last price (§13.3).
         corrects = number == last
         self._last_trade[security_id] = number
-        # A block that is too short to tell its condition tells none, as in tables.
-        if not sets_last_price(values["tradeCondition"] or 0, values.get("trdSubType")):
-            return corrects, ()
-        return corrects, self._set(security_id, _LAST_TRADE, template_id, values, place)
+        if not sets_last_price(condition, sub_type):
+            return corrects, False
+        self._keep(security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, place))
+        return corrects, True
 
     def security_status(
         self, security_id: int, values: Mapping[str, Any], place: Place
@@ -236,7 +244,7 @@ class MarketState:
             return
         key = (_NAMES[templates.CLOSING_PRICE], "DAILY")
         daily = self.statistics[security_id].get(key)
-        if daily is not None and _day(daily.values) < _day(values):
+        if daily is not None and _day(daily.values["tradeDate"]) < _day(values["tradeDate"]):
             yield from self._remove(security_id, key)
 
     def _set(
@@ -249,14 +257,17 @@ class MarketState:
     ) -> tuple[StatisticChange, ...]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
             # Who joins late learns from a snapshot how far trades have been counted.
-            number = _trade_number(values)
+            number = _trade_number(values["tradeDate"], values["tradeID"])
             self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
         statistic = Statistic(*key, values, template_id, place)
+        self._keep(security_id, key, statistic)
+        return (StatisticChange(security_id, *key, statistic),)
+
+    def _keep(self, security_id: int, key: Key, statistic: Statistic) -> None:
         own = self.statistics.get(security_id)
         if own is None:
             own = self.statistics[security_id] = {}
         own[key] = statistic
-        return (StatisticChange(security_id, *key, statistic),)
 
     def _remove(self, security_id: int, key: Key) -> Iterator[StateChange]:
         if self.statistics.get(security_id, {}).pop(key, None) is not None:
@@ -319,15 +330,14 @@ _OF_THE_SESSION = frozenset(
 )
 
 
-def _day(values: Mapping[str, Any]) -> date:
+def _day(trade_date: Any) -> date:
     """The trade date; one that a message lacks is before all others."""
-    found = values["tradeDate"]
-    return found if isinstance(found, date) else date.min
+    return trade_date if isinstance(trade_date, date) else date.min
 
 
-def _trade_number(values: Mapping[str, Any]) -> tuple[date, int]:
+def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
     """What trades of an instrument are counted by."""
-    return _day(values), values["tradeID"] or 0
+    return _day(trade_date), trade_id or 0
 
 
 def _is_newer(place: Place, told: Place | None) -> bool:

@@ -40,6 +40,8 @@ ACTIONS: Final[Mapping[str, UpdateKind]] = {
     "DELETE_FROM": UpdateKind.REMOVE_TOP,
 }
 """What ``mDUpdateAction`` does: DELETE_THRU clears a side, DELETE_FROM takes its top away."""
+LEVEL_ACTIONS: Final[Mapping[str, UpdateKind]] = {**ACTIONS, "OVERLAY": UpdateKind.OVERLAY}
+"""The same of books by price depth, which the legacy feed alone has."""
 SIDES: Final[Mapping[str, Side]] = {"BID": Side.BID, "OFFER": Side.ASK}
 """The sides as ``mDEntryType`` names them."""
 BOOK_TEMPLATES: Final = (
@@ -75,6 +77,19 @@ ORDER_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     templates.MASS_DELETE_ORDERS: {"position": "md_entry_position_no"},
 }
 """Which column of a message tells which column of its book update."""
+NUMBER_OF_ORDERS: Final = "number_of_orders"
+"""The column that tells how many orders a level has."""
+LEVEL_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
+    templates.ORDER: {
+        "order_id": NUMBER_OF_ORDERS,
+        "price": "md_entry_px",
+        "size": "md_entry_size",
+        "position": "md_entry_position_no",
+    },
+    templates.DELETE_ORDER: {"position": "md_entry_position_no"},
+    templates.MASS_DELETE_ORDERS: ORDER_COLUMNS[templates.MASS_DELETE_ORDERS],
+}
+"""The same where rows are price levels."""
 INDICATOR, ACTION, SIDE = "match_event_indicator", "md_update_action", "md_entry_type"
 """The columns that tell flags, what is done, and the side."""
 
@@ -89,6 +104,13 @@ ORDER_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     templates.EMPTY_BOOK: (),
 }
 """The columns that tell what a message does to a book."""
+LEVEL_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
+    templates.ORDER: (INDICATOR, ACTION, SIDE, *LEVEL_COLUMNS[templates.ORDER].values()),
+    templates.DELETE_ORDER: (SIDE, *LEVEL_COLUMNS[templates.DELETE_ORDER].values()),
+    templates.MASS_DELETE_ORDERS: ORDER_FIELDS[templates.MASS_DELETE_ORDERS],
+    templates.EMPTY_BOOK: (),
+}
+"""The same where rows are price levels."""
 
 
 def mantissa(price: Any) -> int | None:
@@ -138,10 +160,13 @@ def update_of(
     )  # fmt: skip
 
 
-def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> BookColumns:
+def update_columns(
+    template_id: int, rows: MessageColumns, implied: Numbers, *, levels: bool = False
+) -> BookColumns:
     """What messages of one template do to books; ``implied`` are the masks of implied orders.
 
-    (`templates.implied_masks` gives them from the messages' schema versions.)
+    (`templates.implied_masks` gives them from the messages' schema versions.) Do the messages
+    tell price levels instead of orders?
     """
     count = len(rows)
     if template_id == templates.EMPTY_BOOK:
@@ -149,7 +174,7 @@ def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> 
     side = rows.codes(SIDE, SIDES, UNKNOWN)
     kind = np.full(count, UpdateKind.DELETE, np.uint8)
     if template_id != templates.DELETE_ORDER:
-        kind = rows.codes(ACTION, ACTIONS, UNKNOWN)
+        kind = rows.codes(ACTION, LEVEL_ACTIONS if levels else ACTIONS, UNKNOWN)
     if template_id == templates.MASS_DELETE_ORDERS:
         kind[kind <= UpdateKind.DELETE] = UNKNOWN
     kind[(side == UNKNOWN) | (kind == UNKNOWN)] = UpdateKind.INTERRUPT
@@ -158,7 +183,7 @@ def update_columns(template_id: int, rows: MessageColumns, implied: Numbers) -> 
     if template_id == templates.ORDER:
         bits = rows.numbers(INDICATOR, 0)
         flags = _flag(bits & templates.RECOVERY, RECOVERY) | _flag(bits & implied, IMPLIED)
-    told = ORDER_COLUMNS[template_id]
+    told = (LEVEL_COLUMNS if levels else ORDER_COLUMNS)[template_id]
     none = np.broadcast_to(np.int64(NULL), count)
     columns = {
         name: rows.numbers(told[name]) if name in told else none
@@ -195,9 +220,25 @@ def snapshot_updates(
     yield SnapshotEnded(key)
 
 
-def snapshot_columns(entries: MessageColumns, implied: Numbers) -> BookColumns:
-    """The orders of snapshots; an unknown side is 255."""
+def snapshot_columns(
+    entries: MessageColumns, implied: Numbers, *, levels: bool = False
+) -> BookColumns:
+    """The orders of snapshots, or their price levels; an unknown side is 255."""
     count = len(entries)
+    if levels:
+        none = np.broadcast_to(np.int64(NULL), count)
+        return BookColumns(
+            np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),
+            entries.codes("md_entry_type", SIDES, UNKNOWN),
+            np.zeros(count, np.uint8),
+            entries.numbers(NUMBER_OF_ORDERS),
+            entries.numbers("md_entry_px"),
+            entries.numbers("md_entry_size"),
+            none,
+            entries.numbers("md_entry_position_no"),
+            none,
+            none,
+        )
     bits = entries.numbers("match_event_indicator", 0)
     return BookColumns(
         np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),

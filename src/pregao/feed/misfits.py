@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pregao.book.faults import FaultCode, State
-from pregao.book.replay import Replay
+from pregao.book.replay import BookKind, Replay
 from pregao.book.rows import UpdateRows
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import place_text
@@ -43,14 +43,14 @@ def misfits_of(
         at = int(rows.item[row - base_row])
         if code is FaultCode.INTERRUPTED and step[at] == Step.GAP:
             continue
-        found.setdefault(at, misfit_text(sequence, at, code, base))
+        found.setdefault(at, misfit_text(replay.kind, sequence, at, code, base))
     return found
 
 
-def misfit_text(sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
+def misfit_text(kind: BookKind, sequence: Sequence, at: int, code: FaultCode, base: int) -> str:
     """A sentence about a misfit."""
     what = code.name.lower().replace("_", " ")
-    row = int(sequence.book_row[at])
+    row = -1 if kind is BookKind.DEPTH else int(sequence.book_row[at])
     number = int(sequence.columns.order_id[row]) if row >= 0 else -1
     whose = f" {number}" if number > 0 else ""
     return f"{what}{whose} ({place_text(int(sequence.place[at]), base)})"
@@ -91,7 +91,7 @@ def heal_misfits(
                     item = int(rows.item[int(rows.begins[at]) + row - before])
                     if code is FaultCode.INTERRUPTED and followed.step[item] == Step.GAP:
                         continue
-                    why = misfit_text(sequence, item, code, base)
+                    why = misfit_text(replay.kind, sequence, item, code, base)
                     misfits.found.setdefault(item, why)
                 stale = played.books[-1].state is State.STALE
             if stale and stop < end:
@@ -107,7 +107,7 @@ def heal_misfits(
 
 def _trial(replay: Replay) -> Replay:
     """A replay that stands where another one does, and gives no ticks."""
-    trial = Replay(replay.kind, 0)
+    trial = Replay(replay.kind, 0, market_depth=replay.market_depth)
     if replay.done:
         trial.state = replay.state.copy()
         trial.done = replay.done

@@ -9,7 +9,7 @@ somebody asks for them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -102,13 +102,15 @@ class Pump:
         self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
         self._row_words = self._rows.data
         self._store = np.empty(_STORE_BYTES, np.uint8)
-        self._stored = self._store.data
+        self.stored = self._store.data
+        """The bytes of messages that rows tell of."""
         self._scratch = np.empty(w.MOST_MESSAGES, np.int64)
         self._lines = np.empty(0, np.int64)
         self.securities: list[int] = []
         """The instruments, by their places in the arrays."""
         self._places: dict[int, int] = {}
         self._instruments: Numbers = np.empty(0, np.int64)
+        self._changed: Numbers = np.empty(0, np.int64)
         self._books: dict[int, FlatBook] = {}
         """Keeps the memory of books alive as long as the kernel has its address."""
         control = self._control
@@ -131,7 +133,9 @@ class Pump:
         self._instruments = np.zeros(room * w.INSTRUMENT_WORDS, np.int64)
         self._instruments[: len(before)] = before
         self._touched = np.zeros(2 * room, np.int64)
+        changed = self._changed[: self._control[w.CHANGED]]
         self._changed = np.zeros(room, np.int64)
+        self._changed[: len(changed)] = changed
         self._ids = np.zeros(4 * room, np.int64)
         kernels.enter_ids(self._ids, np.array(self.securities, np.int64), 0)
         control = self._control
@@ -144,6 +148,7 @@ class Pump:
 
     def forget(self) -> None:
         """Know no instrument any more."""
+        self._control[w.CHANGED] = 0
         self.securities = []
         self._places, self._books = {}, {}
         self._make_room(_FIRST_ROOM)
@@ -187,13 +192,19 @@ class Pump:
         at = place * w.INSTRUMENT_WORDS
         self._instruments[at + w.META_AT : at + w.ROOM + 1] = book.addresses
 
-    def changed(self) -> Iterator[Changed]:
-        """The instruments of which messages were taken in since this was last asked."""
-        control, words = self._control, self._instruments
-        count = int(control[w.CHANGED])
-        control[w.CHANGED] = 0
-        table = words.reshape(-1, w.INSTRUMENT_WORDS)
-        rows = self._changed[:count] // w.INSTRUMENT_WORDS
+    def changed(self, of: Collection[int] | None = None) -> Iterator[Changed]:
+        """The instruments of which messages were taken in since this was last asked.
+
+        ``of`` some instruments only: the others are still to be asked for.
+        """
+        waiting = [at // w.INSTRUMENT_WORDS for at in self._changed[: self._words[w.CHANGED]]]
+        rows, left = waiting, []
+        if of is not None:
+            rows = [place for place in waiting if self.securities[place] in of]
+            left = [place for place in waiting if self.securities[place] not in of]
+        self._changed[: len(left)] = [place * w.INSTRUMENT_WORDS for place in left]
+        self._words[w.CHANGED] = len(left)
+        table = self._instruments.reshape(-1, w.INSTRUMENT_WORDS)
         found = table[rows].tolist()
         table[rows, w.CHANGE] = table[rows, w.KEY_NUMBER] = 0
         for own in found:
@@ -351,7 +362,7 @@ class Pump:
             if at > begin:
                 yield ToldBooks(self._securities[rows[begin:at, w.ITEM]], rows[begin:at])
             if at < count:
-                yield self.message(rows[at].tolist())
+                yield _message(rows[at].tolist(), self.stored)
             begin = at + 1
         self._words[w.ROWS] = self._words[w.STORED] = 0
 
@@ -362,10 +373,6 @@ class Pump:
         rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
         kept = self._store[:stored].copy().data
         return ToldMessages(rows[rows[:, w.KIND] == w.MESSAGE], kept)
-
-    def message(self, row: list[int]) -> ToldMessage:
-        """The message of a row."""
-        return _message(row, self._stored)
 
 
 class ToldMessages:

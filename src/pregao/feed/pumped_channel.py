@@ -13,6 +13,7 @@ from typing import Final
 
 from pregao.book.flat import FlatBook
 from pregao.book.orders import OrderBook
+from pregao.errors import DecodeError
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
 from pregao.feed.backlog import Backlog
@@ -22,10 +23,11 @@ from pregao.feed.channel_settings import ChannelCounters, ChannelSettings, Chann
 from pregao.feed.definitions import Instrument
 from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
+from pregao.feed.hearing import Hearing
 from pregao.feed.market_state import Key, Statistic
 from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
 from pregao.feed.pump_tables import PumpTables
-from pregao.feed.raw_packets import RawPacket
+from pregao.feed.raw_packets import RawPacket, instruments_of
 from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 from pregao.umdf.packets import PacketDecoder, decode_header
@@ -55,6 +57,7 @@ class PumpedChannel(Channel):
         self._pause = self._pausing = 0
         self._pumped = 0
         self._backlog = Backlog()
+        self._hearing = Hearing(self._decoder, self._teller)
 
     def _new_book(self) -> OrderBook:
         return FlatBook()
@@ -119,9 +122,33 @@ class PumpedChannel(Channel):
         if line is None:
             return
         when = int(datagrams.time_ns[at])
-        self._take_back()
+        payload = datagrams.payload(at)
+        concerned = self._concerned(*line, payload, when)
+        self._take_back(concerned)
         self._done = done
-        super().receive(*line, datagrams.payload(at), when, when)
+        super().receive(*line, payload, when, when)
+        if concerned is not None:
+            self._pausing = self._pause = 0
+            if not self._hand_over():
+                self._sync_instruments()
+
+    def _concerned(
+        self, stream: Stream, feed: str, payload: bytes, when: int
+    ) -> frozenset[int] | None:
+        """The instruments that a packet concerns, if it is simply next; None if it may be all."""
+        if not self._handed or stream is not Stream.INCREMENTAL or feed not in self._sites.feeds:
+            return None
+        if when >= self._pump.silent_ns:
+            return None
+        try:
+            header = decode_header(payload)
+        except DecodeError:
+            return None
+        if (header.sequence_version, header.sequence_number) != self._pump.place()[:2]:
+            return None
+        if header.channel != self.settings.number:
+            return None
+        return instruments_of(RawPacket.of(header, payload, when).decoded(self._decoder))
 
     def _read_schema(self, datagrams: Datagrams, at: int) -> bool:
         """Is a packet's first message of a version that the kernel did not expect, but can read?"""
@@ -219,11 +246,11 @@ class PumpedChannel(Channel):
             pump.know(security_id, last, flat, steady=steady)
         follower.moved.clear()
 
-    def _take_back(self) -> None:
-        """Let the plain machine go on where the kernel got to."""
+    def _take_back(self, concerned: frozenset[int] | None = None) -> None:
+        """Let the plain machine go on where the kernel got to, with these instruments or all."""
         if self._handed:
             self._tell()
-            self._sync()
+            self._sync(concerned)
             self._teller.put_touched(self._pump.touched())
             self._handed = False
 
@@ -238,16 +265,15 @@ class PumpedChannel(Channel):
             teller.backlog.add(partial(self._look, version, messages), len(messages))
             return
         place = Place(version, following)
-        securities = pump.securities
-        for row in pump.take_rows():
-            kind, item, event, number, sending_ns, received_ns, _, _ = row
+        securities, stored, hear = pump.securities, pump.stored, self._hearing.hear
+        for kind, item, event, number, sending_ns, received_ns, size, _ in pump.take_rows():
             if number != place.sequence_number:
                 place = Place(version, number)
-            if kind == w.MESSAGE:
-                self._tell_message(place, pump.message(row))
-                continue
             teller.at(place, sending_ns, received_ns)
-            teller.tell(told.BookChanged, securities[item], event)
+            if kind == w.MESSAGE:
+                hear(place, event, stored, item, item + size)
+            else:
+                teller.tell(told.BookChanged, securities[item], event)
         teller.at(Place(version, following - 1), *times)
 
     def _look(self, version: int, messages: ToldMessages, most: int) -> int:
@@ -264,15 +290,9 @@ class PumpedChannel(Channel):
             self._tell()
 
     def _tell_message(self, place: Place, message: ToldMessage) -> None:
-        _, _, _, event, data, begin, end = message
-        header = MESSAGE_HEADER.unpack_from(data, begin + FRAMING_SIZE)
-        block_length, template_id, schema_id, version = header
-        codec = self._decoder.codec(schema_id, version).codec(template_id)
-        assert codec is not None  # the kernel reads no others
-        body = begin + SMALLEST_MESSAGE
-        values = codec.decode_body(data, body, block_length, version, end).values
-        self._teller.at(place, message.sending_ns, message.received_ns)
-        self._teller.hear(place, event, template_id, values)
+        _, sending_ns, received_ns, event, data, begin, end = message
+        self._teller.at(place, sending_ns, received_ns)
+        self._hearing.hear(place, event, data, begin, end)
 
     def take_batch(self) -> EventBatch:
         """The same as columns, for which books that changed never become objects."""
@@ -289,10 +309,16 @@ class PumpedChannel(Channel):
             teller.at(Place(version, following - 1), *times)
         return EventBatch.joined(parts)
 
-    def _sync(self) -> None:
-        """Let the plain machine know what the kernel knows; the kernel may go on."""
-        if not self._handed:
-            return
+    def _sync(self, concerned: frozenset[int] | None = None) -> None:
+        """Let the plain machine know what the kernel knows; the kernel may go on.
+
+        Of the instruments it is told of these only, if it needs no others for what comes next.
+        """
+        if self._handed:
+            self._sync_place()
+            self._sync_instruments(concerned)
+
+    def _sync_place(self) -> None:
         pump, follower, teller = self._pump, self._follower, self._teller
         words, tallies = pump.words(), pump.tallies()
         if not (tallies["packets"] or words["event_at"]):
@@ -325,11 +351,11 @@ class PumpedChannel(Channel):
             place = Place(version, words["event_at"])
             follower.events.go_on(place, words["event"], over=bool(words["begins"]))
             pump.set(event_at=0)
-            self._sync_instruments(version)
 
-    def _sync_instruments(self, version: int) -> None:
+    def _sync_instruments(self, concerned: frozenset[int] | None = None) -> None:
         follower = self._follower
-        for each in self._pump.changed():
+        version = self._pump.place()[0]
+        for each in self._pump.changed(concerned):
             follower.followed(each.security_id).go_on(Place(version, each.number), each.counted)
             if each.key is not None:
                 book = follower.books[each.security_id]

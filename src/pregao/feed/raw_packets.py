@@ -13,7 +13,11 @@ from pregao.umdf.packets import (
     PacketHeader,
     frames,
 )
-from pregao.umdf.templates import SEQUENCE, SEQUENCE_RESET
+from pregao.umdf.recovery import NEVER_DISCARDED
+from pregao.umdf.templates import CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET
+
+_OF_THE_CHANNEL = NEVER_DISCARDED | {CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET}
+"""Messages that concern more than one instrument, or none that is traded."""
 
 
 @dataclass(slots=True)
@@ -63,3 +67,17 @@ def next_number(packet: RawPacket, decoder: PacketDecoder) -> int | None:
             if decoded is not None:
                 return int(decoded.values["nextSeqNo"])
     return None
+
+
+def instruments_of(packet: DecodedPacket) -> frozenset[int] | None:
+    """The instruments that a packet concerns; None if it may concern others too."""
+    found = set()
+    for outcome in packet.outcomes:
+        if outcome.decoded is None or outcome.frame is None or outcome.reason:
+            return None  # a packet that cannot be read makes every book doubtful
+        template_id = outcome.frame.template_id
+        security_id = outcome.decoded.values.get("securityID")
+        if security_id is None or template_id in _OF_THE_CHANNEL:
+            return None
+        found.add(security_id)
+    return frozenset(found)

@@ -299,7 +299,8 @@ def rows_of(sequence: Sequence, followed: Followed, snapshots: Snapshots | None)
 def _settled(sequence: Sequence, step: Codes, applied: Flags) -> Flags:
     """The snapshots that equal a book which is being filled again."""
     columns = sequence.columns
-    builds = (columns.kind <= UpdateKind.CHANGE) & ((columns.flags & RECOVERY) != 0)
+    fills_one = (columns.kind <= UpdateKind.CHANGE) | (columns.kind == UpdateKind.OVERLAY)
+    builds = fills_one & ((columns.flags & RECOVERY) != 0)
     settled = np.zeros(len(sequence), np.bool_)
     if not builds.any():
         return settled

@@ -200,6 +200,8 @@ class Snapshots:
     ends: Numbers
     """Where each one's orders end in the columns of orders."""
     orders: BookColumns
+    """Their orders; or price levels, with how many orders each has in place of a number."""
+    of_levels: bool = False
 
     def __len__(self) -> int:
         return len(self.security)
@@ -211,6 +213,8 @@ class Snapshots:
         statistics: LoopRows,
         base: int,
         spans: VersionSpans,
+        *,
+        of_levels: bool = False,
     ) -> Snapshots:
         """Put together headers (in order, each once), their orders and their statistics."""
         loop = LoopRows.of(headers)
@@ -239,6 +243,7 @@ class Snapshots:
             (found[:, 0] == bids) & (found[:, 1] == asks) & (told == stats),
             np.cumsum(found.sum(axis=1)),
             orders.orders,
+            of_levels,
         )
 
     def void(self) -> Flags:
@@ -263,7 +268,7 @@ class Snapshots:
     def book(self, at: int) -> FullBook:
         """A snapshot as a book: bids first, each side in queue order."""
         own, orders = self._own(at), self.orders
-        return FullBook(
+        book = FullBook(
             -1,
             State.VALID,
             orders.side[own],
@@ -274,6 +279,7 @@ class Snapshots:
             orders.inserted[own],
             orders.flags[own],  # no other flag is set in snapshots than that of implied orders
         )
+        return book.with_levels(book.order_id) if self.of_levels else book
 
     def rows(self, at: int) -> BookColumns:
         """A snapshot as updates of a book: it begins, its orders, it ends."""

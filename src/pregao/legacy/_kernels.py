@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import njit
+from pregao._njit import njit, part
+from pregao.legacy.times import DAY_DIGITS
 
 HEADER = 10
 SOUND = 0
@@ -23,6 +24,33 @@ TIME_AS_TEXT = 2
 
 _DIGITS = 17
 _MOST = 1 << 57
+_DAYS_TO_1970 = 719_468
+"""From March of the year 0 on."""
+
+
+@part
+def _number(buffer, position):
+    """The number of the message that a chunk is of."""
+    high = (np.int64(buffer[position]) << 24) | (np.int64(buffer[position + 1]) << 16)
+    return high | (np.int64(buffer[position + 2]) << 8) | np.int64(buffer[position + 3])
+
+
+@part
+def _chunk(buffer, position, end):
+    """What is wrong with a chunk that begins here; how many there are, which one it is, its size"""
+    if end - position < HEADER:
+        return SHORT, np.int64(0), np.int64(0), np.int64(0)
+    count = (np.int64(buffer[position + 4]) << 8) | buffer[position + 5]
+    index = (np.int64(buffer[position + 6]) << 8) | buffer[position + 7]
+    size = (np.int64(buffer[position + 8]) << 8) | buffer[position + 9]
+    fault = SOUND
+    if index < 1 or index > count:
+        fault = NOT_A_CHUNK
+    elif size == 0:
+        fault = EMPTY_CHUNK
+    elif size > end - position - HEADER:
+        fault = LONG_CHUNK
+    return fault, count, index, size
 
 
 @njit
@@ -35,20 +63,8 @@ def count_chunks(buffer, offset, length, chunks, fault):
         found = 0
         fault[i] = SOUND if position < end else EMPTY
         while position < end:
-            if end - position < HEADER:
-                fault[i] = SHORT
-                break
-            count = (np.int64(buffer[position + 4]) << 8) | buffer[position + 5]
-            index = (np.int64(buffer[position + 6]) << 8) | buffer[position + 7]
-            size = (np.int64(buffer[position + 8]) << 8) | buffer[position + 9]
-            if index < 1 or index > count:
-                fault[i] = NOT_A_CHUNK
-                break
-            if size == 0:
-                fault[i] = EMPTY_CHUNK
-                break
-            if size > end - position - HEADER:
-                fault[i] = LONG_CHUNK
+            fault[i], _, _, size = _chunk(buffer, position, end)
+            if fault[i] != SOUND:
                 break
             found += 1
             position += HEADER + size
@@ -66,21 +82,14 @@ def list_chunks(buffer, offset, chunks, datagram, ordinal, number, count, index,
         for k in range(chunks[i]):
             datagram[row] = i
             ordinal[row] = k
-            number[row] = (
-                (np.int64(buffer[position]) << 24)
-                | (np.int64(buffer[position + 1]) << 16)
-                | (np.int64(buffer[position + 2]) << 8)
-                | np.int64(buffer[position + 3])
-            )
-            count[row] = (np.int64(buffer[position + 4]) << 8) | buffer[position + 5]
-            index[row] = (np.int64(buffer[position + 6]) << 8) | buffer[position + 7]
-            size[row] = (np.int64(buffer[position + 8]) << 8) | buffer[position + 9]
+            number[row] = _number(buffer, position)
+            _, count[row], index[row], size[row] = _chunk(buffer, position, len(buffer))
             start[row] = position + HEADER
             position += HEADER + size[row]
             row += 1
 
 
-@njit
+@part
 def _unsigned(buffer, position, end):
     """An unsigned integer and where it ends; -1 if it does not end in time."""
     value = np.int64(0)
@@ -95,6 +104,40 @@ def _unsigned(buffer, position, end):
     return np.int64(-1), position
 
 
+@part
+def _head(buffer, position, end, kinds):
+    """Template, tag 34 and sending time (as digits) of a message that begins here."""
+    number = np.int64(-1)
+    digits = np.int64(0)
+    if position >= end or not buffer[position] & 64:
+        return np.int64(-1), number, digits
+    while position < end and not buffer[position] & 128:
+        position += 1
+    position += 1
+    template, position = _unsigned(buffer, position, end)
+    if template < 0 or template >= len(kinds) or kinds[template] < 0:
+        return np.int64(-1), number, digits
+    if kinds[template] == NO_TIME:
+        return template, number, digits
+    number, position = _unsigned(buffer, position, end)
+    if kinds[template] == TIME_AS_NUMBER:
+        value, position = _unsigned(buffer, position, end)
+        digits = max(value, np.int64(0))
+    else:
+        value = np.int64(0)
+        read = 0
+        while position < end and read <= _DIGITS:
+            byte = np.int64(buffer[position])
+            position += 1
+            if 48 <= (byte & 127) <= 57:
+                value = value * 10 + (byte & 127) - 48
+                read += 1
+            if byte & 128:
+                break
+        digits = value if read == _DIGITS else np.int64(0)
+    return template, number, digits
+
+
 @njit
 def read_heads(buffer, start, size, kinds, template, number, digits):
     """Template, tag 34 and sending time (as digits) of messages that begin here.
@@ -103,45 +146,96 @@ def read_heads(buffer, start, size, kinds, template, number, digits):
     has none that is known, the time 0 where it has none.
     """
     for i in range(len(start)):
-        position = start[i]
-        end = position + size[i]
-        template[i] = number[i] = -1
-        digits[i] = 0
-        if position >= end or not buffer[position] & 64:
-            continue
-        while position < end and not buffer[position] & 128:
-            position += 1
-        position += 1
-        found, position = _unsigned(buffer, position, end)
-        if found < 0 or found >= len(kinds) or kinds[found] < 0:
-            continue
-        template[i] = found
-        if kinds[found] == NO_TIME:
-            continue
-        number[i], position = _unsigned(buffer, position, end)
-        if kinds[found] == TIME_AS_NUMBER:
-            value, position = _unsigned(buffer, position, end)
-            digits[i] = max(value, 0)
-        else:
-            value = np.int64(0)
-            read = 0
-            while position < end and read <= _DIGITS:
-                byte = np.int64(buffer[position])
-                position += 1
-                if 48 <= (byte & 127) <= 57:
-                    value = value * 10 + (byte & 127) - 48
-                    read += 1
-                if byte & 128:
-                    break
-            digits[i] = value if read == _DIGITS else 0
+        end = start[i] + size[i]
+        template[i], number[i], digits[i] = _head(buffer, start[i], end, kinds)
+
+
+@part
+def _day_of(day):
+    """A date (YYYYMMDD) as days since 1970; -1 of what is none."""
+    year, month, date = day // 10_000, day // 100 % 100, day % 100
+    if not (1970 <= year < 2262 and 1 <= month <= 12 and 1 <= date <= 31):
+        return np.int64(-1)
+    # Years begin with March here: the day that some have more is their last.
+    years = year - (month < 3)
+    months = month - 3 if month > 2 else month + 9
+    days = 365 * years + years // 4 - years // 100 + years // 400 + (153 * months + 2) // 5
+    return np.int64(days + date - 1 - _DAYS_TO_1970)
+
+
+@part
+def _moment(digits, days):
+    """A timestamp of the wire as nanoseconds, if its date is so many days after 1970; else 0."""
+    time = digits % DAY_DIGITS
+    rest = time // 1000
+    hour, minute, second = rest // 10_000, rest // 100 % 100, rest % 100
+    if days < 0 or hour > 23 or minute > 59 or second > 60:
+        return np.int64(0)
+    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
+    return (seconds * 1000 + time % 1000) * 1_000_000
 
 
 @njit
-def scale_decimals(exponent, mantissa, scale, out):
-    """Mantissas at one scale; returns how many do not fit, whose exponent becomes 127."""
-    failed = 0
+def read_times(digits, out):
+    """Timestamps of the wire as nanoseconds; 0 where they are none."""
+    known = days = np.int64(-1)
+    for i in range(len(digits)):
+        if digits[i] // DAY_DIGITS != known:
+            known = digits[i] // DAY_DIGITS
+            days = _day_of(known)
+        out[i] = _moment(digits[i], days)
+
+
+@njit
+def read_keys(buffer, offset, length, kinds, numbered, using, found, number, sending, last):
+    """What datagrams tell in front: has each a chunk, its number, sending time, last number.
+
+    The templates of ``numbered`` give a datagram its number, those of ``using`` use one up.
+    """
+    known = days = np.int64(-1)
+    for i in range(len(offset)):
+        position = offset[i]
+        end = position + length[i]
+        found[i] = False
+        number[i] = sending[i] = last[i] = 0
+        first = latest = np.int64(0)
+        start = stop = np.int64(-1)
+        while position < end:
+            fault, _, index, size = _chunk(buffer, position, end)
+            if fault != SOUND:
+                break
+            latest = _number(buffer, position)
+            if not found[i]:
+                found[i] = True
+                first = latest
+                if index == 1:
+                    start = position + HEADER
+                    stop = start + size
+            position += HEADER + size
+        if start < 0:
+            continue
+        template, _, digits = _head(buffer, start, stop, kinds)
+        if template < 0:
+            continue
+        if digits // DAY_DIGITS != known:
+            known = digits // DAY_DIGITS
+            days = _day_of(known)
+        sending[i] = _moment(digits, days)
+        if numbered[template]:
+            number[i] = first
+        if using[template]:
+            last[i] = max(first, latest)
+
+
+@njit
+def scale_decimals(exponent, mantissa, there, scale, out, failed):
+    """Mantissas at one scale, 0 of what is not there; returns how many do not fit."""
+    count = 0
     for i in range(len(exponent)):
-        shift = np.int64(exponent[i]) + scale
+        out[i] = 0
+        if not there[i]:
+            continue
+        shift = exponent[i] + scale
         value = mantissa[i]
         good = True
         while shift > 0 and value != 0:
@@ -157,9 +251,28 @@ def scale_decimals(exponent, mantissa, scale, out):
             value //= 10
             shift += 1
         if not good or value > 999_999_999_999_999_999 or value < -999_999_999_999_999_999:
-            out[i] = 0
-            failed += 1
-            exponent[i] = 127
+            count += 1
+            failed[i] = True
         else:
             out[i] = value
-    return failed
+    return count
+
+
+@njit
+def chosen_decimals(scaled, there, rows, words, bitmap):
+    """The 128-bit words of some decimals, and which are there; a row of -1 has none.
+
+    Returns how many are not there.
+    """
+    missing = 0
+    bitmap[:] = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        if row >= 0 and there[row]:
+            words[i, 0] = scaled[row]
+            words[i, 1] = scaled[row] >> 63
+            bitmap[i >> 3] |= np.uint8(1 << (i & 7))
+        else:
+            words[i, 0] = words[i, 1] = 0
+            missing += 1
+    return missing

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.fast import Field, Kind, Operator, Template, Templates
 from pregao.legacy import _kernels
+from pregao.legacy.messages import MsgType, message_type
 from pregao.legacy.times import DAY_DIGITS, FIRST_WITH_MILLISECONDS
 
 Bytes = npt.NDArray[np.uint8]
@@ -109,13 +109,46 @@ class Heads:
     """0 where there is none."""
 
 
+@dataclass(slots=True)
+class DatagramKeys:
+    """What datagrams tell in front, of their first message."""
+
+    sound: npt.NDArray[np.bool_]
+    """Does it begin with a chunk?"""
+    number: Numbers
+    """0 where it begins in the middle of a message, or with one without a number of its own."""
+    sending_time_ns: Numbers
+    """0 where there is none."""
+    last: Numbers
+    """The last number that it uses up; 0 if it uses none."""
+
+
+UNNUMBERED: Final = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
+"""Messages whose number may be that of another one: nothing is a copy because it has it."""
+
+
 class HeadReader:
     """Reads the heads of messages with the templates of a file."""
 
     def __init__(self, templates: Templates) -> None:
-        self._kinds = np.full(max(templates.by_id, default=0) + 1, -1, np.int8)
+        size = max(templates.by_id, default=0) + 1
+        self._kinds = np.full(size, -1, np.int8)
+        self._numbered, self._using = np.zeros((2, size), np.bool_)
         for number, template in templates.by_id.items():
+            kind = message_type(template)
             self._kinds[number] = _time_kind(template)
+            self._numbered[number] = kind not in UNNUMBERED
+            self._using[number] = kind is not MsgType.SEQUENCE_RESET
+
+    def keys(self, buffer: Bytes, offset: Numbers, length: npt.NDArray[np.int32]) -> DatagramKeys:
+        """What datagrams tell in front."""
+        sound = np.empty(len(offset), np.bool_)
+        number, sending, last = np.empty((3, len(offset)), np.int64)
+        _kernels.read_keys(
+            buffer, offset, length, self._kinds, self._numbered, self._using, sound, number,
+            sending, last,
+        )  # fmt: skip
+        return DatagramKeys(sound, number, sending, last)
 
     def read(self, buffer: Bytes, start: Numbers, size: Numbers) -> Heads:
         """The heads of messages, or of the first chunks of some."""
@@ -158,18 +191,6 @@ def moments_of(days: Numbers, times: Numbers, null: int) -> Numbers:
 
 def times_of(digits: Numbers) -> Numbers:
     """Timestamps of the wire (YYYYMMDDhhmmssmmm) as nanoseconds; 0 where they are none."""
-    rest, milliseconds = np.divmod(digits, 1000)
-    rest, second = np.divmod(rest, 100)
-    rest, minute = np.divmod(rest, 100)
-    rest, hour = np.divmod(rest, 100)
-    rest, day = np.divmod(rest, 100)
-    year, month = np.divmod(rest, 100)
-    sound = (year >= 1970) & (year < 2262) & (month >= 1) & (month <= 12) & (day >= 1)
-    sound &= (day <= 31) & (hour < 24) & (minute < 60) & (second <= 60)
-    month, year = np.where(sound, month, 1), np.where(sound, year, 1970)
-    months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
-    days = months.astype("datetime64[D]").astype(np.int64) + day - 1
-    found: Numbers = (
-        days * DAY + hour * HOUR + minute * MINUTE + second * SECOND + milliseconds * MILLISECOND
-    )
-    return np.where(sound, found, 0)
+    found = np.empty(len(digits), np.int64)
+    _kernels.read_times(digits, found)
+    return found

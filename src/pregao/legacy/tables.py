@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pregao.fast import ColumnDecoder, Template, Templates
+from pregao.fast import ColumnDecoder, MessageColumns, RowColumns, Template, Templates
 from pregao.legacy import _kernels
 from pregao.legacy.messages import MsgType, message_type
 from pregao.sbe.names import snake_case
@@ -46,6 +46,10 @@ NAMES: Final[Mapping[MsgType, str]] = {
 """What each message is called in tables."""
 REPEATED: Final = ("MDEntries", "RelatedSym")
 """What a row is one of; RelatedSym of news stays with its message."""
+FEW_VALUES: Final = frozenset(
+    {"MDEntryType", "MDEntryBuyer", "MDEntrySeller", "QuoteCondition", "TradeCondition"}
+)
+"""Texts of entries that repeat: they are kept once, and rows name them by number."""
 Numbers = npt.NDArray[np.int64]
 
 
@@ -118,6 +122,21 @@ def bundled_tables() -> dict[MsgType, LegacyTable]:
 
 
 @dataclass(slots=True)
+class _Column:
+    """Where the values of a column come from."""
+
+    field: str
+    held: Any
+    of_messages: bool = True
+    empty: bool = False
+    """No row has a value."""
+    scaled: tuple[Numbers, npt.NDArray[np.bool_]] | None = None
+    """Decimals at the scale of all columns, and which are there."""
+    made: Any = None
+    """The values of all messages or entries, where they are not taken as they are."""
+
+
+@dataclass(slots=True)
 class Rows:
     """Rows of a table: which message each is of, which of its entries, and what they hold."""
 
@@ -126,61 +145,99 @@ class Rows:
     entry: Numbers
     unfit: Numbers
     """Messages with a number that no column holds."""
-    _columns: list[tuple[Any, bool, Any]]
-    """Of each column: its values (None if there are none), whether they are of messages, its
-    type."""
+    _messages: RowColumns
+    _entries: RowColumns | None
+    _entry_of: Numbers | None
+    """Which of all entries each row is; -1 of a message without entries. None if each row is one,
+    in order."""
+    _columns: list[_Column]
 
     def column(self, at: int, chosen: Numbers) -> Any:
         """One column of some rows."""
-        values, of_messages, held = self._columns[at]
-        if values is None:
-            return nulls(len(chosen), held)
-        return values.take(pa.array(self.message[chosen] if of_messages else chosen))
+        return self._taken([self._columns[at]], chosen)[0]
 
     def columns(self, chosen: Numbers) -> list[Any]:
         """All columns of some rows."""
-        of_messages, of_entries = pa.array(self.message[chosen]), pa.array(chosen)
-        return [
-            nulls(len(chosen), held)
-            if values is None
-            else values.take(of_messages if told else of_entries)
-            for values, told, held in self._columns
-        ]
+        return self._taken(self._columns, chosen)
+
+    def filled(self) -> list[int]:
+        """The columns that have values in some row, by their places in the table."""
+        return [at for at, column in enumerate(self._columns) if not column.empty]
+
+    def some(self, places: list[int], chosen: Numbers) -> list[Any]:
+        """Some columns of some rows; texts of `FEW_VALUES` as dictionaries."""
+        return self._taken([self._columns[at] for at in places], chosen, in_dictionaries=True)
+
+    def _taken(
+        self, columns: list[_Column], chosen: Numbers, *, in_dictionaries: bool = False
+    ) -> list[Any]:
+        of_messages = self.message[chosen]
+        of_entries = chosen if self._entry_of is None else self._entry_of[chosen]
+        places = {True: of_messages, False: of_entries}
+        sources: dict[bool, RowColumns] = {}
+
+        def source(*, told: bool) -> RowColumns:
+            if told not in sources:
+                every = self._messages if told else self._entries
+                assert every is not None
+                sources[told] = every.chosen(places[told])
+            return sources[told]
+
+        found = []
+        for column in columns:
+            rows = places[column.of_messages]
+            with_holes = self._entry_of is not None and not column.of_messages
+            few = in_dictionaries and column.field in FEW_VALUES and column.held == pa.string()
+            if column.empty:
+                found.append(nulls(len(chosen), column.held))
+                continue
+            if column.made is not None:
+                values = _take(column.made, rows)
+            elif column.scaled is not None:
+                values = _decimals(*column.scaled, rows)
+            elif with_holes:
+                assert self._entries is not None
+                values = _take(_seen_as(self._entries.array(column.field), column.held), rows)
+            elif few:
+                found.append(source(told=column.of_messages).dictionary(column.field))
+                continue
+            else:
+                values = source(told=column.of_messages).array(column.field)
+            found.append(values.dictionary_encode() if few else _seen_as(values, column.held))
+        return found
 
 
-def rows_of(table: LegacyTable, template: Template, batch: Any) -> Rows:
-    """The rows of a template's messages, which are a record batch of `MessageColumns`."""
+def rows_of(table: LegacyTable, template: Template, found: MessageColumns) -> Rows:
+    """The rows of a template's messages among those that were decoded."""
     repeated = repeated_of(template)
-    count = batch.num_rows
+    messages, entries = found.rows(template), None
+    count = messages.count
     message = np.arange(count, dtype=np.int64)
-    entry = np.zeros(count, np.int64)
-    own: dict[str, Any] = {
-        field.name: column
-        for field, column in zip(batch.schema, batch.columns, strict=True)
-        if field.name != repeated
-    }
-    inner: dict[str, Any] = {}
+    entry, entry_of = np.zeros(count, np.int64), None
     if repeated is not None:
-        lists = batch.column(repeated)
-        offsets = np.asarray(lists.offsets).astype(np.int64)
-        sizes = np.diff(offsets)
-        entries = lists.flatten()
+        entries = messages.entries(repeated)
+        sizes = messages.sizes(repeated)
         if len(sizes) and not sizes.all():  # a message without entries has a row all the same
-            entries = entries.take(_with_nothing(sizes))
-            sizes = np.maximum(sizes, 1)
-        message = np.repeat(message, sizes)
-        entry = np.arange(len(message)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        inner = dict(zip(entries.type.names, entries.flatten(), strict=True))
+            rows = np.maximum(sizes, 1)
+            nothing = np.repeat(sizes == 0, rows)
+            entry_of = np.where(nothing, -1, np.cumsum(~nothing) - 1)
+            sizes = rows
+        if sizes.max(initial=1) > 1:
+            message = np.repeat(message, sizes)
+            entry = np.arange(len(message)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     unfit = np.zeros(count, np.bool_)
-    unfit_rows = np.zeros(len(message), np.bool_)
+    unfit_entries = np.zeros(0 if entries is None else entries.count, np.bool_)
     columns = [
-        (_column(inner[name], held, unfit_rows), False, held)
-        if name in inner
-        else (_column(own.get(name), held, unfit), True, held)
+        _column(_Column(name, held, of_messages=False), entries, unfit_entries)
+        if entries is not None and name in entries
+        else _column(_Column(name, held), messages, unfit)
         for _, name, held in table.columns
     ]
-    unfit[message[unfit_rows]] = True
-    return Rows(message, entry, np.flatnonzero(unfit), columns)
+    bad = np.flatnonzero(unfit_entries)
+    if len(bad):
+        own = bad if entry_of is None else np.flatnonzero(entry_of >= 0)[bad]
+        unfit[message[own]] = True
+    return Rows(message, entry, np.flatnonzero(unfit), messages, entries, entry_of, columns)
 
 
 _NULLS: dict[Any, Any] = {}
@@ -194,55 +251,67 @@ def nulls(count: int, kind: Any) -> Any:
     return known.slice(0, count)
 
 
-def _with_nothing(sizes: Numbers) -> Any:
-    """Which entry each row has; none where a message has no entries."""
-    rows = np.maximum(sizes, 1)
-    nothing = np.repeat(sizes == 0, rows)
-    return pa.array(np.cumsum(~nothing) - 1, mask=nothing)
+def _column(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -> _Column:
+    """Prepare a column; messages or entries with a number that it cannot hold are noted."""
+    field, held = column.field, column.held
+    if not values.has(field):
+        column.empty = True
+        return column
+    kind = values.kind(field)
+    if pa.types.is_list(kind):
+        column.made = _as_json(values.array(field))
+    elif pa.types.is_struct(kind):
+        _scale(column, values, unfit)
+    elif pa.types.is_uint64(kind) and held == pa.int64():
+        if values.numbers(field).min() < 0:  # or what is left of a message that was refused
+            unfit |= values.array(field).fill_null(0).to_numpy() >> np.uint64(63) != 0
+    elif kind != held:
+        column.made = values.array(field).cast(held)
+    return column
 
 
-def _column(values: Any, held: Any, unfit: npt.NDArray[np.bool_]) -> Any | None:
-    """The values of a column as its type has them; None if there are none."""
-    if values is None or values.null_count == len(values):
-        return None
-    if pa.types.is_list(values.type):
-        return _as_json(values)
-    if pa.types.is_struct(values.type):
-        scaled = _scaled(values, unfit)
-        return scaled if held == DECIMAL else scaled.cast(held)
-    if pa.types.is_uint64(values.type) and held == pa.int64():
-        large = values.fill_null(0).to_numpy() >> np.uint64(63)
-        unfit |= large != 0
-        return values.view(pa.int64())
-    return values if values.type == held else values.cast(held)
+def _seen_as(values: Any, held: Any) -> Any:
+    """Numbers that are known to fit, in the type of their column."""
+    return values if values.type == held else values.view(held)
 
 
-def _scaled(values: Any, unfit: npt.NDArray[np.bool_]) -> Any:
+def _take(values: Any, rows: Numbers) -> Any:
+    """Values by their places; none where the place is -1."""
+    nothing = rows < 0
+    return values.take(pa.array(rows, mask=nothing if nothing.any() else None))
+
+
+def _scale(column: _Column, values: RowColumns, unfit: npt.NDArray[np.bool_]) -> None:
     """Decimals with exponents of their own at one scale."""
-    exponent, mantissa = values.field(0).fill_null(0), values.field(1).fill_null(0)
-    exponents = np.array(exponent.to_numpy(zero_copy_only=False), np.int16)
-    out = np.empty(len(values), np.int64)
-    mantissas = mantissa.to_numpy(zero_copy_only=False).astype(np.int64)
-    null = values.is_null().to_numpy(zero_copy_only=False)
-    mantissas[null] = 0
-    failed = _kernels.scale_decimals(exponents, mantissas, SCALE, out)
+    exponents, mantissas, there = values.decimals(column.field)
+    out, failed = np.empty(len(there), np.int64), np.zeros(len(there), np.bool_)
+    if not _kernels.scale_decimals(exponents, mantissas, there, SCALE, out, failed):
+        column.scaled = out, there
+        if column.held == DECIMAL:
+            return
     words = np.stack([out, out >> 63], axis=1)
-    if failed:
-        for row in np.flatnonzero(exponents == _FAILED).tolist():
-            large = _large(values[row].as_py())
-            unfit[row] |= large is None
-            words[row] = (0, 0) if large is None else large
-    valid = pa.array(out, mask=null if null.any() else None)
+    for row in np.flatnonzero(failed).tolist():
+        large = _large(int(mantissas[row]), int(exponents[row]))
+        unfit[row] |= large is None
+        words[row] = (0, 0) if large is None else large
+    valid = pa.array(out, mask=None if there.all() else ~there)
     buffers = [valid.buffers()[0], pa.py_buffer(words)]
-    return pa.Array.from_buffers(DECIMAL, len(out), buffers, valid.null_count)
+    made = pa.Array.from_buffers(DECIMAL, len(out), buffers, valid.null_count)
+    column.made = made if column.held == DECIMAL else made.cast(column.held)
 
 
-_FAILED = 127
+def _decimals(scaled: Numbers, there: npt.NDArray[np.bool_], rows: Numbers) -> Any:
+    """Scaled decimals by their places, as a column."""
+    words = np.empty((len(rows), 2), np.int64)
+    bitmap = np.empty(len(rows) + 7 >> 3, np.uint8)
+    missing = int(_kernels.chosen_decimals(scaled, there, rows, words, bitmap))
+    buffers = [pa.py_buffer(bitmap) if missing else None, pa.py_buffer(words)]
+    return pa.Array.from_buffers(DECIMAL, len(rows), buffers, missing)
 
 
-def _large(value: Mapping[str, int]) -> tuple[int, int] | None:
+def _large(mantissa: int, exponent: int) -> tuple[int, int] | None:
     """A decimal beyond 64 bits as two words; None if no column holds it."""
-    number = Decimal(value["mantissa"]).scaleb(value["exponent"] + SCALE, _WIDE)
+    number = Decimal(mantissa).scaleb(exponent + SCALE, _WIDE)
     whole = int(number)
     if whole != number or abs(whole) >= 10**DIGITS:
         return None

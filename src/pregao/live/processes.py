@@ -7,6 +7,7 @@ the handlers are in other processes, and only what is asked for comes over, as c
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import signal
 import sys
@@ -176,6 +177,8 @@ def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: 
     except PregaoError as error:
         link.send(error)
         return
+    gc.collect()
+    gc.freeze()  # to look through all of it in the midst of a feed takes a tenth of a second
     handler.start()
     link.send(None)
     try:

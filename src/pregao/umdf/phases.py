@@ -199,6 +199,18 @@ class Phases:
             changes.append(StatisticsReset(members))
         return changes
 
+    def untold_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
+        """What a state means on the legacy feed, which does not tell it (002 §15.6).
+
+        One that is separate rejoins its group with the state that the group is in.
+        """
+        state = self._states.get(security_id)
+        if state is not None and state.own is not None and state.group is not None:
+            phase = self.phase(state.group)
+            if phase is phase_status(security_trading_status) and phase is not Status.UNKNOWN:
+                return TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS
+        return TradingEvent.SECURITY_STATUS_CHANGE
+
     def security_status(
         self, security_id: int, security_trading_status: Code, event: Code = None
     ) -> list[PhaseEvent]:

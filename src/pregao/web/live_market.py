@@ -112,6 +112,8 @@ class LiveMarket:
         return self._seen.setdefault((channel, security_id), _Seen())
 
     def _traded(self, seen: _Seen, event: TradeDone) -> None:
+        if event.price is None:
+            return
         # The feed does not tell who was the aggressor in the trade itself: a price above the last
         # one counts as bought, one below as sold, the same as the trade before.
         if seen.last is not None and event.price != seen.last:

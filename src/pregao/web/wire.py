@@ -14,6 +14,8 @@ import numpy as np
 
 from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, Numbers
+from pregao.book.updates import Side
+from pregao.book.views import Level
 from pregao.clock import SECOND
 from pregao.lake.books import Moment
 
@@ -69,6 +71,8 @@ def moment_data(moment: Moment, *, whole: bool = True) -> dict[str, Any]:
 
 def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> dict[str, Any]:
     """A side: its best levels, the orders of the first of them in the order of the queue."""
+    if book.of_levels:
+        return _levels_data(book.levels(Side(side)))
     own = slice(*_ends(book, side))
     price, size = book.price[own], book.size[own]
     starts = level_starts(price)
@@ -84,6 +88,16 @@ def side_data(book: FullBook, side: int, base: int, *, whole: bool = True) -> di
             for at, total, count in zip(prices, sums[shown].tolist(), counts, strict=True)
         ],
         "queues": _queues(book, own.start + starts[:QUEUES], counts[:QUEUES], base, whole),
+    }
+
+
+def _levels_data(levels: list[Level]) -> dict[str, Any]:
+    """A side of a book by price depth, whose orders are not known."""
+    return {
+        "orders": sum(level.orders for level in levels),
+        "size": sum(level.size for level in levels),
+        "levels": [list(level) for level in levels[:LEVELS]],
+        "queues": [],
     }
 
 

@@ -8,6 +8,7 @@ from pregao.exchange.host.control_server import ask
 from pregao.exchange.host.core import BACKUP, PRIMARY, Host
 from pregao.exchange.host.journal import Journal
 from pregao.exchange.host.market_data import MarketData
+from pregao.exchange.host.residents import Residents
 from pregao.exchange.host.server import ExchangeServer
 from pregao.exchange.host.settings import ExchangeSettings, parse_settings, read_settings
 
@@ -19,6 +20,7 @@ __all__ = [
     "Host",
     "Journal",
     "MarketData",
+    "Residents",
     "ask",
     "captures_in",
     "parse_settings",

@@ -37,7 +37,7 @@ from pregao.entrypoint.framing import frame_of
 from pregao.entrypoint.session_state import Record as SessionRecord
 from pregao.errors import UsageError
 from pregao.exchange.engine import AuctionRules, Engine
-from pregao.exchange.engine.commands import MassCancel, RestateOrders
+from pregao.exchange.engine.commands import Command, MassCancel, RestateOrders
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.terms import ExecRestatementReason
 from pregao.exchange.host.checkpoints import code_digest, pack, restore, state_of, unpack
@@ -169,6 +169,10 @@ class Host:
         body = json.dumps(request, separators=(",", ":")).encode()
         self._write(Kind.CONTROL, now, _NO_SESSION, body)
         self._control(request, now)
+
+    def enter(self, command: Command, now_ns: int) -> None:
+        """Let somebody trade who has no session; the journal does not tell of it."""
+        self.desk.enter(command, self._time(now_ns))
 
     def commit(self) -> None:
         """Bring what happened to the disk; after that it may be told."""

@@ -77,6 +77,13 @@ class Desk:
         if outcome.reports:
             self._reporting.tell(outcome.reports, asked, now_ns)
 
+    def enter(self, command: Command, now_ns: int) -> None:
+        """The same for somebody without a session: only those who have one are told."""
+        outcome = self._engine.apply(command, now_ns)
+        self.units += outcome.market
+        heard = [each for each in outcome.reports if self._owner(each.session) is not None]
+        self._reporting.tell(heard, _NOBODY, now_ns)
+
     def advance(self, now_ns: int) -> None:
         """Let what came due in the market happen."""
         self.apply(AdvanceTime(), now_ns)

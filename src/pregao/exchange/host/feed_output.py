@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from pregao.exchange.host.settings import ExchangeSettings
 from pregao.exchange.publisher import Datagram
+from pregao.exchange.traders import Draws
 from pregao.net import Address, Sender, find_interface
+from pregao.umdf.streams import Stream
 
 
 class FeedOutput:
@@ -24,6 +26,9 @@ class FeedOutput:
         if any(address.multicast for address in addresses):
             interface = find_interface(settings.interface or "127.0.0.1")
         self._sender = Sender(addresses, interface=interface, compiled=False)
+        self._loss = settings.loss
+        self._draw = Draws(1, "loss").random
+        self.lost = 0
         self.packets = 0
         self.bytes = 0
 
@@ -33,7 +38,11 @@ class FeedOutput:
         for datagram in datagrams:
             payload = datagram.payload
             key = (datagram.channel, datagram.stream, datagram.legacy)
+            lossy = self._loss and datagram.stream is Stream.INCREMENTAL
             for target in routes.get(key, ()):
+                if lossy and self._draw() < self._loss:
+                    self.lost += 1
+                    continue
                 send(target, payload)
                 self.packets += 1
                 self.bytes += len(payload)

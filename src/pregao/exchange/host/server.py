@@ -15,7 +15,7 @@ from typing import Any, Final
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.entrypoint import GatewayConnection
 from pregao.errors import PregaoError, UsageError
-from pregao.exchange.engine.commands import SetGroupPhase
+from pregao.exchange.engine.commands import Command, SetGroupPhase
 from pregao.exchange.host.control import phase_request
 from pregao.exchange.host.control_server import ControlServer, cannot_listen
 from pregao.exchange.host.core import BACKUP, PRIMARY, Host
@@ -200,6 +200,15 @@ class ExchangeServer:
 
     # Turns.
 
+    @property
+    def stopped(self) -> bool:
+        """Has it been told to end?"""
+        return self._stopped.done()
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Have something done in the loop of the exchange, so much later."""
+        self._loop.call_later(seconds, act)
+
     def touch(self) -> None:
         """Something happened: at the end of this turn it is kept, then told."""
         if not self._planned:
@@ -297,6 +306,13 @@ class ExchangeServer:
         if self._stopped.done() and (error := self._stopped.exception()) is not None:
             raise UsageError(f"it was not kept, and does not count: {error}")
         return {"done": request.get("do")}
+
+    def enter(self, command: Command) -> None:
+        """Let somebody trade who has no session here; no journal would tell of it."""
+        if self._journal is not None:
+            raise UsageError("An exchange that keeps a journal takes orders by its sessions alone.")
+        self.host.enter(command, self._clock())
+        self.touch()
 
     def status(self) -> dict[str, Any]:
         """How the exchange is."""

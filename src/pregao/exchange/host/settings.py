@@ -98,6 +98,8 @@ class ExchangeSettings:
     unicast: Address = _UNICAST_BASE
     """Where ports begin when the feed goes to one address."""
     interface: str | None = None
+    loss: float = 0.0
+    """The share of packets that each incremental feed loses on its way, for demonstrations."""
     schema_version: int | str = 16
     legacy: LegacyDepth | None = None
     """Which books a legacy feed beside the binary one shows; None without one."""

@@ -17,7 +17,7 @@ from pregao.lake.analytics.here import HereSession
 from pregao.lake.analytics.intervals import known_intervals
 from pregao.lake.analytics.latency import LATENCY
 from pregao.lake.analytics.latency_minutes import LATENCY_MINUTES
-from pregao.lake.analytics.legacy import LEGACY_ENTRIES, LEGACY_LIST, LEGACY_TEMPLATES
+from pregao.lake.analytics.legacy import LEGACY_SOURCES, LEGACY_TABLES
 from pregao.lake.analytics.orders import ORDERS
 from pregao.lake.analytics.reading import Day, Tables, dates_with_data, message_table
 from pregao.lake.analytics.session_stats import SESSION_STATS
@@ -162,5 +162,5 @@ def _make(
 
 def _inputs(table: AnalyticsTable) -> Sequence[str]:
     """The tables on whose files a table depends."""
-    older = (LEGACY_ENTRIES, LEGACY_LIST) if LEGACY_TEMPLATES & set(table.templates) else ()
+    older = LEGACY_TABLES if LEGACY_SOURCES.keys() & set(table.templates) else ()
     return [*map(message_table, table.templates), *older, *table.others, *table.needs]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pregao.clock import MILLISECOND
 from pregao.lake.analytics.engine import DataFrame, F, Window
+from pregao.lake.analytics.legacy import LEGACY_PACKETS
 from pregao.lake.analytics.reading import Day
 from pregao.lake.analytics.tables import AnalyticsTable, Wanted, column, conform
 
@@ -45,7 +46,11 @@ COLUMNS = (
 def clock_offsets(day: Day) -> DataFrame:
     """The offset of each flow of the day."""
     difference = F.col("capture_time_ns") - F.col("sending_time_ns")
-    packets = day.table(PACKETS).select(*FLOW, difference.alias("difference")).dropna()
+    packets = day.table(PACKETS).select(*FLOW, difference.alias("difference"))
+    if day.has(LEGACY_PACKETS):
+        older = day.table(LEGACY_PACKETS).select(*FLOW, difference.alias("difference"))
+        packets = packets.unionByName(older)
+    packets = packets.dropna()
     # Many packets have the same difference: what follows is about few rows.
     counted = packets.groupBy(*FLOW, "difference").agg(F.count("difference").alias("count"))
     flow = Window.partitionBy(*FLOW)
@@ -84,7 +89,7 @@ CLOCK_OFFSETS = AnalyticsTable(
     "How far the clock of a capture is from the exchange's.",
     COLUMNS,
     _build,
-    others=(PACKETS,),
+    others=(PACKETS, LEGACY_PACKETS),
     spread_by=("channel",),
     sort_by=("channel", "stream", "feed", "capture_id"),
 )

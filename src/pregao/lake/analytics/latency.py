@@ -12,11 +12,14 @@ as it is (``network_raw_ns``), and less the offset of the clocks that ``clock_of
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from pregao.clock import MINUTE
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
 from pregao.lake.analytics.engine import Column, DataFrame, F, all_of
+from pregao.lake.analytics.legacy import LEGACY_ENTRIES, legacy_times
 from pregao.lake.analytics.private_flow import REPORTS, REQUESTS, TIMES, answers
 from pregao.lake.analytics.reading import (
     Day,
@@ -32,6 +35,9 @@ from pregao.umdf.templates import (
     DELETE_ORDER,
     FORWARD_TRADE,
     ORDER,
+    SECURITY_DEFINITIONS,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
     TRADE,
 )
 
@@ -70,7 +76,8 @@ _PACKET = ("sending_time_ns", "capture_time_ns", "feed", "feed_difference_ns", "
 def latency(day: Day, offsets: DataFrame) -> DataFrame:
     """The day's events with their times; ``offsets`` are those of the captures' clocks."""
     there = [one for one in incremental_templates() if day.has(message_table(one))]
-    rows = all_of(_times(day, template) for template in there or [ORDER])
+    parts = [_times(day.binary_messages(template), template) for template in there or [ORDER]]
+    rows = all_of([*parts, *_legacy_times(day)])
     events = rows.groupBy("channel", "event").agg(
         F.min_by("security_id", "place").alias("security_id"),
         F.count(F.lit(1)).cast("int").alias("messages"),
@@ -106,9 +113,19 @@ def _with_network_times(events: DataFrame, offsets: DataFrame) -> DataFrame:
     )
 
 
-def _times(day: Day, template: int) -> DataFrame:
+def _legacy_times(day: Day) -> Iterator[DataFrame]:
+    """The times of what the legacy feed tells: of its entries, statuses and definitions."""
+    if day.has(LEGACY_ENTRIES):
+        yield legacy_times(day.table(LEGACY_ENTRIES), day.left_out)
+    for template in (SECURITY_STATUS, SECURITY_GROUP_PHASE, *SECURITY_DEFINITIONS):
+        messages = day.legacy_messages(template)
+        if messages is not None:
+            yield _times(messages, template)
+
+
+def _times(messages: DataFrame, template: int) -> DataFrame:
     """The times of a template's messages."""
-    messages = day.messages(template).where(F.col("event").isNotNull())
+    messages = messages.where(F.col("event").isNotNull())
     known = set(messages.columns)
 
     def optional(name: str) -> Column:
@@ -162,7 +179,7 @@ def _with_entrypoint(day: Day, events: DataFrame) -> DataFrame:
 
 def _orders(day: Day, template: int) -> DataFrame:
     """The orders that messages tell of, with T5."""
-    found = day.messages(template)
+    found = day.binary_messages(template)
     time = _happened(template, F.col("transact_time_ns"))
     return found.select("channel", "event", "place", "secondary_order_id", time.alias("t5_ns"))
 

@@ -1,74 +1,95 @@
-"""Trades of the legacy feed among those of the binary one.
+"""Tables of the legacy feed as messages of the binary one, so that the same analytics are made.
 
-Where the binary feed has a channel on a day, or an instrument, the legacy feed's are left out:
-nothing counts twice.
+Each entry is the message that it would be there; each message of the feed is an event.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pregao.lake.analytics.engine import DataFrame, F
+from pregao.book.rows import NULL
+from pregao.feed.legacy_meaning import (
+    IMBALANCE,
+    NEW,
+    OPENING_PRICE,
+    SIDES,
+    TRADE,
+    TRADING_STATE,
+    number_of,
+)
+from pregao.lake.analytics.engine import DataFrame, F, Window
+from pregao.lake.analytics.legacy_left_out import LeftOut
 from pregao.lake.analytics.spark_types import spark_type
-from pregao.lake.books.brought import brought
-from pregao.lake.books.catalogue import Catalogue
-from pregao.lake.books.columns import integers, taken
-from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries
-from pregao.lake.books.legacy_messages import messages_of
-from pregao.lake.books.slots import Slots
+from pregao.lake.analytics.timeline import UNTOLD
+from pregao.lake.books.columns import integers, nulled, prices
+from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries, or_null
+from pregao.lake.books.legacy_messages import key_columns, messages_of, named, names_of
+from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
 from pregao.lake.ingest import PROTOCOLS, bundled_message_tables, message_table_name
-from pregao.lake.store import DATE, Lake, stored_schema
-from pregao.umdf.templates import FORWARD_TRADE, TRADE, TRADE_BUST
+from pregao.lake.store import DATE, stored_schema
+from pregao.umdf import templates as t
+from pregao.umdf.keys import MESSAGE_KEY
+from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
+from pregao.umdf.streams import Stream
 
-LEGACY_TEMPLATES: Final = frozenset({TRADE, FORWARD_TRADE, TRADE_BUST})
-"""What the legacy feed tells too."""
 LEGACY_ENTRIES: Final = "legacy_incremental_refresh"
+LEGACY_SNAPSHOTS: Final = "legacy_snapshot_full_refresh"
 LEGACY_LIST: Final = "legacy_security_list"
+LEGACY_STATUSES: Final = "legacy_security_status"
 LEGACY_PACKETS: Final = PROTOCOLS["legacy"].account_table("packets")
-_TRADED: Final = "2"
+LEGACY_TABLES: Final = (
+    LEGACY_ENTRIES, LEGACY_SNAPSHOTS, LEGACY_LIST, LEGACY_STATUSES, LEGACY_PACKETS,
+)  # fmt: skip
+_TYPES: Final = {
+    t.TRADE: (TRADE,),
+    t.FORWARD_TRADE: (TRADE,),
+    t.TRADE_BUST: (TRADE,),
+    t.OPENING_PRICE: (OPENING_PRICE,),
+    t.THEORETICAL_OPENING_PRICE: (OPENING_PRICE,),
+    t.AUCTION_IMBALANCE: (IMBALANCE,),
+    t.HIGH_PRICE: ("7",),
+    t.LOW_PRICE: ("8",),
+    t.EXECUTION_STATISTICS: ("B",),
+}
+"""The types of the entries that are messages of a template."""
+_AVERAGE: Final = "9"
+"""The average price of a session, which the binary feed tells with the volume."""
+_DEFINITION: Final = max(t.SECURITY_DEFINITIONS)
+LEGACY_SOURCES: Final = {
+    **dict.fromkeys(_TYPES, LEGACY_ENTRIES),
+    t.SECURITY_STATUS: LEGACY_STATUSES,
+    t.SECURITY_GROUP_PHASE: LEGACY_STATUSES,
+    _DEFINITION: LEGACY_LIST,
+}
+"""Templates that the legacy feed has too, and the table with them."""
+_KEYS: Final = STATUS_COLUMNS[:11]
 _INSTRUMENT: Final = ("channel", "security_id")
-_SYMBOL: Final = pa.schema(
+_LISTED: Final = pa.schema(
     [("channel", pa.int16()), ("security_id", pa.int64()), ("symbol", pa.string()),
-     ("sending_time_ns", pa.int64())]
+     ("security_group", pa.string()), ("sending_time_ns", pa.int64())]
+)  # fmt: skip
+_STATE: Final = pa.schema(
+    [("channel", pa.int16()), ("security_id", pa.int64()), ("stream", pa.string()),
+     ("sending_time_ns", pa.int64()), ("trading_session_sub_id", pa.string()),
+     ("security_trading_status", pa.string()), ("security_trading_event", pa.string())]
 )  # fmt: skip
 
-Work = Callable[[Iterator[Any]], Iterator[Any]]
+_TIMES: Final = pa.schema(
+    [("channel", pa.int16()), ("event", pa.int64()), ("place", pa.int64()),
+     ("security_id", pa.int64()), ("sending_time_ns", pa.int64()),
+     ("capture_time_ns", pa.int64()), ("feed", pa.string()),
+     ("feed_difference_ns", pa.int64()), ("capture_id", pa.string()), ("t5_ns", pa.int64()),
+     ("t10_ns", pa.int64()), ("aggressor_time_ns", pa.int64())]
+)  # fmt: skip
 
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """What the binary feed has of a day."""
-
-    channels: frozenset[int]
-    instruments: frozenset[int]
-    slots: Mapping[int, Slots]
-    """Of the channels that it has not: where numbers begin anew."""
-
-    def without(self, rows: Any) -> Any:
-        """The rows of what it has not."""
-        channel = integers(rows.column("channel"), -1)
-        security = integers(rows.column("security_id"), -1)
-        twice = np.isin(channel, list(self.channels)) | np.isin(security, list(self.instruments))
-        return rows if not twice.any() else taken(rows, np.flatnonzero(~twice))
-
-
-def left_out(lake: Lake, date: datetime.date) -> LeftOut:
-    """What of the legacy feed's day is left out."""
-    catalogue = Catalogue(lake)
-    channels = frozenset(catalogue.binary_channels(date))
-    slots = {
-        channel: brought(lake, date, channel, PROTOCOLS["legacy"]).slots
-        for channel in catalogue.channels(date)
-        if channel not in channels
-    }
-    return LeftOut(channels, catalogue.binary_instruments(date), slots)
+Make = Callable[[Any], Any]
+"""What makes a table of rows."""
 
 
 @cache
@@ -79,14 +100,152 @@ def _schema(template: int) -> Any:
     return pa.schema([field for field in stored_schema(spec.schema) if field.name != DATE])
 
 
-def legacy_messages(entries: DataFrame, template: int, excluded: LeftOut) -> DataFrame:
-    """The entries that are messages of a template, with the columns of its table."""
+def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> DataFrame:
+    """The rows of a table that are messages of a template, with the columns of its table."""
     schema = _schema(template)
+    if template == _DEFINITION:
+        listed = source.where(F.col("stream") == Stream.INCREMENTAL.value)
+        names = (*_KEYS, "security_update_action")
+        return _mapped(listed, names, schema, lambda rows: _definitions(rows, excluded))
+    if template in (t.SECURITY_STATUS, t.SECURITY_GROUP_PHASE):
+        return _mapped(
+            source, STATUS_COLUMNS, schema, lambda rows: _statuses(rows, template, excluded)
+        )
+
+    if template == t.EXECUTION_STATISTICS:
+        return _volumes(source, schema, excluded)
+
+    def entries_of(rows: Any) -> Any:
+        own = excluded.without(rows)
+        return messages_of(Entries(own, excluded.slots), template)
+
+    told = source.where(F.col("md_entry_type").isin(*_TYPES[template]))
+    return _mapped(told, ENTRY_COLUMNS, schema, entries_of)
+
+
+def _volumes(source: DataFrame, schema: Any, excluded: LeftOut) -> DataFrame:
+    """What was traded in a session: the volume, and the average price that is told behind it."""
+
+    def entries_of(rows: Any) -> Any:
+        entries = Entries(excluded.without(rows), excluded.slots)
+        kept = np.flatnonzero(~entries.elsewhere)
+        average = entries.type[kept] == _AVERAGE
+        found = messages_of(entries, t.EXECUTION_STATISTICS, kept)
+        price = prices(np.where(average, entries.price[kept], NULL))
+        return found.append_column("vwap_px", price).append_column("average", pa.array(average))
+
+    types = (*_TYPES[t.EXECUTION_STATISTICS], _AVERAGE)
+    told = source.where(F.col("md_entry_type").isin(*types))
+    both = _mapped(told, ENTRY_COLUMNS, schema.append(pa.field("average", pa.bool_())), entries_of)
+    in_order = Window.partitionBy(*_INSTRUMENT).orderBy(*MESSAGE_KEY)
+    behind = F.lead("vwap_px").over(in_order)
+    return both.withColumn("vwap_px", behind).where(~F.col("average")).drop("average")
+
+
+def _statuses(rows: Any, template: int, excluded: LeftOut) -> Any:
+    own = statuses_of(excluded.without(rows), template, excluded.slots)
+    if template == t.SECURITY_GROUP_PHASE:
+        pairs = zip(own["channel"].to_pylist(), own["security_group"].to_pylist(), strict=True)
+        return own.filter(pa.array([pair not in excluded.groups for pair in pairs], pa.bool_()))
+    event = own["security_trading_event"].cast(pa.string())
+    at = own.column_names.index("security_trading_event")
+    told = pc.is_valid(own["security_trading_status"])
+    untold = pc.and_(pc.is_null(event), told)
+    return own.set_column(at, "security_trading_event", pc.if_else(untold, UNTOLD, event))
+
+
+def _definitions(rows: Any, excluded: LeftOut) -> Any:
+    entries = Entries(excluded.without(rows), excluded.slots)
+    kept = np.arange(len(entries))
+    codes = entries.told("security_update_action", lambda text: ord(text or "\0"), np.int64)
+    actions = named(codes, names_of("SecurityUpdateAction"), kept)
+    return pa.table({**key_columns(entries, kept), "security_update_action": actions})
+
+
+def legacy_times(source: DataFrame, excluded: LeftOut) -> DataFrame:
+    """When each entry happened, was written, sent and captured, and of which event it is.
+
+    Only that of a new order tells when it happened: when the order got its place.
+    """
+
+    def times_of(rows: Any) -> Any:
+        entries = Entries(excluded.without(rows), excluded.slots)
+        kept = np.arange(len(entries))
+        keys = key_columns(entries, kept)
+        new = np.isin(entries.type, list(SIDES)) & (entries.action == NEW)
+        again = (entries.indicator & t.RECOVERY) != 0
+        happened = np.where(new & ~again, entries.inserted_ns, NULL)
+        place = integers(keys["event"]) + entries.entry
+        return pa.table(
+            {
+                **{name: keys[name] for name in _TIMES.names if name in keys},
+                "place": pa.array(place),
+                "t5_ns": nulled(happened),
+                "t10_ns": nulled(entries.time_ns),
+            }
+        )
+
+    return _mapped(source, ENTRY_COLUMNS, _TIMES, times_of)
+
+
+def legacy_states(snapshots: DataFrame, excluded: LeftOut) -> DataFrame:
+    """What snapshots show of the states of instruments and the phases of their groups (002 §11.4).
+
+    The event is that of a state that separates an instrument from its group; of one that follows
+    it is null.
+    """
+
+    def states_of(rows: Any) -> Any:
+        entries = Entries(excluded.without(rows))
+        kept = np.arange(len(entries))
+        phase = entries.told(
+            "trading_session_sub_id", lambda text: or_null(number_of(text)), np.int64
+        )
+        status = entries.numbers("security_trading_status")
+        follows = [
+            instrument_status(own) is phase_status(group)
+            for own, group in zip(status.tolist(), phase.tolist(), strict=True)
+        ]
+        own = named(status, names_of("SecurityTradingStatus"), kept)
+        separate = pc.and_(pc.is_valid(own), pa.array(~np.array(follows, np.bool_)))
+        event = pc.if_else(
+            separate, TradingEvent.SECURITY_STATUS_CHANGE.name, pa.scalar(None, pa.string())
+        )
+        keys = key_columns(entries, kept)
+        return pa.table(
+            {
+                **{name: keys[name] for name in ("channel", "security_id", "sending_time_ns")},
+                "stream": pa.array([Stream.SNAPSHOT.value] * len(kept), pa.string()),
+                "trading_session_sub_id": named(phase, names_of("TradingSessionSubID"), kept),
+                "security_trading_status": own,
+                "security_trading_event": event,
+            }
+        )
+
+    shown = snapshots.where(F.col("md_entry_type") == TRADING_STATE)
+    names = (*_KEYS, "trading_session_sub_id", "security_trading_status")
+    return _mapped(shown, names, _STATE, states_of)
+
+
+def legacy_instruments(listed: DataFrame, excluded: LeftOut) -> DataFrame:
+    """The instruments of the legacy feed with their symbols and groups, as they were told last."""
+
+    def listed_of(rows: Any) -> Any:
+        own = excluded.without(rows)
+        at = own.column_names.index("security_group")
+        return own.set_column(at, "security_group", group_text(own))
+
+    told = _mapped(listed, _LISTED.names, _LISTED, listed_of)
+    last = F.max_by(F.struct("symbol", "security_group"), "sending_time_ns").alias("last")
+    return told.groupBy(*_INSTRUMENT).agg(last).select(*_INSTRUMENT, "last.*")
+
+
+def _mapped(frame: DataFrame, names: Any, schema: Any, make: Make) -> DataFrame:
+    """What is made of some columns of a frame, batch by batch, in the columns of a schema."""
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            rows = excluded.without(pa.Table.from_batches([batch]))
-            found = messages_of(Entries(rows, excluded.slots), template)
+            found = make(pa.Table.from_batches([batch]))
             columns = [
                 found.column(field.name).combine_chunks().cast(field.type)
                 if field.name in found.column_names
@@ -95,21 +254,5 @@ def legacy_messages(entries: DataFrame, template: int, excluded: LeftOut) -> Dat
             ]
             yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
 
-    told = entries.where(F.col("md_entry_type") == _TRADED).select(*ENTRY_COLUMNS)
-    return told.mapInArrow(work, _named(schema))
-
-
-def legacy_symbols(listed: DataFrame, excluded: LeftOut) -> DataFrame:
-    """The instruments of the legacy feed with their symbols."""
-
-    def work(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            rows = excluded.without(pa.Table.from_batches([batch]))
-            yield from rows.cast(_SYMBOL).to_batches()
-
-    told = listed.select(*_SYMBOL.names).mapInArrow(work, _named(_SYMBOL))
-    return told.groupBy(*_INSTRUMENT).agg(F.max_by("symbol", "sending_time_ns").alias("symbol"))
-
-
-def _named(schema: Any) -> str:
-    return ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+    text = ", ".join(f"{field.name} {spark_type(field.type)}" for field in schema)
+    return frame.select(*names).mapInArrow(work, text)

@@ -95,7 +95,7 @@ def _tasks(day: Day) -> list[BookTask]:
         if not len(inputs.day.holes):
             continue  # every message is there: no snapshot can tell more
         tasks += plan_tasks(inputs, _NOTHING_TO_WRITE, parallelism)
-    return tasks
+    return [task for task in tasks if not task.inputs.day.of_levels]
 
 
 def found_by(task: BookTask) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,15 +13,15 @@ import pyarrow as pa
 from pregao.lake.analytics.engine import Column, DataFrame, F
 from pregao.lake.analytics.here import HereSession
 from pregao.lake.analytics.legacy import (
-    LEGACY_ENTRIES,
     LEGACY_LIST,
     LEGACY_PACKETS,
-    LEGACY_TEMPLATES,
-    LeftOut,
-    left_out,
+    LEGACY_SNAPSHOTS,
+    LEGACY_SOURCES,
+    legacy_instruments,
     legacy_messages,
-    legacy_symbols,
+    legacy_states,
 )
+from pregao.lake.analytics.legacy_left_out import LeftOut, left_out
 from pregao.lake.ingest import bundled_message_tables, message_table_name
 from pregao.lake.store import DATE, Lake
 from pregao.umdf.events import EVENT_NUMBER, EVENT_VERSION
@@ -30,6 +30,8 @@ from pregao.umdf.templates import (
     IMPLIED,
     IMPLIED_SINCE,
     RECOVERY,
+    SECURITY_GROUP_PHASE,
+    SECURITY_STATUS,
     SEQUENCE,
     SEQUENCE_RESET,
     SNAPSHOT_HEADER,
@@ -103,14 +105,22 @@ class Tables:
         self._frames: dict[tuple[str, datetime.date | None], DataFrame] = {}
         self._files: dict[str, dict[datetime.date, list[str]]] = {}
         self._kept: list[DataFrame] = []
+        self._once: dict[Hashable, DataFrame] = {}
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The same rows, worked out once however often they are used, until `release`."""
         self._kept.append(frame.persist())
         return self._kept[-1]
 
+    def once(self, name: Hashable, make: Callable[[], DataFrame]) -> DataFrame:
+        """What is made of the name at its first use, and the same again until `release`."""
+        if name not in self._once:
+            self._once[name] = make()
+        return self._once[name]
+
     def release(self) -> None:
         """Let go of what was kept."""
+        self._once.clear()
         while self._kept:
             self._kept.pop().unpersist()
         if isinstance(self.spark, HereSession):
@@ -200,12 +210,24 @@ class Day:
 
     def messages(self, template: int) -> DataFrame:
         """A template's messages of the incremental stream, with their place."""
-        found = self.table(message_table(template)).where(
-            F.col("stream") == Stream.INCREMENTAL.value
+        found, older = self.binary_messages(template), self.legacy_messages(template)
+        return found if older is None else found.unionByName(older, allowMissingColumns=True)
+
+    def binary_messages(self, template: int) -> DataFrame:
+        """Those of the binary feed alone."""
+        found = self.table(message_table(template))
+        own = found.where(F.col("stream") == Stream.INCREMENTAL.value)
+        return own.withColumn("place", place())
+
+    def legacy_messages(self, template: int) -> DataFrame | None:
+        """Those of the legacy feed, where the binary feed has not the same; None without any."""
+        source = LEGACY_SOURCES.get(template)
+        if source is None or not self.has(source):
+            return None
+        found = self.tables.once(
+            (self.date, template),
+            lambda: legacy_messages(self.table(source), template, self.left_out),
         )
-        if template in LEGACY_TEMPLATES and self.has(LEGACY_ENTRIES):
-            older = legacy_messages(self.table(LEGACY_ENTRIES), template, self.left_out)
-            found = found.unionByName(older, allowMissingColumns=True)
         return found.withColumn("place", place())
 
     @cached_property
@@ -214,8 +236,25 @@ class Day:
         return left_out(self.tables.lake, self.date)
 
     def snapshots(self, template: int) -> DataFrame:
-        """A template's messages of the snapshot stream."""
-        return self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
+        """A template's messages of the snapshot stream; of the legacy feed, phases and states."""
+        found = self.table(message_table(template)).where(F.col("stream") == Stream.SNAPSHOT.value)
+        if template not in (SECURITY_STATUS, SECURITY_GROUP_PHASE):
+            return found
+        if not self.has(LEGACY_SNAPSHOTS):
+            return found
+        states = self.tables.once(
+            (self.date, LEGACY_SNAPSHOTS),
+            lambda: legacy_states(self.table(LEGACY_SNAPSHOTS), self.left_out),
+        )
+        if template == SECURITY_STATUS:
+            separate = F.col("security_trading_event").isNotNull()
+            shown = states.where(separate).drop("trading_session_sub_id")
+        else:
+            phases = states.where(F.col("trading_session_sub_id").isNotNull())
+            told = phases.join(F.broadcast(self.instruments().drop("symbol")), list(INSTRUMENT))
+            names = ("channel", "stream", "sending_time_ns", "trading_session_sub_id")
+            shown = told.select(*names, "security_group")
+        return found.unionByName(shown, allowMissingColumns=True)
 
     def in_first_snapshots(self, template: int) -> DataFrame:
         """A template's messages in the first snapshot of each instrument.
@@ -258,12 +297,20 @@ class Day:
             F.sort_array(F.collect_list(F.struct("first_ns", "version"))).alias("versions")
         )
 
+    def instruments(self) -> DataFrame:
+        """The instruments with their symbols and groups, of both feeds."""
+        found = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol", "security_group")
+        if self.has(LEGACY_LIST):
+            listed = self.tables.once(
+                (self.date, LEGACY_LIST),
+                lambda: legacy_instruments(self.table(LEGACY_LIST), self.left_out),
+            )
+            found = found.unionByName(listed)
+        return found
+
     def with_symbols(self, frame: DataFrame) -> DataFrame:
         """The same rows with the symbol of their instrument, where it is known."""
-        symbols = self.table(INSTRUMENTS).select(*INSTRUMENT, "symbol")
-        if self.has(LEGACY_LIST):
-            listed = legacy_symbols(self.table(LEGACY_LIST), self.left_out)
-            symbols = symbols.unionByName(listed)
+        symbols = self.instruments().drop("security_group")
         return frame.join(F.broadcast(symbols), list(INSTRUMENT), "left")
 
     def fingerprint(self, names: Iterable[str], *more: Any) -> int:

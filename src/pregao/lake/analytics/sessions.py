@@ -7,7 +7,7 @@ says TRADING_SESSION_CHANGE.
 from __future__ import annotations
 
 from pregao.lake.analytics.engine import DataFrame, F, Window
-from pregao.lake.analytics.reading import INSTRUMENT, INSTRUMENTS, Day
+from pregao.lake.analytics.reading import INSTRUMENT, Day
 from pregao.umdf.phases import TradingEvent
 from pregao.umdf.templates import SECURITY_GROUP_PHASE, SECURITY_STATUS
 
@@ -24,7 +24,7 @@ def session_starts(day: Day) -> DataFrame:
         .where(begins)
         .select("channel", "security_group", "place", started)
     )
-    members = day.table(INSTRUMENTS).select(*INSTRUMENT, "security_group")
+    members = day.instruments().drop("symbol")
     of_groups = groups.join(F.broadcast(members), ["channel", "security_group"])
     return own.unionByName(of_groups.drop("security_group"))
 

@@ -89,7 +89,7 @@ def _members(day: Day) -> DataFrame:
     )
     gone = F.col("last.security_update_action") == "DELETE"
     return (
-        day.table(INSTRUMENTS)
+        day.instruments()
         .select(*INSTRUMENT, "security_group")
         .join(changes, list(INSTRUMENT), "left")
         .select(

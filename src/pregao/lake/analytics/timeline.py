@@ -14,6 +14,8 @@ from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import GroupKey, Phases, Status, TradingEvent
 
 _BEGINS = TradingEvent.TRADING_SESSION_CHANGE.name
+UNTOLD = "UNTOLD"
+"""In place of the event of a state: the legacy feed does not say whether it rejoins its group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,10 @@ class Timeline:
             return
         group = self._groups.get(security_id)
         phase = None if group is None else self._phases.phase(group)
-        self._phases.security_status(security_id, told.code, told.trading_event)
+        event = told.trading_event
+        if event == UNTOLD:
+            event = self._phases.untold_event(security_id, told.code).name
+        self._phases.security_status(security_id, told.code, event)
         self._sessions[security_id] = told.trading_session_id
         self._auction_ends[security_id] = told.auction_end_ns
         begins = told.trading_event == _BEGINS and not told.snapshot

@@ -312,6 +312,8 @@ def _dated(
     versions, numbers, sendings, captures = (
         np.concatenate([part[at] for part in parts]) for at in range(4)
     )
+    if known.anew:
+        versions = Slots(known.anew).version_at(sendings, numbers)
     serial = serial_of(versions, numbers, base)
     order = np.argsort(serial, kind="stable")
     order = order[numbers[order] > 0]

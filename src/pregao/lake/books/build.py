@@ -12,8 +12,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import islice
 from typing import Any
 
 from pregao.clock import MINUTE, SECOND
@@ -31,9 +32,12 @@ from pregao.lake.store import Lake, Location, Replaced, Unit, until_committed
 from pregao.lake.views import meant
 from pregao.names import folded
 
-FORMAT = 2
+FORMAT = 3
 """Rises when the same inputs give other tables: what was built before is then built again."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
+
+TASKS_TOGETHER = 4
+"""Days of channels are done together until there are so many tasks for each that runs at once."""
 
 BookRunner = Callable[[list[BookTask], TaskProgress], list[BookManifest]]
 """What does the tasks: in this process, or on Spark."""
@@ -120,14 +124,13 @@ def build_books(
     lake.require()
     lake.roll_forward()
     lake.ensure_tables(specs(options.depth))
-    catalogue = Catalogue(lake)
-    reports = []
-    for day, channel, securities in _chosen(catalogue, options):
-        report = _build(catalogue, day, channel, securities, options, run, progress)
-        reports.append(report)
-    if not reports:
-        raise UsageError(f"{lake.location} {_nothing(catalogue, options)}")
-    return reports
+    build = _Build(Catalogue(lake), options, run, progress)
+    for day, channel, securities in _chosen(build.catalogue, options):
+        build.add(day, channel, securities)
+    build.do()
+    if not build.reports:
+        raise UsageError(f"{lake.location} {_nothing(build.catalogue, options)}")
+    return build.reports
 
 
 def _chosen(
@@ -185,52 +188,111 @@ def fingerprint(
     return f"{known.identity()}-{settings.hexdigest()[:8]}"
 
 
-def _build(
-    catalogue: Catalogue,
-    day: date,
-    channel: int,
-    securities: tuple[int, ...] | None,
-    options: BookOptions,
-    run: BookRunner,
-    progress: TaskProgress,
-) -> DayReport:
-    began = time.perf_counter()
-    lake = catalogue.lake
-    made_of = fingerprint(
-        brought(lake, day, channel, catalogue.protocol(day, channel)),
-        options.depth,
-        options.interval_ns,
-        securities,
-    )
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A channel's day that is to be built."""
 
-    def attempt() -> DayReport | None:
+    report: DayReport
+    number: int
+    """Which build of that day it is."""
+    securities: tuple[int, ...] | None
+    tasks: list[BookTask]
+
+
+class _Build:
+    """A build at work: channels' days are planned, the tasks of several small ones done together,
+    and each is committed by itself."""
+
+    def __init__(
+        self, catalogue: Catalogue, options: BookOptions, run: BookRunner, progress: TaskProgress
+    ) -> None:
+        self.catalogue = catalogue
+        self.reports: list[DayReport] = []
+        self._options = options
+        self._run = run
+        self._progress = progress
+        self._parallelism = options.parallelism or os.cpu_count() or 1
+        self._held: list[_Planned] = []
+
+    def add(self, day: date, channel: int, securities: tuple[int, ...] | None) -> None:
+        """Build a channel's day, unless it is there; it may wait for others until `do`."""
+        planned = self._plan(day, channel, securities)
+        if planned is not None:
+            self._held.append(planned)
+            if sum(len(each.tasks) for each in self._held) >= TASKS_TOGETHER * self._parallelism:
+                self.do()
+
+    def do(self) -> None:
+        """Build what was planned."""
+        held, self._held = self._held, []
+        began = time.perf_counter()
+        found = self._done(held)
+        for planned, manifests in found:
+            if not self._committed(planned, manifests):
+                self._again(planned.report, planned.securities)
+        # The time is shared by the work that each of them was.
+        seconds = time.perf_counter() - began
+        whole = sum(each.seconds for _, manifests in found for each in manifests) or 1.0
+        for planned, manifests in found:
+            share = sum(each.seconds for each in manifests) / whole
+            planned.report.seconds += seconds * (share if len(found) > 1 else 1.0)
+
+    def _plan(self, day: date, channel: int, securities: tuple[int, ...] | None) -> _Planned | None:
+        """Plan a channel's day, and report what is there if that is so."""
+        began = time.perf_counter()
+        catalogue, options = self.catalogue, self._options
+        lake = catalogue.lake
+        known = brought(lake, day, channel, catalogue.protocol(day, channel))
+        made_of = fingerprint(known, options.depth, options.interval_ns, securities)
         number, last = latest_build(lake, day, channel)
         if last is not None and last.endswith(made_of):
-            return DayReport(day, channel, last)
+            self.reports.append(DayReport(day, channel, last))
+            return None
         unit_id = f"books-{day.isoformat()}-{channel}-{number}-{made_of}"
-        report = DayReport(day, channel, unit_id)
-        progress.step(f"planning {day.isoformat()}, channel {channel}")
+        self._progress.step(f"planning {day.isoformat()}, channel {channel}")
         settings = BuildSettings(unit_id, options.depth, options.interval_ns, securities)
-        planned = plan_day(catalogue, day, channel)
-        tasks = plan_tasks(planned, settings, options.parallelism or os.cpu_count() or 1)
-        report.tasks = len(tasks)
-        progress.started(len(tasks), len(tasks))
-        manifests = run(tasks, progress)
+        tasks = plan_tasks(plan_day(catalogue, day, channel), settings, self._parallelism)
+        report = DayReport(day, channel, unit_id, tasks=len(tasks))
+        report.seconds = time.perf_counter() - began
+        self.reports.append(report)
+        return _Planned(report, number, securities, tasks)
+
+    def _done(self, held: list[_Planned]) -> list[tuple[_Planned, list[BookManifest]]]:
+        """Do the tasks of some days, all at once."""
+        tasks = [task for planned in held for task in planned.tasks]
+        tasks = [replace(task, number=number) for number, task in enumerate(tasks)]
+        self._progress.started(len(tasks), len(tasks))
+        manifests = self._run(tasks, self._progress) if tasks else []
+        ordered = iter(sorted(manifests, key=lambda manifest: manifest.task))
+        return [(planned, list(islice(ordered, len(planned.tasks)))) for planned in held]
+
+    def _committed(self, planned: _Planned, manifests: list[BookManifest]) -> bool:
+        report = planned.report
         for manifest in manifests:
             report.counts.update(manifest.counts)
             report.audit.update(manifest.audit)
             report.origins.update(manifest.origins)
             report.bytes_written += sum(file.size for file in manifest.files)
-        progress.step("committing")
-        if _commit(lake, report, number, manifests, securities):
-            report.built = True
-            report.seconds = time.perf_counter() - began
-            return report
-        # Another build of the same day was faster; finish it, and see whether it is the same.
-        lake.roll_forward()
-        return None
+        self._progress.step("committing")
+        lake = self.catalogue.lake
+        report.built = _commit(lake, report, planned.number, manifests, planned.securities)
+        return report.built
 
-    return until_committed(lake.location, f"other builds of {day} keep being faster", attempt)
+    def _again(self, report: DayReport, securities: tuple[int, ...] | None) -> None:
+        """Another build of the same day was faster: finish it, and see whether it is the same."""
+        lake = self.catalogue.lake
+        where = self.reports.index(report)
+
+        def attempt() -> bool | None:
+            lake.roll_forward()
+            planned = self._plan(report.date, report.channel, securities)
+            self.reports[where] = self.reports.pop()
+            if planned is None:
+                return True
+            ((_, manifests),) = self._done([planned])
+            return self._committed(planned, manifests) or None
+
+        until_committed(lake.location, f"other builds of {report.date} keep being faster", attempt)
 
 
 def _commit(

@@ -192,9 +192,8 @@ class Catalogue:
             files = self._files(SOURCES.values(), day, channel)
             number, tables = (day - EPOCH).days, translated_tables()
             inputs = Inputs(number, channel, tables, files, LEGACY, self.binary_instruments(day))
-            levels = LegacyReader(self.lake.location, inputs).levels()
-            own = replace(inputs, levels=levels - inputs.excluded)
-            self._legacy[day, channel] = own
+            depths, usual = LegacyReader(self.lake.location, inputs).depths()
+            self._legacy[day, channel] = replace(inputs, depths=depths, usual_depth=usual)
         return self._legacy[day, channel]
 
     def binary_channels(self, day: date) -> list[int]:

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from pregao.book.faults import State
 from pregao.book.replay import FullBook
+from pregao.book.rows import NULL
 from pregao.feed.columns import Codes, Numbers
 from pregao.feed.statistics import last_before
 from pregao.lake.books.columns import booleans, integers, nulled, prices
-from pregao.lake.books.tables import ORDER
+from pregao.lake.books.tables import LEVEL, ORDER, SIDE_LEVELS, SIDE_ORDERS
 from pregao.lake.store import stored_type
 
 UPDATES = 50_000
@@ -58,8 +59,13 @@ def checkpoint_rows(
     return chosen, reason[chosen]
 
 
-def order_lists(books: Several[FullBook], side: int) -> Any:
-    """The orders of a side of several books, as a column of lists."""
+def side_lists(books: Several[FullBook]) -> dict[str, Any]:
+    """The columns of the sides of several books of one kind: lists of orders, or of levels."""
+    names = SIDE_LEVELS if books and books[0].of_levels else SIDE_ORDERS
+    return {name: _lists(books, side, names) for side, name in enumerate(names)}
+
+
+def _lists(books: Several[FullBook], side: int, names: tuple[str, str]) -> Any:
     chosen = [book.side == side for book in books]
     counts = [int(own.sum()) for own in chosen]
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -68,7 +74,14 @@ def order_lists(books: Several[FullBook], side: int) -> Any:
         parts = [getattr(book, name)[own] for book, own in zip(books, chosen, strict=True)]
         return np.concatenate(parts) if parts else np.empty(0, kind)
 
-    members = [
+    if names is SIDE_LEVELS:
+        levels = [
+            prices(joined("price", np.int64)),
+            nulled(joined("size", np.int64)),
+            nulled(joined("level_orders", np.int64)),
+        ]
+        return _listed(offsets, levels, LEVEL)
+    orders = [
         nulled(joined("order_id", np.int64)),
         prices(joined("price", np.int64)),
         nulled(joined("size", np.int64)),
@@ -76,9 +89,26 @@ def order_lists(books: Several[FullBook], side: int) -> Any:
         nulled(joined("inserted", np.int64)),
         pa.array(joined("implied", np.uint8).astype(np.bool_)),
     ]
-    struct = pa.StructArray.from_arrays(members, fields=list(stored_type(ORDER)))
-    kind = pa.list_(pa.field("element", struct.type))
-    return pa.ListArray.from_arrays(pa.array(offsets), struct, type=kind)
+    return _listed(offsets, orders, ORDER)
+
+
+def _listed(offsets: Any, members: list[Any], kind: Any) -> Any:
+    struct = pa.StructArray.from_arrays(members, fields=list(stored_type(kind)))
+    lists = pa.list_(pa.field("element", struct.type))
+    return pa.ListArray.from_arrays(pa.array(offsets), struct, type=lists)
+
+
+def levels_book_of(bids: Any, asks: Any, state: State) -> FullBook:
+    """A book by price depth from the lists of a checkpoint, which are arrays of levels."""
+    sides = (bids, asks)
+    price, size, orders = (
+        np.concatenate([integers(side.field(name)) for side in sides])
+        for name in ("price", "size", "orders")
+    )
+    side = np.repeat(np.array([0, 1], np.uint8), [len(bids), len(asks)])
+    unknown = np.full(len(side), NULL, np.int64)
+    none = np.zeros(len(side), np.uint8)
+    return FullBook(-1, state, side, unknown, price, size, unknown, unknown, none, orders)
 
 
 def book_of(bids: Any, asks: Any, state: State) -> FullBook:

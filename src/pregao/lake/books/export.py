@@ -21,7 +21,13 @@ from pregao.lake.books.columns import integers, nulled, prices
 from pregao.lake.books.names import security_number
 from pregao.lake.books.span import Moment
 from pregao.lake.books.table_files import row_file
-from pregao.lake.books.tables import CHECKPOINTS, side_columns
+from pregao.lake.books.tables import (
+    BOOKS,
+    CHECKPOINTS,
+    SIDE_LEVELS,
+    SIDE_ORDERS,
+    side_columns,
+)
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
 from pregao.names import folded
@@ -50,6 +56,10 @@ BOOK_SCHEMA = pa.schema(
         ("size", _NUMBER),
     ]
 )
+
+
+LEVELS_SCHEMA = BOOK_SCHEMA.append(pa.field("numberOfOrders", _NUMBER))
+"""The same where rows are price levels: the feed told no orders."""
 
 
 def tick_schema(depth: int) -> Any:
@@ -173,19 +183,31 @@ def export_ticks(
 def export_checkpoints(
     lake: Lake, selection: Selection, sink: BinaryIO, ending: str = ".csv", *, all_of_them: bool
 ) -> int:
-    """Write the last book of each instrument's day, or every checkpoint, an order in each row."""
+    """Write the last book of each instrument's day, or every checkpoint, an order in each row.
+
+    Of books by price depth a row is a level; if there are any, a column more tells the number of
+    its orders.
+    """
     names = [field.name for field in CHECKPOINTS.schema if field.name != "date"]
-    writer = row_file(sink, BOOK_SCHEMA, ending)
+    known = ["channel", "security_id", "symbol", "market_depth"]
+    some = any(
+        rows["market_depth"].null_count < rows.num_rows
+        for rows in selected(lake, BOOKS.name, known, selection)
+    )
+    writer = row_file(sink, LEVELS_SCHEMA if some else BOOK_SCHEMA, ending)
     for rows in selected(lake, CHECKPOINTS.name, names, selection):
         chosen = rows if all_of_them else rows.filter(pc.equal(rows["reason"], "end"))
-        if chosen.num_rows:
-            writer.write(_checkpoint_columns(chosen))
+        of_levels = pc.is_valid(chosen[SIDE_LEVELS[0]])
+        for sides, own in ((SIDE_ORDERS, pc.invert(of_levels)), (SIDE_LEVELS, of_levels)):
+            books = chosen.filter(own)
+            if books.num_rows:
+                writer.write(_checkpoint_columns(books, sides, numbered=some))
     writer.close()
     return writer.rows
 
 
-def _checkpoint_columns(rows: Any) -> list[Any]:
-    sides = [rows[name].combine_chunks() for name in ("bids", "asks")]
+def _checkpoint_columns(rows: Any, names: tuple[str, str], *, numbered: bool) -> list[Any]:
+    sides = [rows[name].combine_chunks() for name in names]
     counts = [np.diff(side.offsets.to_numpy()) for side in sides]
     owner = np.concatenate([np.repeat(np.arange(rows.num_rows), count) for count in counts])
     which = np.repeat([0, 1], [count.sum() for count in counts])
@@ -201,10 +223,12 @@ def _checkpoint_columns(rows: Any) -> list[Any]:
     def repeated(name: str) -> Any:
         return rows[name].take(of)
 
-    return _book_columns(
+    unknown = pa.nulls(len(orders), _NUMBER)
+    levels = names is SIDE_LEVELS
+    columns = _book_columns(
         when,
-        orders.field("order_id"),
-        orders.field("firm"),
+        unknown if levels else orders.field("order_id"),
+        unknown if levels else orders.field("firm"),
         [repeated(name) for name in ("security_id", "symbol", "sequence_number")],
         [pa.array(count[owner]) for count in counts],
         [repeated(name) for name in
@@ -214,12 +238,16 @@ def _checkpoint_columns(rows: Any) -> list[Any]:
         orders.field("price"),
         orders.field("size"),
     )  # fmt: skip
+    number = [orders.field("orders") if levels else unknown]
+    return [*columns, *number] if numbered else columns
 
 
 def export_moments(moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv") -> int:
-    """Write books at a moment, an order in each row."""
-    writer = row_file(sink, BOOK_SCHEMA, ending)
-    for moment in moments:
+    """Write books at a moment, an order in each row; or a level, where the feed tells levels."""
+    books = list(moments)
+    some = any(moment.book.of_levels for moment in books)
+    writer = row_file(sink, LEVELS_SCHEMA if some else BOOK_SCHEMA, ending)
+    for moment in books:
         book, count = moment.book, len(moment.book)
         bids = int((book.side == 0).sum())
 
@@ -232,6 +260,8 @@ def export_moments(moments: Iterable[Moment], sink: BinaryIO, ending: str = ".cs
             return prices(np.full(rows, NULL if value is None else value, np.int64))
 
         when = moment.event_time_ns or moment.sending_time_ns or 0
+        unknown = np.full(count, NULL, np.int64)
+        number = [nulled(unknown if book.level_orders is None else book.level_orders)]
         writer.write(
             _book_columns(
                 np.full(count, when, np.int64),
@@ -254,6 +284,7 @@ def export_moments(moments: Iterable[Moment], sink: BinaryIO, ending: str = ".cs
                 prices(book.price),
                 nulled(book.size),
             )
+            + (number if some else [])
         )
     writer.close()
     return writer.rows

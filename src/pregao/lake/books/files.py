@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from pregao.lake.books.tables import level_columns
+from pregao.lake.books.tables import SIDE_LEVELS, SIDE_ORDERS, level_columns
 from pregao.lake.store import (
     INDEXED_COLUMNS,
     ROW_GROUP,
@@ -91,7 +91,7 @@ class TableFile:
     def _leaves(self) -> list[str]:
         found = []
         for entry in self.schema:
-            if entry.name in ("bids", "asks") and entry.type.num_fields:
+            if entry.name in (*SIDE_ORDERS, *SIDE_LEVELS) and entry.type.num_fields:
                 members = entry.type.value_type
                 found += [f"{entry.name}.list.element.{member.name}" for member in members]
             else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
 
@@ -41,6 +41,15 @@ class Table:
     name: str
     columns: tuple[str, ...]
     texts: frozenset[str]
+    declared: Any = None
+    """The schema of its rows, for columns that a file leaves out; None if they are numbers."""
+
+    def missing(self, name: str, count: int) -> Any:
+        """A column that a file has not: younger than the file, or without any value in it."""
+        if name in self.texts:
+            return pa.nulls(count, pa.dictionary(pa.int32(), pa.string()))
+        kind = pa.int64() if self.declared is None else self.declared.field(name).type
+        return pa.nulls(count, kind)
 
     @property
     def counted(self) -> bool:
@@ -77,11 +86,35 @@ class Inputs:
     protocol: str = BINARY
     """The feed that the channel's day came by."""
     excluded: frozenset[int] = frozenset()
-    """Instruments that are left out: another feed has them."""
-    levels: frozenset[int] = frozenset()
-    """Instruments of which there are price levels instead of orders: no books are built."""
+    """Instruments that are left out: another feed has them, or they have another kind of book."""
+    only: frozenset[int] | None = None
+    """The only instruments that are read; None for all but those that are left out."""
+    depths: Mapping[int, int] = field(default_factory=dict)
+    """How many price levels the feed shows of instruments; 0 where it tells their orders."""
+    usual_depth: int | None = 0
+    """The same of all others; None if they have price levels, and nothing tells how many."""
+    market_depth: int = 0
+    """The same of those that are read, of which one kind of book is made."""
     slots: Slots = field(default_factory=Slots)
     """Of a feed without sequence versions: what is there in their place."""
+
+    def depth_of(self, security: int) -> int | None:
+        """How many price levels the feed shows of an instrument."""
+        return self.depths.get(security, self.usual_depth)
+
+    def kinds(self) -> tuple[Inputs, ...]:
+        """These inputs for each kind of book that there is, with the instruments that have it."""
+        found = {*self.depths.values()}
+        if self.usual_depth is not None:
+            found.add(self.usual_depth)
+        return tuple(self._of_depth(depth) for depth in sorted(found))
+
+    def _of_depth(self, depth: int) -> Inputs:
+        own = frozenset(each for each, shown in self.depths.items() if shown == depth)
+        if depth != self.usual_depth:
+            return replace(self, only=own - self.excluded, market_depth=depth)
+        others = frozenset(self.depths) - own
+        return replace(self, excluded=self.excluded | others, market_depth=depth)
 
     @property
     def counted(self) -> tuple[int, ...]:
@@ -187,15 +220,15 @@ class Reader:
     def _open(self, template: int, file: InputFile, columns: Iterable[str]) -> Any:
         table = self.inputs.tables[template]
         place = self._lake.join(table.name, file.path)
-        named = [name for name in columns if name in table.texts]
-        opened = pq.ParquetFile(
-            place.path,
-            filesystem=place.filesystem,
-            read_dictionary=named,
-            metadata=self._metadata.get(file.path),
+        metadata = self._metadata.get(file.path)
+        if metadata is None:
+            metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+            self._metadata[file.path] = metadata
+        there = set(metadata.schema.names)
+        named = [name for name in columns if name in table.texts and name in there]
+        return pq.ParquetFile(
+            place.path, filesystem=place.filesystem, read_dictionary=named, metadata=metadata
         )
-        self._metadata[file.path] = opened.metadata
-        return opened
 
     def _read_file(
         self,
@@ -218,8 +251,9 @@ class Reader:
         if not whole:
             rows = _filtered(rows, self.inputs.channel, part, serials)
         for name in columns:
-            if name not in there:  # a column that is younger than the file
-                rows = rows.append_column(name, pa.nulls(rows.num_rows, pa.int64()))
+            if name not in there:
+                missing = self.inputs.tables[template].missing(name, rows.num_rows)
+                rows = rows.append_column(name, missing)
         return rows if rows.num_rows else None
 
 

@@ -60,7 +60,8 @@ ENTRY_COLUMNS: Final = (
     "capture_time_ns", "feed", "feed_difference_ns", "capture_id", "msg_seq_num", "security_id",
     "rpt_seq", "md_update_action", "md_entry_type", "md_entry_px", "md_entry_size",
     "md_entry_date", "md_entry_time", "md_insert_date", "md_insert_time",
-    "md_entry_position_no", "md_price_level", "md_entry_buyer", "md_entry_seller", "order_id",
+    "md_entry_position_no", "md_price_level", "number_of_orders", "md_entry_buyer",
+    "md_entry_seller", "order_id",
     "quote_condition", "trade_condition", "trade_id", "trade_volume", "trading_session_id",
     "open_close_settl_flag", "md_stream_id", "net_chg_prev_day", "seller_days",
     "md_entry_interest_rate", "price_band_type", "price_limit_type",
@@ -89,9 +90,15 @@ _BY_TYPE: Final = {
 class Entries:
     """Entries of messages, as a table of the lake has them; each is looked at once."""
 
-    def __init__(self, rows: Any, slots: Mapping[int, Slots] | None = None) -> None:
-        """``slots`` tell, by channel, where numbers begin anew."""
+    def __init__(
+        self, rows: Any, slots: Mapping[int, Slots] | None = None, *, levels: bool = False
+    ) -> None:
+        """``slots`` tell, by channel, where numbers begin anew.
+
+        Are the entries of books price levels? If not, they are orders.
+        """
         self.rows = rows.combine_chunks()
+        self.levels = levels
         self._slots = slots or {}
 
     def __len__(self) -> int:
@@ -184,9 +191,11 @@ class Entries:
 
     @cached_property
     def unreadable(self) -> Flags:
-        """Prices that no book can have, or sizes that are missing."""
+        """Prices that no book can have; sizes, or numbers of a level's orders, that are missing."""
         odd: Flags = (self.price == NULL) & (self.numbers("md_entry_px") != NULL)
         odd |= self.numbers("md_entry_size") == NULL
+        if self.levels:
+            odd |= self.numbers("number_of_orders") < 1
         return odd
 
     @cached_property

@@ -12,7 +12,15 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.clock import DAY
-from pregao.feed.legacy_meaning import CHANGE, SIDES, conditions, number_of
+from pregao.feed.legacy_meaning import (
+    CHANGE,
+    IMBALANCE,
+    OPENING_PRICE,
+    SIDES,
+    conditions,
+    number_of,
+)
+from pregao.feed.meaning import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, taken
 from pregao.lake.books.legacy_entries import (
     OTHER,
@@ -36,6 +44,10 @@ _CONDITIONS: Final = {
     "L": t.flag("TradeCondition", "LastTradeAtTheSamePrice"),
 }
 _MULTI_ASSET: Final = "3"
+_IMBALANCES: Final = {
+    "P": t.flag("ImbalanceCondition", "ImbalanceMoreBuyers"),
+    "Q": t.flag("ImbalanceCondition", "ImbalanceMoreSellers"),
+}
 
 
 @cache
@@ -48,9 +60,19 @@ def names_of(enumeration: str) -> Mapping[int, str]:
 
 def messages_of(entries: Entries, template: int, chosen: Numbers | None = None) -> Any:
     """The entries that are messages of a template, as a table; of those that are chosen, if so."""
-    kept = np.flatnonzero(entries.template == template) if chosen is None else chosen
+    kept = _chosen(entries, template) if chosen is None else chosen
     columns = {**key_columns(entries, kept), **_MEMBERS[template](entries, kept)}
     return pa.table(columns)
+
+
+def _chosen(entries: Entries, template: int) -> Numbers:
+    # Books count what auctions tell among the other entries; only analytics look at it.
+    if template == t.THEORETICAL_OPENING_PRICE:
+        own = (entries.type == OPENING_PRICE) & entries.theoretical & ~entries.elsewhere
+        return np.flatnonzero(own)
+    if template == t.AUCTION_IMBALANCE:
+        return np.flatnonzero((entries.type == IMBALANCE) & ~entries.elsewhere)
+    return np.flatnonzero(entries.template == template)
 
 
 def named(codes: Numbers, names: Mapping[int, str], kept: Numbers) -> Any:
@@ -112,6 +134,7 @@ def _order(entries: Entries, kept: Numbers) -> dict[str, Any]:
         "md_insert_timestamp_ns": nulled(entries.inserted_ns[kept]),
         "secondary_order_id": nulled(order_id),
         "md_entry_position_no": nulled(entries.position[kept]),
+        NUMBER_OF_ORDERS: nulled(entries.numbers("number_of_orders")[kept]),
         **_time(entries, kept),
     }
 
@@ -172,6 +195,32 @@ def _price(entries: Entries, kept: Numbers) -> dict[str, Any]:
     }
 
 
+def _opening(entries: Entries, kept: Numbers) -> dict[str, Any]:
+    # Normally it is not told: the price is that of the day (002 §10.2).
+    flags = entries.told("open_close_settl_flag", lambda text: number_of(text) or 0, np.int64)
+    names = names_of("OpenCloseSettlFlag")
+    return {"open_close_settl_flag": named(flags, names, kept), **_price(entries, kept)}
+
+
+def _theoretical(entries: Entries, kept: Numbers) -> dict[str, Any]:
+    return {
+        "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
+        **_price(entries, kept),
+    }
+
+
+def _imbalance(entries: Entries, kept: Numbers) -> dict[str, Any]:
+    def bits(text: str | None) -> int:
+        return sum(_IMBALANCES.get(word, 0) for word in conditions(text))
+
+    return {
+        "md_update_action": named(entries.action, names_of("MDUpdateAction"), kept),
+        "imbalance_condition": pa.array(entries.told("trade_condition", bits, np.int32)[kept]),
+        "md_entry_size": nulled(entries.numbers("md_entry_size")[kept]),
+        **_time(entries, kept),
+    }
+
+
 def _volume(entries: Entries, kept: Numbers) -> dict[str, Any]:
     return {
         "trade_volume": nulled(entries.numbers("trade_volume")[kept]),
@@ -202,7 +251,9 @@ _MEMBERS: Final[Mapping[int, Callable[[Entries, Numbers], dict[str, Any]]]] = {
     t.FORWARD_TRADE: _trade,
     t.TRADE_BUST: _trade,
     t.LAST_TRADE_PRICE: _trade,
-    t.OPENING_PRICE: _price,
+    t.OPENING_PRICE: _opening,
+    t.THEORETICAL_OPENING_PRICE: _theoretical,
+    t.AUCTION_IMBALANCE: _imbalance,
     t.HIGH_PRICE: _price,
     t.LOW_PRICE: _price,
     t.EXECUTION_STATISTICS: _volume,

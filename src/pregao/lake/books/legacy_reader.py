@@ -52,6 +52,7 @@ _LIST_COLUMNS = (
 )  # fmt: skip
 _ROWS_PER_SNAPSHOT_MESSAGE = 5
 """Plans take a message of the snapshot stream for about so many orders."""
+_MOST_LEVELS = (1 << 16) - 1
 
 
 @cache
@@ -64,7 +65,10 @@ def translated_tables() -> dict[int, Table]:
         source: specs[name].remove_metadata().empty_table() for name, source in SOURCES.items()
     }
     entries = Entries(nothing[ENTRIES])
-    found = {source: Table(name, (), _texts(specs[name])) for name, source in SOURCES.items()}
+    found = {
+        source: Table(name, (), _texts(specs[name]), specs[name])
+        for name, source in SOURCES.items()
+    }
     for template in INCREMENTAL:
         columns = messages_of(entries, template).column_names
         if template == CHANNEL_RESET:  # it concerns every instrument
@@ -127,16 +131,34 @@ class LegacyReader(Reader):
         elif template == SNAPSHOT_ORDERS:
             rows = super().rows_by_security(SNAPSHOTS)
             counts.update({own: -(-n // _ROWS_PER_SNAPSHOT_MESSAGE) for own, n in rows.items()})
-        excluded = {0, NULL, *self.inputs.excluded, *self.inputs.levels}
-        return Counter({own: n for own, n in counts.items() if own not in excluded})
+        excluded = {0, NULL, *self.inputs.excluded}
+        only = self.inputs.only
+        return Counter(
+            {
+                own: n
+                for own, n in counts.items()
+                if own not in excluded and (only is None or own in only)
+            }
+        )
 
-    def levels(self) -> frozenset[int]:
-        """The instruments whose books are of price levels, as their snapshots tell."""
-        found: set[int] = set()
+    def depths(self) -> tuple[dict[int, int], int | None]:
+        """How many levels snapshots show of each instrument (002 §9), 0 where they have orders.
+
+        And the same of instruments without a snapshot: a channel has one kind of book, that which
+        most of its snapshots show. Without any, an entry that counts the orders of a level tells
+        that there are levels, but not how many: None.
+        """
+        found: dict[int, int] = {}
         for rows in super().read(SNAPSHOTS, ["security_id", "market_depth"], Part()):
-            depth = integers(rows.column("market_depth"), 0)
-            found.update(np.unique(integers(rows.column("security_id"))[depth > 0]).tolist())
-        return frozenset(found)
+            depth = np.clip(integers(rows.column("market_depth"), 0), 0, _MOST_LEVELS)
+            pairs = np.unique(integers(rows.column("security_id")) * (_MOST_LEVELS + 1) + depth)
+            for security, shown in zip(*np.divmod(pairs, _MOST_LEVELS + 1), strict=True):
+                found[int(security)] = max(found.get(int(security), 0), int(shown))
+        if found:
+            return found, Counter(found.values()).most_common(1)[0][0]
+        counted = super().read(ENTRIES, ["number_of_orders"], Part())
+        levels = any(rows.column(0).null_count < rows.num_rows for rows in counted)
+        return found, None if levels else 0
 
     def _translated(self, template: int, part: Part) -> Iterator[Any]:
         if template == INSTRUMENTS:
@@ -163,39 +185,41 @@ class LegacyReader(Reader):
         if part not in self._entries:
             rows = self._joined(ENTRIES, ENTRY_COLUMNS, part)
             slots = {self.inputs.channel: self.inputs.slots}
-            self._entries[part] = None if rows is None else Entries(rows, slots)
+            levels = self.inputs.market_depth > 0
+            self._entries[part] = None if rows is None else Entries(rows, slots, levels=levels)
         return self._entries[part]
 
     def _read_snapshots(self, part: Part) -> SnapshotEntries | None:
         if part not in self._snapshots:
             rows = self._joined(SNAPSHOTS, SNAPSHOT_COLUMNS, part)
-            slots = self.inputs.slots
-            self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots)
+            slots, depth = self.inputs.slots, self.inputs.market_depth
+            self._snapshots[part] = None if rows is None else SnapshotEntries(rows, slots, depth)
         return self._snapshots[part]
 
-    def _joined(
-        self, source: int, columns: Sequence[str], part: Part, *, levels: bool = False
-    ) -> Any | None:
-        tables = [
-            self._own(rows, part, levels=levels) for rows in super().read(source, columns, part)
-        ]
+    def _joined(self, source: int, columns: Sequence[str], part: Part) -> Any | None:
+        tables = [self._own(rows, part) for rows in super().read(source, columns, part)]
         tables = [rows.select(list(columns)) for rows in tables if rows.num_rows]
-        return pa.concat_tables(tables).unify_dictionaries() if tables else None
+        return (
+            pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+            if tables
+            else None
+        )
 
-    def _own(self, rows: Any, part: Part, *, levels: bool = False) -> Any:
-        """The rows about instruments of a part that are not left out; those of levels if so."""
+    def _own(self, rows: Any, part: Part) -> Any:
+        """The rows about instruments of a part that are not left out."""
         if "security_id" not in rows.column_names:
             return rows
         securities = integers(rows.column("security_id"), 0)
         wanted = (securities >= part.first) & (securities <= part.last)
-        excluded = self.inputs.excluded | (frozenset() if levels else self.inputs.levels)
-        if excluded:
-            wanted &= ~np.isin(securities, list(excluded))
+        if self.inputs.excluded:
+            wanted &= ~np.isin(securities, list(self.inputs.excluded))
+        if self.inputs.only is not None:
+            wanted &= np.isin(securities, list(self.inputs.only))
         return rows if wanted.all() else taken(rows, np.flatnonzero(wanted))
 
     def _listed(self, part: Part) -> Iterator[Any]:
         """The instruments as they were defined last."""
-        rows = self._joined(LISTED, _LIST_COLUMNS, part, levels=True)
+        rows = self._joined(LISTED, _LIST_COLUMNS, part)
         if rows is None:
             return
         rows = rows.combine_chunks()

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import SIDES
+from pregao.feed.meaning import NUMBER_OF_ORDERS
 from pregao.lake.books.columns import integers, nulled, prices, taken
 from pregao.lake.books.legacy_entries import STATISTICS, Entries, Flags, Numbers, as_numbers
 from pregao.lake.books.legacy_messages import key_columns, messages_of, side_column
@@ -26,7 +27,8 @@ LOOP_VERSION = 1
 class SnapshotEntries:
     """The snapshots of some instruments, put together from their rows."""
 
-    def __init__(self, rows: Any, slots: Slots) -> None:
+    def __init__(self, rows: Any, slots: Slots, market_depth: int = 0) -> None:
+        """``market_depth`` is how many levels the snapshots show; 0 if they have orders."""
         entries = Entries(rows)
         order = np.lexsort(
             (
@@ -38,16 +40,17 @@ class SnapshotEntries:
                 entries.numbers("security_id", 0),
             )
         )
-        self.entries = Entries(taken(rows, order))
+        self.entries = Entries(taken(rows, order), levels=market_depth > 0)
         self.slots = slots
         begins: Flags = self.entries.entry == 0
         if len(begins):
             begins[0] = True
         self._begins = np.flatnonzero(begins)
         self._message = np.cumsum(begins) - 1
-        # One whose price no book can have makes its snapshot incomplete.
+        # One that no book can have makes its snapshot incomplete, as does one of another book.
         self._of_book = np.isin(self.entries.type, list(SIDES))
-        self._whole = self._of_book & ~self.entries.unreadable
+        own: Flags = self.entries.numbers("market_depth", 0) == market_depth
+        self._whole = self._of_book & own & ~self.entries.unreadable
         self._stat = np.isin(self.entries.template, STATISTICS)
 
     def table(self, template: int) -> Any:
@@ -59,11 +62,6 @@ class SnapshotEntries:
         kept = np.flatnonzero(self._stat & (self.entries.template == template))
         found = messages_of(self.entries, template, kept)
         return _looped(found, self.entries.entry[kept] + 2)
-
-    def levels(self) -> Numbers:
-        """The instruments whose books are of price levels, not of orders."""
-        depth = self.entries.numbers("market_depth", 0)
-        return np.unique(self.entries.numbers("security_id")[depth > 0])
 
     def _count(self, which: Flags) -> Numbers:
         return np.bincount(self._message[which], minlength=len(self._begins))
@@ -105,6 +103,7 @@ class SnapshotEntries:
             "md_entry_type": side_column(entries, kept),
             "match_event_indicator": pa.array(entries.indicator[kept]),
             "md_entry_position_no": nulled(entries.position[kept]),
+            NUMBER_OF_ORDERS: nulled(entries.numbers("number_of_orders")[kept]),
         }
         struct = pa.StructArray.from_arrays(list(members.values()), list(members))
         lists = pa.ListArray.from_arrays(pa.array(offsets), struct)

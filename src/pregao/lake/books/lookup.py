@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from pregao.book.faults import State
-from pregao.book.replay import BookKind, FullBook, Replay
+from pregao.book.replay import FullBook
 from pregao.book.rows import UpdateKind, UpdateRows
 from pregao.errors import UsageError
 from pregao.feed.audit import no_book
 from pregao.feed.columns import Numbers
+from pregao.feed.day import ChannelDay
 from pregao.feed.places import BEHIND_PACKET, place_of
 from pregao.feed.sequence import (
     counts_after,
@@ -30,7 +31,7 @@ from pregao.feed.sequence import (
 )
 from pregao.lake.books.brought import is_current
 from pregao.lake.books.catalogue import Catalogue, files_of, latest_build
-from pregao.lake.books.checkpoints import book_of
+from pregao.lake.books.checkpoints import book_of, levels_book_of
 from pregao.lake.books.columns import integers
 from pregao.lake.books.inputs import EPOCH, INSTRUMENTS, Part
 from pregao.lake.books.legacy_reader import open_reader
@@ -39,7 +40,7 @@ from pregao.lake.books.plan import plan_day
 from pregao.lake.books.span import LATEST, SCALARS, Checkpoint, Span
 from pregao.lake.books.span import Instrument as Instrument
 from pregao.lake.books.span import Moment as Moment
-from pregao.lake.books.tables import CHECKPOINTS, side_columns
+from pregao.lake.books.tables import CHECKPOINTS, SIDE_LEVELS, side_columns
 from pregao.lake.store import Lake
 from pregao.lake.views import meant
 from pregao.names import folded
@@ -112,7 +113,8 @@ def open_books(
     """The books of an instrument's day, for who asks for many of them."""
     instrument = find_instrument(catalogue, name, day, channel)
     checkpoints = _checkpoints(catalogue.lake, instrument)
-    if not checkpoints:
+    inputs = catalogue.inputs(instrument.date, instrument.channel)
+    if not checkpoints or inputs.depth_of(instrument.security_id) is None:
         raise _without_book(catalogue, instrument, name)
     return InstrumentBooks(catalogue, instrument, checkpoints)
 
@@ -127,8 +129,8 @@ class InstrumentBooks:
     def __init__(
         self, catalogue: Catalogue, instrument: Instrument, checkpoints: list[Checkpoint]
     ) -> None:
-        planned = plan_day(catalogue, instrument.date, instrument.channel)
         security = instrument.security_id
+        planned = plan_day(catalogue, instrument.date, instrument.channel).about(security)
         self.instrument = instrument
         self.data_ends_ns = data_ends(catalogue, instrument)
         """When the channel's last packet was sent, as far as it is told."""
@@ -201,7 +203,11 @@ class InstrumentBooks:
         start = known[-1] if known else None
         behind = self._checkpoints[before] if before < len(self._checkpoints) else None
         span = Span(self._day, self._source, self.instrument, until, start, behind)
-        return _Run(span, no_book() if start is None else _loaded(self._lake, start))
+        levels = self._day.of_levels
+        book = no_book(of_levels=levels)
+        if start is not None:
+            book = _loaded(self._lake, start, of_levels=levels)
+        return _Run(span, book)
 
     def _ended(self, moment: Moment) -> Moment:
         at, ends = moment.at_ns, self.data_ends_ns
@@ -226,10 +232,11 @@ def _without_book(catalogue: Catalogue, instrument: Instrument, name: str) -> Us
     """Why there is no book of an instrument: its day was not built, or not with it."""
     lake = catalogue.lake.location
     day, channel = instrument.date, instrument.channel
-    if instrument.security_id in catalogue.inputs(day, channel).levels:
+    if catalogue.inputs(day, channel).depth_of(instrument.security_id) is None:
         return UsageError(
-            f"{name} is told by price levels on {day.isoformat()}, channel {channel}: no book of "
-            "orders can be built. Its snapshots are in legacy_snapshot_full_refresh."
+            f"{name} is told by price levels on {day.isoformat()}, channel {channel}, and no "
+            "snapshot tells how many of them the feed shows: ingest the channel's market recovery "
+            "stream too, and then build its books."
         )
     whose = f"The books of {day.isoformat()}, channel {channel}, were"
     if latest_build(catalogue.lake, day, channel)[1] is None:
@@ -293,15 +300,16 @@ def _scalar(column: Any) -> Any:
     return int(integers(column)[0])
 
 
-def _loaded(lake: Lake, checkpoint: Checkpoint) -> FullBook:
-    """The orders of a checkpoint."""
+def _loaded(lake: Lake, checkpoint: Checkpoint, *, of_levels: bool) -> FullBook:
+    """The orders of a checkpoint, or its levels."""
     place = lake.table_location(CHECKPOINTS.name).join(checkpoint.path)
     with pq.ParquetFile(place.path, filesystem=place.filesystem) as opened:
-        names = side_columns(opened.schema_arrow.names)
+        names = SIDE_LEVELS if of_levels else side_columns(opened.schema_arrow.names)
         rows = opened.read_row_group(checkpoint.group, columns=list(names), use_threads=False)
     sides = [rows.column(name).slice(checkpoint.row, 1) for name in names]
     bids, asks = (side.combine_chunks().flatten() for side in sides)
-    return book_of(bids, asks, State[checkpoint.values["state"].upper()])
+    state = State[checkpoint.values["state"].upper()]
+    return (levels_book_of if of_levels else book_of)(bids, asks, state)
 
 
 class _Run:
@@ -343,7 +351,7 @@ class _Run:
             items[-1] = len(sequence)
         ends = rows.begins[items]
         security = span.instrument.security_id
-        books = _played(span.day.kind, security, self._known, rows.updates, ends)
+        books = _played(span.day, security, self._known, rows.updates, ends)
         statistics = span.statistics(sequence, self._snapshots, self._told, items)
         first = 0 if span.start is None else span.start.values["rpt_seq"]
         return [
@@ -376,13 +384,13 @@ class _Run:
 
 
 def _played(
-    kind: BookKind, security: int, known: FullBook, updates: UpdateRows, ends: Numbers
+    day: ChannelDay, security: int, known: FullBook, updates: UpdateRows, ends: Numbers
 ) -> list[FullBook]:
     """A book after the first so many updates, for each of some rising numbers."""
     wanted = np.unique(ends[ends > 0])
     books = {0: known}
     if len(wanted):
-        replay = Replay(kind, 0)
+        replay = day.replay(0)
         if len(known) or known.state is State.STALE:
             replay.run(known.rows(security, -1), finish=False)
         if known.state is State.STALE:

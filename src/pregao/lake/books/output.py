@@ -17,7 +17,7 @@ from pregao.feed.statistics import (
     StatisticReader,
     Statistics,
 )
-from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, order_lists
+from pregao.lake.books.checkpoints import REASONS, checkpoint_rows, side_lists
 from pregao.lake.books.columns import named, nulled, prices
 from pregao.lake.books.files import TableFile
 from pregao.lake.books.rows import BookCounts, as_table
@@ -160,8 +160,7 @@ class Output:
             "trade_volume": nulled(volume),
             "low_limit_price": prices(low),
             "high_limit_price": prices(high),
-            "bids": order_lists(found, 0),
-            "asks": order_lists(found, 1),
+            **side_lists(found),
         }
         orders = sum(len(book) for book in found)
         # Who looks one book up reads a row group: it must not hold thousands of deep books.

@@ -29,9 +29,9 @@ from pregao.umdf.templates import (
     SNAPSHOT_ORDERS,
 )
 
-ROWS_PER_TASK = 2_000_000
+ROWS_PER_TASK = 600_000
 """So many messages are held in memory at once, at a few hundred bytes each."""
-ROWS_PER_WINDOW = 1_000_000
+ROWS_PER_WINDOW = 400_000
 """The same where one instrument alone has more, and is replayed window by window."""
 SMALLEST_TASK = 50_000
 ORDERS_PER_MESSAGE = 5
@@ -82,8 +82,19 @@ def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> 
     """Share the instruments out in ranges of about equal work.
 
     How much there is to do is told by the statistics of row groups, which are sorted by
-    instrument; only of those with several instruments are the instruments' numbers read.
+    instrument; only of those with several instruments are the instruments' numbers read. A task
+    has one kind of book.
     """
+    tasks: list[BookTask] = []
+    for own in inputs.kinds():
+        tasks += _tasks_of(own, settings, parallelism, len(tasks))
+    return tasks
+
+
+def _tasks_of(
+    inputs: DayInputs, settings: BuildSettings, parallelism: int, number: int
+) -> list[BookTask]:
+    """The tasks of one kind of book, numbered from there on."""
     reader = open_reader(inputs.lake, inputs.inputs)
     rows: Counter[int] = Counter()
     for template in (*BOOK_TEMPLATES, *inputs.inputs.counted, SNAPSHOT_HEADER):
@@ -103,7 +114,7 @@ def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> 
             windows: tuple[tuple[int, int], ...] = ()
             if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
                 windows = windows_of(reader, inputs.day.base, held[0])
-            tasks.append(BookTask(len(tasks), inputs, settings, part, windows))
+            tasks.append(BookTask(number + len(tasks), inputs, settings, part, windows))
             held.clear()
 
     for security in sorted(rows):

@@ -13,7 +13,13 @@ import pyarrow.compute as pc
 from pregao.book.rows import NULL
 from pregao.feed.columns import Codes, ComparedColumns, Flags, Numbers
 from pregao.feed.day import ChannelDay
-from pregao.feed.meaning import BOOK_TEMPLATES, ORDER_FIELDS, snapshot_columns, update_columns
+from pregao.feed.meaning import (
+    BOOK_TEMPLATES,
+    LEVEL_FIELDS,
+    ORDER_FIELDS,
+    snapshot_columns,
+    update_columns,
+)
 from pregao.feed.messages import (
     KEY,
     TIMES,
@@ -92,7 +98,7 @@ class ArrowColumns:
     def followed_by(self, more: ComparedColumns) -> ArrowColumns:
         """These rows and behind them others of the same columns."""
         assert isinstance(more, ArrowColumns)
-        return ArrowColumns(pa.concat_tables([self.rows, more.rows]))
+        return ArrowColumns(pa.concat_tables([self.rows, more.rows], promote_options="default"))
 
     def labels(self, name: str) -> Numbers:
         """A number for each text of a column, the same for the same text; 0 for null."""
@@ -160,15 +166,16 @@ class Source:
 
     def messages(self, others: OtherMessages, serials: Serials | None = None) -> Messages:
         """The incremental messages, not yet in order; ``others`` are those of other templates."""
-        base = self.day.base
+        base, levels = self.day.base, self.day.of_levels
+        fields = LEVEL_FIELDS if levels else ORDER_FIELDS
         changing = []
         for template in BOOK_TEMPLATES:
-            columns = [*KEY, *TIMES, "rpt_seq", VERSION, *ORDER_FIELDS[template]]
+            columns = [*KEY, *TIMES, "rpt_seq", VERSION, *fields[template]]
             if template == EMPTY_BOOK:
                 columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
             for found in self.reader.read(template, columns, self.part, serials):
                 rows = ArrowColumns(found)
-                books = update_columns(template, rows, self._implied(rows))
+                books = update_columns(template, rows, self._implied(rows), levels=levels)
                 item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
                 changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))
         keys = [key_columns(rows, base) for rows in others.incremental.values()]
@@ -203,7 +210,9 @@ class Source:
             tables = self.reader.read(template, list(dict.fromkeys(columns)), self.part, serials)
             if not tables:
                 continue
-            rows = ArrowColumns(pa.concat_tables(tables).unify_dictionaries())
+            rows = ArrowColumns(
+                pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+            )
             rows = rows.about(self.securities)
             if template not in both:
                 incremental[template] = rows
@@ -226,14 +235,16 @@ class Source:
             return None
         orders = self._orders(LoopRows.of(headers))
         day = self.day
-        return Snapshots.of(headers, orders, others.loop_rows(), day.base, day.spans)
+        return Snapshots.of(
+            headers, orders, others.loop_rows(), day.base, day.spans, of_levels=day.of_levels
+        )
 
     def _orders(self, headers: LoopRows) -> SnapshotOrders:
         columns = [*LOOP_KEY, VERSION, "no_md_entries"]
         tables = self.reader.read(SNAPSHOT_ORDERS, columns, self.part)
         if not tables:
             return SnapshotOrders.none()
-        rows = pa.concat_tables(tables)
+        rows = pa.concat_tables(tables, promote_options="default")
         # Lists are taken apart piece by piece: to join them first would copy every order twice.
         lists = rows.column("no_md_entries").chunks
         counts = np.concatenate([np.diff(integers(each.offsets)) for each in lists])
@@ -253,7 +264,8 @@ class Source:
         implied = np.broadcast_to(masks[0], len(entries)) if one else np.repeat(masks, counts)
         return snapshot_orders(
             headers, LoopRows.of(ArrowColumns(rows)), starts, counts,
-            snapshot_columns(entries, implied), by_position=self.day.by_position,
+            snapshot_columns(entries, implied, levels=self.day.of_levels),
+            by_position=self.day.by_position,
         )  # fmt: skip
 
     def changes(
@@ -295,5 +307,5 @@ def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
     tables = reader.read(SNAPSHOT_HEADER, HEADER_COLUMNS, part)
     if not tables:
         return None
-    rows = ArrowColumns(pa.concat_tables(tables))
+    rows = ArrowColumns(pa.concat_tables(tables, promote_options="default"))
     return rows.taken(LoopRows.of(rows).order())

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from pregao.book.faults import State
+from pregao.book.replay import BookKind
 from pregao.feed.audit import RESULTS, Audit
 from pregao.feed.columns import Numbers
+from pregao.feed.day import ChannelDay
 from pregao.feed.origins import Origins
 from pregao.feed.places import packet_of
 from pregao.feed.snapshots import Snapshots
@@ -19,6 +21,10 @@ from pregao.feed.stale_spans import StaleSpan
 from pregao.lake.books.columns import named, nulled
 from pregao.lake.books.tables import BOOKS, GAPS_SPEC
 from pregao.lake.store import stored_schema
+
+_KINDS = {
+    BookKind.PRIORITY: "priority", BookKind.POSITION: "position", BookKind.DEPTH: "price",
+}  # fmt: skip
 
 
 class BookCounts:
@@ -46,8 +52,7 @@ def book_rows(
     counts: BookCounts,
     channel: int,
     symbols: list[str | None],
-    by_position: bool,
-    base: int,
+    day: ChannelDay,
     unit_id: str,
     snapshots: Counter[int],
     different: Counter[int],
@@ -55,7 +60,7 @@ def book_rows(
     reasons: dict[int, str],
 ) -> Any:
     """The rows of `books`; the counters are by instrument."""
-    version, number = packet_of(origins.place, base)
+    version, number = packet_of(origins.place, day.base)
     rows = []
     for rank, security in enumerate(origins.securities.tolist()):
         state = State(int(counts.state[rank]))
@@ -65,7 +70,8 @@ def book_rows(
                 "channel": channel,
                 "security_id": security,
                 "symbol": symbols[rank],
-                "kind": "position" if by_position else "priority",
+                "kind": _KINDS[day.kind],
+                "market_depth": day.market_depth,
                 "origin": origins.origin[rank],
                 "origin_version": int(version[rank]) if known else None,
                 "origin_number": int(number[rank]) if known else None,

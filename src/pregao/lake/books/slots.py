@@ -7,13 +7,13 @@ its day: so a place is never met twice, and versions rise with the stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from pregao.feed.columns import Numbers
+from pregao.clock import SECOND
+from pregao.feed.columns import Flags, Numbers
 from pregao.lake.ingest import Numbering, slot_of
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION, version_distance
 
@@ -26,6 +26,20 @@ class Anew:
     """When that was sent; the feed's times have milliseconds."""
     before: int
     """The last number before that time: one that is not above it is a new one."""
+    grown: tuple[tuple[int, int], ...] = ()
+    """Times within the next second, and the last number by then."""
+
+    def holds_before(self, sending_ns: Numbers, numbers: Numbers) -> Flags:
+        """Which snapshots, sent then, hold as of numbers of before?
+
+        Within a second: those whose numbers are nearer to the last one of before.
+        """
+        soon: Flags = (sending_ns >= self.time_ns) & (sending_ns <= self.time_ns + SECOND)
+        times = np.array([time for time, _ in self.grown], np.int64)
+        lasts = np.array([0, *(last for _, last in self.grown)], np.int64)
+        last = lasts[np.searchsorted(times, sending_ns, side="right")]
+        nearer: Flags = np.abs(numbers - self.before) < np.abs(numbers - last)
+        return soon & nearer
 
 
 def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> tuple[Anew, ...]:
@@ -49,9 +63,21 @@ def find_anew(sending_ns: Numbers, numbers: Numbers, told_ns: Iterable[int]) -> 
         moment = min(moments)
         end = int(np.searchsorted(times, moment))
         before = int(values[start:end].max(initial=0))
-        found.append(Anew(moment, before))
+        found.append(Anew(moment, before, _grown(times, values, end, moment, before)))
         start = max(end, start + 1)
     return tuple(found)
+
+
+def _grown(
+    times: Numbers, values: Numbers, start: int, moment: int, before: int
+) -> tuple[tuple[int, int], ...]:
+    """How numbers that began anew at a moment grow in the second behind it."""
+    stop = int(np.searchsorted(times, moment + SECOND, side="right"))
+    soon, own = times[start:stop], values[start:stop]
+    new = (soon > moment) | (own <= before)
+    soon, own = soon[new], np.maximum.accumulate(own[new])
+    last = np.append(soon[1:] != soon[:-1], True)[: len(soon)]
+    return tuple(zip(soon[last].tolist(), own[last].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +103,32 @@ class Slots:
 
     def version_at(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
         """The versions of messages, by when they were sent and their numbers."""
+        return self._version(
+            sending_ns,
+            [
+                (sending_ns > each.time_ns)
+                | ((sending_ns == each.time_ns) & (numbers <= each.before))
+                for each in self.anew
+            ],
+        )
+
+    def _version(self, sending_ns: Numbers, begun: Sequence[Flags]) -> Numbers:
+        """The versions of what was sent then, told behind which beginnings each is."""
         version = slot_of(sending_ns)
-        for each in self.anew:
-            behind: npt.NDArray[np.bool_] = sending_ns > each.time_ns
-            behind |= (sending_ns == each.time_ns) & (numbers <= each.before)
+        for behind in begun:
             version += behind
         version[version > LAST_SEQUENCE_VERSION] -= LAST_SEQUENCE_VERSION
         return version
 
     def held_as_of(self, sending_ns: Numbers, numbers: Numbers) -> Numbers:
         """The versions of the messages that snapshots hold as of, by when these were sent."""
-        sent = self.version_at(sending_ns, np.zeros(len(sending_ns), np.int64))
+        sent = self._version(
+            sending_ns,
+            [
+                (sending_ns >= each.time_ns) & ~each.holds_before(sending_ns, numbers)
+                for each in self.anew
+            ],
+        )
         if not self.versions:
             return sent
         base = self.versions[0]

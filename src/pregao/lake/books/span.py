@@ -82,6 +82,8 @@ class Moment:
     """Was everything that the lake holds of the day in it when the checkpoints were made?"""
     data_ends_ns: int | None = None
     """When the channel's last packet was sent, where that is before what was asked for."""
+    market_depth: int | None = None
+    """How many price levels the feed tells of each side; None if it tells orders."""
 
 
 @dataclass(slots=True)
@@ -209,6 +211,7 @@ class Span:
             high_limit_price=high,
             replayed=len(items),
             current=current,
+            market_depth=self.day.market_depth,
         )
 
     def statistics(

@@ -100,6 +100,16 @@ ORDER = pa.struct(
     ]
 )
 
+LEVEL = pa.struct(
+    [
+        _column("price", PRICE, "Price; null of orders without one."),
+        _column("size", pa.int64(), "Quantity."),
+        _column("orders", pa.int64(), "Number of orders."),
+    ]
+)
+SIDE_ORDERS = ("bids", "asks")
+SIDE_LEVELS = ("bid_levels", "ask_levels")
+
 CHECKPOINTS = bounded_spec(
     "book_checkpoints",
     pa.schema(
@@ -115,6 +125,12 @@ CHECKPOINTS = bounded_spec(
             _column("high_limit_price", PRICE, "Highest price that is let in, if it is told."),
             _column("bids", pa.list_(pa.field("element", ORDER)), "Bids in queue order."),
             _column("asks", pa.list_(pa.field("element", ORDER)), "Asks in queue order."),
+            _column(
+                SIDE_LEVELS[0],
+                pa.list_(pa.field("element", LEVEL)),
+                "Bids by price, the best first, where the feed tells no orders; else null.",
+            ),
+            _column(SIDE_LEVELS[1], pa.list_(pa.field("element", LEVEL)), "Asks, likewise."),
             DATE_FIELD,
         ]
     ),
@@ -133,8 +149,8 @@ AUDIT = bounded_spec(
             _column("loop_number", pa.int64(), "Packet of the loop with its header."),
             _column("sending_time_ns", pa.int64(), "Sending time of that packet."),
             _column("capture_time_ns", pa.int64(), "When that packet was captured."),
-            _column("bids", pa.int64(), "Bids in the snapshot."),
-            _column("asks", pa.int64(), "Asks in the snapshot."),
+            _column("bids", pa.int64(), "Bids in the snapshot: orders, or price levels."),
+            _column("asks", pa.int64(), "Asks in the snapshot: orders, or price levels."),
             _column("statistics", pa.int64(), "Statistics in the snapshot."),
             _column(
                 "result",
@@ -142,7 +158,7 @@ AUDIT = bounded_spec(
                 "equal; different; gap: messages were missing; start: the book begins with it; "
                 "incomplete: parts of it are missing; void: it only says that there is nothing.",
             ),
-            _column("differences", pa.int64(), "How many orders and statistics differ."),
+            _column("differences", pa.int64(), "How many orders or levels and statistics differ."),
             _column("detail", pa.string(), "The first differences, or why it was not compared."),
             DATE_FIELD,
         ]
@@ -155,7 +171,9 @@ BOOKS = bounded_spec(
     pa.schema(
         [
             *_INSTRUMENT,
-            _column("kind", pa.string(), "How the feed describes it: priority or position."),
+            _column(
+                "kind", pa.string(), "How the feed describes it: priority, position, or price."
+            ),
             _column("origin", pa.string(), "What it begins with; null if it was never known."),
             _column("origin_version", pa.int32(), "Sequence version of that."),
             _column("origin_number", pa.int64(), "Packet of that."),
@@ -169,6 +187,7 @@ BOOKS = bounded_spec(
             _column("state", pa.string(), "State at the end of the day's data."),
             _column("reason", pa.string(), "Why it is stale at the end; null if it is not."),
             _column("unit_id", pa.string(), "The build that made it."),
+            _column("market_depth", pa.int32(), "Of kind price: how many levels the feed shows."),
             DATE_FIELD,
         ]
     ),

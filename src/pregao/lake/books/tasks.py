@@ -6,8 +6,9 @@ taken in windows of its sequence: the book and all counters go on from one to th
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,6 +36,18 @@ class DayInputs:
     day: ChannelDay
     schema_version: int | None
     """Of rows that do not tell theirs; None if it is not known."""
+
+    def kinds(self) -> tuple[DayInputs, ...]:
+        """The day for each kind of book that there is, with the instruments that have it."""
+        return tuple(
+            replace(self, inputs=own, day=replace(self.day, market_depth=own.market_depth or None))
+            for own in self.inputs.kinds()
+        )
+
+    def about(self, security: int) -> DayInputs:
+        """The day for the kind of book that an instrument has."""
+        depth = self.inputs.depth_of(security)
+        return next(own for own in self.kinds() if own.inputs.market_depth == depth)
 
     def source(self, part: Part, securities: tuple[int, ...] | None = None) -> Source:
         """Where some of its instruments are read from."""
@@ -75,15 +88,19 @@ class BookManifest:
     """Instruments, messages, updates, ticks, checkpoints, gaps, stale books."""
     audit: Counter[str] = field(default_factory=Counter)
     origins: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
 
 
 def run_book_task(task: BookTask) -> BookManifest:
     """Do a task."""
+    began = time.perf_counter()
     try:
-        return _BookRun(task, careful=False).run()
+        manifest = _BookRun(task, careful=False).run()
     except MisfitsFoundError:
         # A book did not fit its messages. That is rare: only now look where snapshots heal it.
-        return _BookRun(task, careful=True).run()
+        manifest = _BookRun(task, careful=True).run()
+    manifest.seconds = time.perf_counter() - began
+    return manifest
 
 
 class _BookRun:
@@ -163,8 +180,7 @@ class _BookRun:
         books.write(
             book_rows(
                 origins, output.counts, inputs.channel, output.symbols,
-                self.task.inputs.day.by_position, base, unit_id, snapshots, different, gaps,
-                spans.reasons,
+                self.task.inputs.day, unit_id, snapshots, different, gaps, spans.reasons,
             )
         )  # fmt: skip
         gap_file = TableFile(lake, GAPS_SPEC, inputs.day)

@@ -14,11 +14,11 @@ from pregao.lake.books.span import Instrument
 from pregao.lake.books.table_files import ending_of, row_file
 from pregao.lake.exports import databento, hftbacktest
 from pregao.lake.exports.flow_reading import order_flow
+from pregao.lake.exports.halts import halts_of
 from pregao.lake.exports.lobster import file_names, write_lobster
-from pregao.lake.exports.nautilus import Terms, catalogue_files
+from pregao.lake.exports.nautilus import catalogue_files
+from pregao.lake.exports.nautilus_instruments import COLUMNS, Terms, terms_of
 from pregao.lake.store import Lake
-
-_EQUITY_TYPES = frozenset({"CS", "PS", "ETF", "ETFL", "UNIT", "DR", "BDR"})
 
 
 class Format(StrEnum):
@@ -105,13 +105,13 @@ def _rows(
 def _lobster(
     lake: Lake, instrument: Instrument, folder: Path, depth: int, zone: str
 ) -> Iterator[Exported]:
-    flow = order_flow(lake, instrument)
+    flow, halts = order_flow(lake, instrument), halts_of(lake, instrument)
     name = instrument.symbol or str(instrument.security_id)
     books = io.BytesIO()
     messages, levels = file_names(name, instrument.date, flow, depth, zone)
     yield Exported(
         folder / messages,
-        lambda sink: write_lobster(flow, instrument.date, depth, zone, sink, books),
+        lambda sink: write_lobster(flow, instrument.date, depth, zone, sink, books, halts),
     )
     yield Exported(folder / levels, _writing(books))
 
@@ -126,16 +126,12 @@ def _writing(content: bytes | Any) -> Callable[[BinaryIO], int]:
 
 def _terms(lake: Lake, instrument: Instrument) -> Terms:
     """What the definition of an instrument says; cents and single pieces where none was seen."""
-    names = ["security_id", "channel", "min_price_increment", "min_lot_size", "currency",
-             "isin_number", "security_type"]  # fmt: skip
+    have = set(lake.delta("instruments").schema().to_arrow().names)
     rows = lake.delta("instruments").to_pyarrow_table(
-        filters=[("date", "=", instrument.date)], columns=names
+        filters=[("date", "=", instrument.date)],
+        columns=[name for name in COLUMNS if name in have],
     )
     for row in rows.to_pylist():
         if (row["security_id"], row["channel"]) == (instrument.security_id, instrument.channel):
-            step = f"{row['min_price_increment']:f}".rstrip("0").rstrip(".")
-            return Terms(
-                step, int(row["min_lot_size"] or 1), row["currency"] or "BRL",
-                row["isin_number"], row["security_type"] in _EQUITY_TYPES,
-            )  # fmt: skip
-    return Terms("0.01", 1, "BRL", None, equity=False)
+            return terms_of(dict.fromkeys(COLUMNS) | row)
+    return Terms()

@@ -6,6 +6,7 @@ ten-thousandths, levels that are not there have price ±9999999999 and size 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, datetime, time
 from typing import Any, BinaryIO
 from zoneinfo import ZoneInfo
@@ -18,10 +19,12 @@ from pregao.book.rows import NULL
 from pregao.clock import SECOND
 from pregao.feed.columns import Numbers
 from pregao.lake.exports.acts import NO_SIDE, Act, Cause, OrderFlow
+from pregao.lake.exports.halts import Halt
 from pregao.lake.exports.ladders import ladders
 
-SUBMISSION, REDUCTION, DELETION, EXECUTION, HIDDEN, CROSS = 1, 2, 3, 4, 5, 6
+SUBMISSION, REDUCTION, DELETION, EXECUTION, HIDDEN, CROSS, HALT = range(1, 8)
 NO_PRICE = 9_999_999_999
+_NEVER = np.iinfo(np.int64).max
 
 
 def file_names(symbol: str, day: date, flow: OrderFlow, depth: int, zone: str) -> tuple[str, str]:
@@ -34,7 +37,13 @@ def file_names(symbol: str, day: date, flow: OrderFlow, depth: int, zone: str) -
 
 
 def write_lobster(
-    flow: OrderFlow, day: date, depth: int, zone: str, messages: BinaryIO, books: BinaryIO
+    flow: OrderFlow,
+    day: date,
+    depth: int,
+    zone: str,
+    messages: BinaryIO,
+    books: BinaryIO,
+    halts: Sequence[Halt] = (),
 ) -> int:
     """Write both files; gives how many rows each has."""
     flow = flow.priced()
@@ -61,14 +70,18 @@ def write_lobster(
     # Of a trade the side is the aggressor's; LOBSTER's is that of the resting order.
     direction = np.array([1, -1, 0])[of.side]
     direction = np.where(of.act == Act.TRADE, -direction, direction)
-    stamps = _after_midnight(of.event_time, day, zone)
+    number = np.where(of.act == Act.TRADE, 0, of.order_id)
+    at, times, values = _placed(halts, of)
+    # A halt has the book of the message before it.
+    source = np.insert(source, at, source[at - 1])
+    times = np.maximum.accumulate(np.insert(of.event_time, at, times))
     table = [
-        _seconds(stamps),
-        pa.array(kind),
-        pa.array(np.where(of.act == Act.TRADE, 0, of.order_id)),
-        pa.array(size),
-        pa.array(price),
-        pa.array(direction),
+        _seconds(_after_midnight(times, day, zone)),
+        pa.array(np.insert(kind, at, HALT)),
+        pa.array(np.insert(number, at, 0)),
+        pa.array(np.insert(size, at, 0)),
+        pa.array(np.insert(price, at, values)),
+        pa.array(np.insert(direction, at, -1)),
     ]
     _write(table, messages)
     columns = []
@@ -79,6 +92,15 @@ def write_lobster(
             columns.append(pa.array(levels.size[side, source, level]))
     _write(columns, books)
     return len(source)
+
+
+def _placed(halts: Sequence[Halt], of: OrderFlow) -> tuple[Numbers, Numbers, Numbers]:
+    """Before which messages halts are told, when, and of what kind; none before the first."""
+    place, time_ns, value = np.array(list(halts), np.int64).reshape(-1, len(Halt._fields)).T
+    at = np.searchsorted(of.place, place, side="right")
+    own = at > 0
+    following = np.append(of.event_time, _NEVER)[at]
+    return at[own], np.minimum(time_ns, following)[own], value[own]
 
 
 def _told(flow: OrderFlow) -> Any:

@@ -7,7 +7,6 @@ that are published for Linux and macOS).
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,28 +19,11 @@ from pregao.feed.columns import Numbers
 from pregao.lake.books.columns import prices
 from pregao.lake.books.span import Instrument
 from pregao.lake.exports.acts import Act, Cause, OrderFlow
+from pregao.lake.exports.nautilus_instruments import FOLDERS, VENUE, Terms, instrument_table
 
-VENUE = "B3"
 LAST, SNAPSHOT = 128, 32
 _FIXED = pa.binary(16)
 _DECIMAL = pa.decimal128(38, 16)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a catalogue says of an instrument."""
-
-    increment: str
-    """The smallest step of its price, such as 0.01."""
-    lot: int
-    currency: str
-    isin: str | None
-    equity: bool
-
-    @property
-    def precision(self) -> int:
-        """Decimals of its prices."""
-        return len(self.increment.partition(".")[2])
 
 
 def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> dict[str, bytes]:
@@ -62,11 +44,11 @@ def catalogue_files(flow: OrderFlow, instrument: Instrument, terms: Terms) -> di
             span = f"{_stamp(int(_seen(part)[0]))}_{_stamp(int(_seen(part)[-1]))}"
             path = f"data/{kind}/{name}/{span}.parquet"
             files[path] = _parquet(table.replace_schema_metadata(told))
-    if terms.equity:
-        start = _stamp(int(_seen(flow)[0]))
-        files[f"data/equity/{name}/{start}_{start}.parquet"] = _parquet(
-            _equity(name, instrument, terms, int(_seen(flow)[0]))
-        )
+    if terms.kind is not None:
+        seen = int(_seen(flow)[0])
+        path = f"data/{FOLDERS[terms.kind]}/{name}/{_stamp(seen)}_{_stamp(seen)}.parquet"
+        symbol = instrument.symbol or str(instrument.security_id)
+        files[path] = _parquet(instrument_table(name, symbol, terms, seen))
     return files
 
 
@@ -98,29 +80,6 @@ def _ticks(flow: OrderFlow) -> Any:
 def _table(**columns: Any) -> Any:
     schema = pa.schema([pa.field(name, each.type, False) for name, each in columns.items()])
     return pa.Table.from_arrays(list(columns.values()), schema=schema)
-
-
-def _equity(name: str, instrument: Instrument, terms: Terms, when: int) -> Any:
-    def text(value: str | None) -> Any:
-        return pa.array([value], pa.string())
-
-    def word(value: str, index: Any = None) -> Any:
-        return text(value).cast(pa.dictionary(index or pa.int16(), pa.string()))
-
-    columns = {
-        "id": word(name, pa.int64()),
-        "raw_symbol": text(instrument.symbol or str(instrument.security_id)),
-        "currency": word(terms.currency),
-        "price_precision": pa.array([terms.precision], pa.uint8()),
-        "price_increment": word(terms.increment),
-        "lot_size": word(str(terms.lot)),
-        "isin": text(terms.isin),
-        **{name: text("0") for name in ("margin_init", "margin_maint", "maker_fee", "taker_fee")},
-        "info": pa.array([b"null"], pa.binary()),
-        "ts_event": pa.array([when], pa.uint64()),
-        "ts_init": pa.array([when], pa.uint64()),
-    }
-    return pa.table(columns).replace_schema_metadata({"class": "Equity"})
 
 
 def _times(flow: OrderFlow) -> dict[str, Any]:

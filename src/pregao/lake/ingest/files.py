@@ -37,6 +37,9 @@ DELTA_CODED = frozenset(
 )
 """Columns that rise, or nearly so, from row to row: they are stored as differences."""
 
+PLAIN = frozenset({"order_id"})
+"""Columns whose values hardly repeat: a dictionary of them would take longer, and more room."""
+
 BY_INSTRUMENT = (
     "security_id",
     "channel",
@@ -50,7 +53,7 @@ BY_INSTRUMENT = (
 def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
     """Write rows of one day, counted from 1970, as a file of a table; nobody sees it yet."""
     texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
-    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED - texts)
+    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED - texts, PLAIN)
 
 
 def order_by_value(values: Numbers) -> Numbers:

@@ -58,7 +58,7 @@ def read_known(lake: Lake) -> Known:
     """What the lake's ingests tell; much of it that is new is remembered for the next time."""
     # First what is remembered: a file that comes in between is one that was not.
     known, remembered = _recall(lake)
-    files = set(visible_files(lake.delta("ingests"))["path"].to_pylist())
+    files = lake.paths("ingests")
     if not remembered <= files:
         known, remembered = Known(), set()
     place = lake.table_location("ingests")
@@ -87,7 +87,7 @@ def _recall(lake: Lake) -> tuple[Known, set[str]]:
     if not place.exists():
         return known, set()
     remembered: set[str] = set()
-    for path in visible_files(lake.delta(MEMORY.name))["path"].to_pylist():
+    for path in lake.paths(MEMORY.name):
         (row,) = _table(place.join(path), MEMORY.schema.names).to_pylist()
         known.recall(json.loads(row["facts"]))
         remembered = set(json.loads(row["files"]))

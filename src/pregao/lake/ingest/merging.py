@@ -22,6 +22,13 @@ class Staged:
     rows: int
 
 
+def joined_rows(parts: list[Any]) -> Any:
+    """Rows of a table one behind the other; a column that some parts leave out is null there."""
+    if len(parts) == 1:
+        return parts[0]
+    return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+
+
 def stage(lake: Location, folder: str, name: str, table: str, day: int, data: Any) -> Staged:
     """Keep a small table aside, in a folder of the lake."""
     filesystem = lake.filesystem
@@ -43,7 +50,7 @@ def merge_staged(lake: Location, table: str, day: int, paths: list[str]) -> Writ
     for path in paths:
         with filesystem.open_input_file(path) as source, pa.ipc.open_file(source) as reader:
             parts.append(reader.read_all())
-    data = pa.concat_tables(parts).unify_dictionaries()
+    data = joined_rows(parts)
     if rule := latest_rules().get(table):
         return write_rows(lake, table, rule(data), day)
     if by := [name for name in BY_INSTRUMENT if name in data.column_names]:

@@ -26,7 +26,7 @@ from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
 from pregao.lake.ingest.hashing import PlainContent, block_hashes
 from pregao.lake.ingest.manifests import Manifest
-from pregao.lake.ingest.merging import stage
+from pregao.lake.ingest.merging import joined_rows, stage
 from pregao.lake.ingest.protocol import UNKNOWN_STREAM
 from pregao.lake.ingest.protocols import PROTOCOLS, prepare
 from pregao.lake.ingest.schemas import REJECTS
@@ -326,7 +326,7 @@ class _Run:
     def flush(self) -> None:
         """Write the rows: large tables as files, small ones to be merged with others'."""
         for (table, day), parts in sorted(self.rows.items()):
-            self.keep(table, day, pa.concat_tables(parts))
+            self.keep(table, day, joined_rows(parts))
         schema = pa.schema([entry for entry in REJECTS if entry.name != DATE])
         for day, rejects in sorted(self.rejects.items()):
             table = self.protocol.account_table("rejects")

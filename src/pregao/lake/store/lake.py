@@ -27,6 +27,7 @@ from pregao.lake.store.delta_tables import (
     load,
     visible_files,
 )
+from pregao.lake.store.local_log import read_paths
 from pregao.lake.store.location import Location
 from pregao.lake.store.parquet import Written, new_file
 from pregao.lake.store.table_settings import bounded_columns, settings_of
@@ -132,6 +133,11 @@ class Lake:
             known = ", ".join(self.table_names()) or "none at all"
             raise UsageError(f"{self.location} has no table {name}; it has {known}.")
         return table
+
+    def paths(self, name: str) -> set[str]:
+        """The files that a table has now, below its folder."""
+        found = read_paths(self.location.join(name))
+        return set(visible_files(self.delta(name))["path"].to_pylist()) if found is None else found
 
     def schema(self, name: str) -> Any:
         """A table's declared Arrow schema, with comments in the fields' metadata."""

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -152,6 +152,39 @@ def _lines(files: Sequence[NewFile], marks: Sequence[str]) -> Iterator[dict[str,
         }
     for name in marks:
         yield {"txn": {"appId": name, "version": 1}}
+
+
+def read_paths(location: Location) -> set[str] | None:
+    """The files that a table has now; None where its log cannot be read here."""
+    log = read_log(location)
+    if log is None:
+        return None
+    folder = Path(location.uri) / "_delta_log"
+    found: set[str] = set()
+    begin = 0
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            begin = int(json.loads((folder / "_last_checkpoint").read_bytes())["version"]) + 1
+            place = folder / f"{begin - 1:020d}.checkpoint.parquet"
+            state = place.stat()
+            found.update(_checkpoint_paths(place, state.st_mtime_ns, state.st_size))
+        for version in range(begin, log.version + 1):
+            for line in (folder / f"{version:020d}.json").read_bytes().splitlines():
+                if line.startswith(b'{"add"'):
+                    found.add(unquote(json.loads(line)["add"]["path"]))
+                elif line.startswith(b'{"remove"'):
+                    found.discard(unquote(json.loads(line)["remove"]["path"]))
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return None
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _checkpoint_paths(place: Path, *_state: int) -> tuple[str, ...]:
+    """The files that a checkpoint tells of."""
+    with pq.ParquetFile(place) as file:
+        rows = file.read(columns=["add.path"], use_threads=False)["add"].drop_null()
+    return tuple(unquote(row["path"]) for row in rows.to_pylist())
 
 
 def read_log(location: Location) -> LocalLog | None:

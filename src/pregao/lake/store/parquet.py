@@ -100,17 +100,24 @@ def new_file(written: Written, declared: Any) -> NewFile:
 
 
 def write_table(
-    filesystem: Any, root: str, table: str, data: Any, day: int, delta_coded: Collection[str] = ()
+    filesystem: Any,
+    root: str,
+    table: str,
+    data: Any,
+    day: int,
+    delta_coded: Collection[str] = (),
+    plain: Collection[str] = (),
 ) -> Written:
     """Write rows of one day as a file of a table, under a name that nobody else has.
 
     ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
-    from one to the next; all others repeat few values.
+    from one to the next, ``plain`` those whose values hardly repeat; all others repeat few values.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
     filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
     full = f"{root}/{table}/{path}"
+    data = without_nulls(data)
     schema = data.schema
     leaves = {leaf: leaf.rpartition(".")[2] in delta_coded for leaf in _leaves(schema)}
     delta = {leaf: _DELTA for leaf, coded in leaves.items() if coded}
@@ -120,7 +127,9 @@ def write_table(
             schema,
             # What is coded as differences hardly shrinks any more.
             compression={leaf: "NONE" if coded else "SNAPPY" for leaf, coded in leaves.items()},
-            use_dictionary=[leaf for leaf, coded in leaves.items() if not coded],
+            use_dictionary=[
+                leaf for leaf, coded in leaves.items() if not coded and leaf not in plain
+            ],
             column_encoding=delta or None,
             write_page_index=True,
             write_statistics=_bounded_columns(schema),
@@ -133,6 +142,39 @@ def write_table(
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
     return Written(table, path, int(size), data.num_rows, day, metadata, name_bounds(data))
+
+
+def without_nulls(rows: Any) -> Any:
+    """The same rows, with columns in which nothing is null declared so.
+
+    Then nothing says of each value that it is there, which is quicker to write and to read. Tables
+    declare all columns nullable, and their readers take such files.
+    """
+    columns = [_declared(column) for column in rows.columns]
+    entries = [
+        pa.field(name, column.type, bool(column.null_count))
+        for name, column in zip(rows.column_names, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema(entries))
+
+
+def _declared(column: Any) -> Any:
+    """A column of lists of records, with members in which nothing is null declared so."""
+    kind = column.type
+    if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or column.null_count:
+        return column
+    found = column.combine_chunks()
+    values = found.values
+    if values.null_count:
+        return column
+    members = [values.field(number) for number in range(values.type.num_fields)]
+    entries = [
+        member.with_nullable(bool(own.null_count))
+        for member, own in zip(values.type, members, strict=True)
+    ]
+    element = pa.StructArray.from_arrays(members, fields=entries)
+    listed = pa.list_(pa.field(kind.value_field.name, element.type, nullable=False))
+    return pa.ListArray.from_arrays(found.offsets, element, type=listed)
 
 
 def rewrite(folder: Location, paths: Sequence[str], rows: Any, day: date, declared: Any) -> NewFile:

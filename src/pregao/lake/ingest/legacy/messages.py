@@ -34,7 +34,8 @@ class LegacyDecoder:
     """Decodes windows of datagrams."""
 
     def __init__(self, _schema_files: Sequence[str] = ()) -> None:
-        self._columns = ColumnDecoder(known_templates().templates, reset_each_message=True)
+        templates = known_templates().templates
+        self._columns = ColumnDecoder(templates, reset_each_message=True, reuse=True)
         self._tables = bundled_tables()
 
     def decode(self, payloads: Payloads) -> Walk:
@@ -131,9 +132,8 @@ class LegacyDecoder:
             payloads.result.sums.unknown[template.name] += count
             payloads.result.sums.walked_messages += count
             return
-        batch = found.batch(template)
-        rows = rows_of(table, template, batch)
-        numbers = np.asarray(batch.column("MsgSeqNum")).astype(np.int64)
+        rows = rows_of(table, template, found)
+        numbers = found.rows(template).numbers("MsgSeqNum")
         emitted = payloads.emit[datagram]
         good = ~wrong[own]
         sums = payloads.result.sums
@@ -147,8 +147,9 @@ class LegacyDecoder:
                 sums.rejected_messages += 1
             good &= ~bad
         roles = payloads.packets.role[payloads.chosen[datagram]]
-        for role, seen in zip(*np.unique(roles, return_counts=True), strict=True):
-            payloads.result.evidence[int(role), template.id or 0] += int(seen)
+        for role, seen in enumerate(np.bincount(roles).tolist()):
+            if seen:
+                payloads.result.evidence[role, template.id or 0] += seen
         kept = np.flatnonzero((good & emitted)[rows.message])
         name = message_table_name(table.name)
         sums.walked_messages += len(kept)
@@ -157,15 +158,16 @@ class LegacyDecoder:
         if not len(kept):
             return
         owner = datagram[rows.message]
+        filled = rows.filled()  # most columns have no values: they are left out of the files
         index = chunks.ordinal[chunk][rows.message] << _ORDINALS | rows.entry
         for day, part in by_day(payloads.days[owner[kept]], kept):
             own_rows = self._by_instrument(rows, table.names, part)
             keys = payloads.key_columns(
                 own_rows, owner.astype(np.int32), index.astype(np.int32), None, template.id or 0
             )
-            taken = rows.columns(own_rows)
-            names = [*(entry.name for entry in KEY), *table.names]
-            payloads.result.put(name, day, pa.Table.from_arrays(keys + taken, names=names))
+            names = [*(entry.name for entry in KEY), *(table.names[at] for at in filled)]
+            columns = keys + rows.some(filled, own_rows)
+            payloads.result.put(name, day, pa.Table.from_arrays(columns, names=names))
 
     def _by_instrument(self, rows: Rows, names: list[str], part: Numbers) -> Numbers:
         """The rows by security id, each instrument's in the order of the stream."""

@@ -10,10 +10,8 @@ from pregao.errors import UsageError
 from pregao.fast import Templates, load_templates
 from pregao.lake.ingest.schema_files import fast_files
 from pregao.legacy import MessageReader, MsgType, message_type
-from pregao.legacy.bulk import HeadReader
+from pregao.legacy.bulk import UNNUMBERED, HeadReader
 from pregao.schemas import bundled_templates, renamed
-
-_UNNUMBERED = (MsgType.HEARTBEAT, MsgType.SEQUENCE_RESET)
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class KnownTemplates:
     @property
     def without_number(self) -> list[int]:
         """Those whose messages have no number that would make one a copy of another."""
-        return self.of(*_UNNUMBERED)
+        return self.of(*UNNUMBERED)
 
     @staticmethod
     def made_of(templates: Templates) -> KnownTemplates:

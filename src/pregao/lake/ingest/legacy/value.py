@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pregao.capture import PacketBlock
-from pregao.lake.ingest.legacy.channels import channel_of, known_channel
+from pregao.lake.ingest.legacy.channels import UNKNOWN, channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
 from pregao.lake.ingest.legacy.slots import slot_of
 from pregao.lake.ingest.legacy.tables import message_table_name, message_table_specs
@@ -66,30 +66,12 @@ def stream_name(kinds: Mapping[int, int]) -> str:
 
 def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
     """The keys of a block's datagrams."""
-    count = len(block)
-    chunks, first, heads = _heads(block)
-    rows = chunks.datagram[first]
+    found = known_templates().heads.keys(block.buffer, block.offset, block.length)
     channels = np.array([known_channel(flow) for flow in flows], np.int16)
-    channel = np.full(count, -1, np.int16)
-    channel[rows] = channels[block.flow[rows]]
-    numbers, sending = np.zeros((2, count), np.int64)
-    known = (chunks.index[first] == 1) & (heads.template >= 0)
-    numbered = known & ~np.isin(heads.template, known_templates().without_number)
-    numbers[rows[numbered]] = chunks.number[first[numbered]]
-    sending[rows[known]] = heads.sending_time_ns[known]
+    channel = np.where(found.sound, channels[block.flow], np.int16(UNKNOWN))
+    sending = found.sending_time_ns
     versions = slot_of(np.where(sending > 0, sending, block.time_ns))
-    return Keys(channel, versions.astype(np.int32), numbers, sending, _last(chunks, first, heads))
-
-
-def _last(chunks: ChunkColumns, first: Numbers, heads: Heads) -> Numbers:
-    """The last number that each datagram uses up: a heartbeat's too, not a reset's."""
-    rows = chunks.datagram[first]
-    last = np.zeros(len(chunks.fault), np.int64)
-    uses = (chunks.index[first] == 1) & (heads.template >= 0)
-    uses &= ~np.isin(heads.template, known_templates().of(MsgType.SEQUENCE_RESET))
-    own = first[uses] + chunks.chunks[rows[uses]] - 1
-    last[rows[uses]] = np.maximum(chunks.number[own], chunks.number[first[uses]])
-    return last
+    return Keys(channel, versions.astype(np.int32), found.number, sending, found.last)
 
 
 def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:

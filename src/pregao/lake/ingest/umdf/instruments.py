@@ -50,7 +50,9 @@ def instruments_without(
         for batch in rows.to_batches(filter=wanted):
             if batch.num_rows:
                 own = _as_instruments(pa.Table.from_batches([batch]), schema)
-                found = latest(pa.concat_tables([found, own]).combine_chunks())
+                found = latest(
+                    pa.concat_tables([found, own], promote_options="default").combine_chunks()
+                )
     return found
 
 

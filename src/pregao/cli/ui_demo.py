@@ -1,0 +1,100 @@
+"""``pregao ui --demo``: an exchange in this process, with a crowd that trades, on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import tomllib
+from types import TracebackType
+from typing import Final
+
+from pregao.errors import PregaoError
+from pregao.exchange.host import ExchangeServer, ExchangeSettings, Residents
+from pregao.exchange.simulation.instruments import choose_instruments
+from pregao.exchange.traders import load_profile
+from pregao.live import LiveConfig, parse_config
+from pregao.net import Address
+
+INSTRUMENTS: Final = 16
+RATE: Final = 120.0
+"""How many requests the crowd sends in a second."""
+LOSS: Final = 0.02
+"""The share of packets that each feed loses, so that there is something to heal."""
+_PROFILE: Final = "equities"
+_ANYWHERE: Final = Address("127.0.0.1", 0)
+_FIRST_PORT, _PORTS, _PLACES = 20_000, 1_000, 12
+"""Where the feed goes: demonstrations at the same time use different ports."""
+_PATIENCE_S: Final = 60.0
+
+
+class DemoExchange:
+    """An exchange in a thread; `with DemoExchange() as exchange:` ends it."""
+
+    def __init__(self) -> None:
+        profile = load_profile(_PROFILE)
+        instruments = choose_instruments(profile, INSTRUMENTS, None, INSTRUMENTS)
+        self.settings = ExchangeSettings(
+            instruments=tuple(instruments),
+            primary=_ANYWHERE,
+            backup=None,
+            control_port=0,
+            feed="unicast",
+            unicast=Address("127.0.0.1", _FIRST_PORT + os.getpid() % _PLACES * _PORTS),
+            loss=LOSS,
+        )
+        self._server = ExchangeServer(self.settings)
+        self._residents = Residents(self._server, profile, RATE)
+        self._loop = asyncio.new_event_loop()
+        self._started = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="pregao-exchange", daemon=True)
+
+    def __enter__(self) -> DemoExchange:
+        self._thread.start()
+        if not self._started.wait(_PATIENCE_S):
+            raise PregaoError("The exchange of the demonstration did not start in a minute.")
+        if self._failed is not None:
+            raise self._failed
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._server.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        try:
+            await self._server.start()
+            self._residents.begin()
+            self._started.set()
+            await self._server.serve()
+        except BaseException as error:
+            self._failed = error
+        finally:
+            self._started.set()
+            await self._server.close()
+
+    @property
+    def config(self) -> LiveConfig:
+        """What `pregao live` would be told to follow its feed."""
+        return parse_config(tomllib.loads(self.settings.live_config()), "the demonstration")
+
+    @property
+    def control_port(self) -> int:
+        """Where it is operated."""
+        return self._server.control_port
+
+    @property
+    def gateway(self) -> Address:
+        """Where orders are entered."""
+        return next(iter(self._server.addresses.values()))

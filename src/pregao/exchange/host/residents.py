@@ -1,0 +1,82 @@
+"""Traders that live on a running exchange: they act by the clock, and need no sessions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pregao.clock import DAY, Clock, system_clock
+from pregao.exchange.engine.instruments import SecurityType
+from pregao.exchange.host.server import ExchangeServer
+from pregao.exchange.traders import Crowd, Draws, Pace, Profile
+from pregao.exchange.traders.pace import Span
+
+_STEP_S: Final = 0.01
+_MOST_AT_ONCE: Final = 200
+"""A process that was held up does not make good for all of the time."""
+_LONG_NS: Final = 1000 * DAY
+
+
+class Residents:
+    """A crowd that keeps a market moving for as long as its exchange runs."""
+
+    def __init__(
+        self,
+        server: ExchangeServer,
+        profile: Profile,
+        rate: float,
+        *,
+        seed: int = 1,
+        fill: int = 2_000,
+        clock: Clock = system_clock,
+    ) -> None:
+        """``rate`` is how many requests a second they send; so many as ``fill`` come at once."""
+        market = server.host.engine.market
+        listings = [
+            market.listings[instrument.security_id]
+            for instrument in server.settings.instruments
+            if instrument.security_type != SecurityType.INDEX
+        ]
+        self._server = server
+        self._clock = clock
+        self._fill = fill
+        self._crowd = Crowd(market, listings, profile, seed, 10.0 * fill)
+        now = clock()
+        self._pace = Pace(
+            Draws(seed, "pace"),
+            profile.bursts,
+            [Span(now, now + _LONG_NS, 1.0)],
+            rate,
+            self._crowd.agenda.spontaneous,
+        )
+        self._own_ns: int | None = None
+        self.requests = 0
+        """How many requests they have sent."""
+
+    def begin(self) -> None:
+        """Fill the books, and go on by the clock; called in the loop of the exchange."""
+        for _ in range(self._fill):
+            self._act(self._clock())
+        self._own_ns = self._pace.next_ns(self._clock())
+        self._step()
+
+    def _step(self) -> None:
+        """Do what has come due since the last time."""
+        if self._server.stopped:
+            return
+        now = self._clock()
+        for _ in range(_MOST_AT_ONCE):
+            planned = self._crowd.agenda.due_ns
+            if self._own_ns is not None and self._own_ns <= now:
+                self._own_ns = self._pace.next_ns(self._own_ns)
+            elif planned is None or planned > now:
+                break
+            self._act(now)
+        else:
+            self._own_ns = self._pace.next_ns(now)
+        self._server.later(_STEP_S, self._step)
+
+    def _act(self, now_ns: int) -> None:
+        command = self._crowd.next(now_ns, self._pace.burst)
+        if command is not None:
+            self.requests += 1
+            self._server.enter(command)

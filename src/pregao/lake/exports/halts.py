@@ -1,0 +1,71 @@
+"""When an instrument's trading was halted and resumed, as LOBSTER tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from pregao.lake.analytics.analyse import analyse
+from pregao.lake.books.span import Instrument
+from pregao.lake.store import Lake
+from pregao.umdf.events import event_number
+
+HALTED, QUOTING, TRADING = -1, 0, 1
+"""What LOBSTER has in place of a price: a halt, orders are taken again, trading resumes."""
+_CALL = "RESERVED"
+"""Orders are taken, and trade at the end of the auction."""
+_ENDS = frozenset({"CLOSE", "FINAL_CLOSING_CALL"})
+
+
+class Halt(NamedTuple):
+    """One change."""
+
+    place: int
+    """Where in the channel it was told."""
+    time_ns: int
+    value: int
+
+
+def halts_of(lake: Lake, instrument: Instrument) -> list[Halt]:
+    """The halts of an instrument's day. The table ``status`` is brought up to date for it."""
+    analyse(None, lake, dates=[instrument.date], tables=["status"])
+    names = ["channel", "security_id", "status", "trades_continuously", "from_ns",
+             "sequence_version", "sequence_number", "index_in_packet"]  # fmt: skip
+    table = lake.delta("status").to_pyarrow_table(
+        filters=[("date", "=", instrument.date), ("security_id", "=", instrument.security_id)],
+        columns=names,
+    )
+    rows = [row for row in table.to_pylist() if row["channel"] == instrument.channel]
+    return halts(sorted(rows, key=lambda row: (_place(row), row["from_ns"])))
+
+
+def halts(rows: Iterable[Mapping[str, Any]]) -> list[Halt]:
+    """The same of rows of the table in their order: from the first trading on, but for the end.
+
+    An auction that is called in the session halts trading and takes orders at once.
+    """
+    found: list[Halt] = []
+    trading, halted = False, False
+
+    def tell(row: Mapping[str, Any], value: int) -> None:
+        found.append(Halt(_place(row), row["from_ns"], value))
+
+    for row in rows:
+        if row["trades_continuously"]:
+            if halted:
+                tell(row, TRADING)
+            trading, halted = True, False
+        elif row["status"] in _ENDS:
+            trading, halted = False, False
+        elif trading or halted:
+            if trading:
+                tell(row, HALTED)
+            if row["status"] == _CALL:
+                tell(row, QUOTING)
+            trading, halted = False, True
+    return found
+
+
+def _place(row: Mapping[str, Any]) -> int:
+    key = (row[name] or 0 for name in ("sequence_version", "sequence_number", "index_in_packet"))
+    return event_number(*key)

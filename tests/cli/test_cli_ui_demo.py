@@ -1,0 +1,57 @@
+"""``pregao ui --demo``: an exchange of its own, which is followed, operated and traded on."""
+
+import time
+
+from pregao.book.updates import Side
+from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
+from pregao.entrypoint import ClientSettings
+from pregao.live import FeedHandler
+from pregao.web import LiveMarket
+from pregao.web.answers import Parameters
+from pregao.web.exchange_panel import ExchangePanel
+
+PATIENCE_S = 30.0
+
+
+def until(question):
+    """Wait until something is so, and give it."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := question()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return found
+
+
+def test_the_page_of_the_demonstration_has_an_exchange_behind_it():
+    with DemoExchange() as exchange:
+        handler = FeedHandler(exchange.config)
+        market = LiveMarket(handler, "the test")
+        handler.start()
+        gateway = exchange.gateway
+        panel = ExchangePanel(
+            exchange.control_port,
+            ClientSettings(100_000_004, 127, "123456789ABC"),
+            [(gateway.host, gateway.port)],
+        )
+        try:
+
+            def busiest():
+                known = market.search("")["instruments"]
+                return len(known) >= INSTRUMENTS and max(known, key=lambda one: one["messages"])
+
+            own = until(busiest)
+            place = int(own["channel"]), int(own["id"])
+
+            def offered():
+                view = market.view(*place)
+                return view is not None and view["sides"][Side.ASK]["levels"]
+
+            until(offered)
+            asked = {"side": "BUY", "quantity": "100", "price": "", "id": own["id"]}
+            assert panel.order(Parameters(asked))["answer"].startswith("ExecutionReport_")
+            until(lambda: any(one["traded"] == 100 for one in panel.status()["own_orders"]))
+            panel.do(Parameters({"do": "halt", "symbol": own["symbol"]}))
+            until(lambda: market.view(*place)["status"] == "PAUSE")
+        finally:
+            panel.close()
+            handler.stop()

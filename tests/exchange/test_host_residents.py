@@ -1,0 +1,71 @@
+"""Traders without a session on a running exchange: members hear of them only by what they do."""
+
+import asyncio
+import time
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.commands import NewOrder
+from pregao.exchange.engine.terms import Side
+from pregao.exchange.host import Residents
+from pregao.exchange.traders import load_profile
+from tests.exchange.floor import px
+from tests.exchange.host_desk import PATIENCE_S, PETR4, Exchange, row
+
+NOBODY = 7
+
+
+def in_its_loop(exchange, work):
+    async def done():
+        return work()
+
+    return asyncio.run_coroutine_threadsafe(done(), exchange.loop).result(PATIENCE_S)
+
+
+def sell(number, quantity, price):
+    return NewOrder(
+        session=NOBODY, firm=9, cl_ord_id=number, security_id=PETR4, side=Side.SELL,
+        quantity=quantity, price=px(price),
+    )  # fmt: skip
+
+
+def test_a_member_hears_of_its_own_orders_alone():
+    with Exchange() as exchange:
+        trader = exchange.trader()
+        in_its_loop(exchange, lambda: exchange.server.enter(sell(1, 500, 12.5)))
+        trader.new(1, quantity=300, price=12)
+        trader.one("ExecutionReport_New")
+        in_its_loop(exchange, lambda: exchange.server.enter(sell(2, 200, 12)))
+        (trade,) = trader.hear(1)
+        assert row(trade, "clOrdID", "ordStatus", "lastQty", "leavesQty") == (
+            "Trade", 1, "PARTIALLY_FILLED", 200, 100,
+        )  # fmt: skip
+        # One that is refused, and one of the other's own that nobody asks about.
+        in_its_loop(exchange, lambda: exchange.server.enter(sell(2, 0, 12)))
+        trader.new(2, "BUY", 100, 12.5)
+        assert [name for name, _ in trader.hear(2)] == [
+            "ExecutionReport_New", "ExecutionReport_Trade",
+        ]  # fmt: skip
+        assert exchange.asked(lambda host: len(host.engine.market.orders)) == 2
+
+
+def test_a_journal_would_not_tell_of_them(tmp_path):
+    with (
+        Exchange(journal=tmp_path / "journal") as exchange,
+        pytest.raises(UsageError, match="by its sessions alone"),
+    ):
+        in_its_loop(exchange, lambda: exchange.server.enter(sell(1, 100, 12)))
+
+
+def test_a_crowd_fills_the_books_and_goes_on():
+    with Exchange() as exchange:
+        residents = Residents(exchange.server, load_profile("equities"), 500.0, fill=300)
+        in_its_loop(exchange, residents.begin)
+        assert residents.requests > 100
+        filled = residents.requests
+        end = time.monotonic() + PATIENCE_S
+        while residents.requests < filled + 50:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        assert exchange.asked(lambda host: len(host.engine.market.orders)) > 50

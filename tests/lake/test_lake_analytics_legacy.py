@@ -1,0 +1,155 @@
+"""Analytics of the legacy feed: one session on both feeds gives the same rows, and what differs is
+what the feed does not tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pregao.clock import MILLISECOND, SECOND
+from pregao.exchange.simulation import LegacyDepth, Settings, Simulation
+from pregao.exchange.simulation.settings import Moment
+from pregao.lake.analytics.analyse import ANALYTICS, analyse
+from pregao.lake.books import build_books
+from pregao.lake.ingest import ingest
+from pregao.lake.ingest.legacy.channels import VARIABLE
+from pregao.lake.store import Lake
+from tests.exchange.capture_replay import captured
+from tests.lake.days import rows
+
+PLACES = {
+    "event", "start_event", "end_event", "sequence_version", "sequence_number", "index_in_packet",
+}  # fmt: skip
+"""Where something is in the stream, which is another on each feed."""
+TABLES = ["status", "auctions", "session_stats", "latency"]
+
+
+def simulated(out, kind=LegacyDepth.ORDERS, **changes):
+    settings = {
+        "profile": "equities", "duration_ns": 25 * SECOND, "rate": 120.0, "instruments": 6,
+        "books": 1, "legacy": kind,
+    }  # fmt: skip
+    Simulation(Settings(out=out, **(settings | changes))).run()
+    return out
+
+
+def made(lake, captures):
+    """A lake with captures and all of their analytics."""
+    assert ingest([str(path) for path in sorted(captures)], str(lake)).committed
+    build_books(str(lake))
+    analyse(None, Lake(str(lake)), tables=TABLES)
+    return lake
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    return simulated(tmp_path_factory.mktemp("day"))
+
+
+@pytest.fixture(scope="module")
+def binary(day, tmp_path_factory):
+    captures = [path for path in day.glob("*.pcap") if "Legacy" not in path.name]
+    return made(tmp_path_factory.mktemp("binary") / "lake", captures)
+
+
+@pytest.fixture(scope="module")
+def legacy(day, tmp_path_factory):
+    return made(tmp_path_factory.mktemp("legacy") / "lake", day.glob("*Legacy*.pcap"))
+
+
+def plain(value, name=""):
+    """A value as both feeds have it: times have milliseconds on one of them."""
+    if isinstance(value, list):
+        return tuple(plain(each) for each in value)
+    if isinstance(value, dict):
+        return tuple((own, plain(each, own)) for own, each in value.items())
+    return value // MILLISECOND if name.endswith("_ns") and value is not None else value
+
+
+def told(lake, table, but=()):
+    return Counter(
+        tuple(
+            (name, plain(value, name)) for name, value in row.items() if name not in {*PLACES, *but}
+        )
+        for row in rows(lake, table)
+    )
+
+
+def test_both_feeds_give_the_same_phases_and_states(binary, legacy):
+    states = told(legacy, "status")
+    assert states == told(binary, "status")
+    assert {dict(row)["status"] for row in states} >= {"OPEN", "RESERVED", "CLOSE"}
+
+
+def test_both_feeds_give_the_same_auctions(binary, legacy):
+    auctions = told(legacy, "auctions")
+    assert auctions == told(binary, "auctions")
+    assert any(dict(row)["uncross_trades"] for row in auctions)
+    assert any(dict(row)["theoretical"] for row in auctions)
+
+
+def test_both_feeds_give_the_same_sessions(binary, legacy):
+    # Entries do not tell to which session they belong, and trades not whether they are late.
+    but = ["trading_session_id", "last", "last_price_high", "last_price_low"]
+    found = told(legacy, "session_stats", but)
+    assert found == told(binary, "session_stats", but)
+    assert all(dict(row)["equal"] for row in found)
+
+
+def test_the_times_of_every_message_are_in_latency(legacy):
+    found = rows(legacy, "latency")
+    entries = rows(legacy, "legacy_incremental_refresh")
+    statuses = rows(legacy, "legacy_security_status")
+    listed = [row for row in rows(legacy, "legacy_security_list") if row["stream"] == "incremental"]
+    every = [*entries, *statuses, *listed]
+    assert sum(row["messages"] for row in found) == len(every)
+    sent = {row["msg_seq_num"]: row["sending_time_ns"] for row in every}
+    assert Counter(row["t11_ns"] for row in found) == Counter(sent.values())
+    assert all(row["network_ns"] is None or row["network_ns"] >= 0 for row in found)
+    assert any(row["t5_ns"] is not None for row in found)
+    assert {row["t4_ns"] for row in found} == {row["aggressor_time_ns"] for row in found} == {None}
+
+
+def test_a_day_begun_in_the_middle_knows_phases_from_snapshots(tmp_path):
+    folder = simulated(tmp_path / "day", late_join=Moment(share=0.5))
+    lakes = {
+        feed: made(
+            tmp_path / feed,
+            [path for path in folder.glob("*.pcap") if ("Legacy" in path.name) == (feed == "old")],
+        )
+        for feed in ("old", "new")
+    }
+    last = {
+        feed: {
+            (row["security_group"], row["security_id"]): (row["status"], row["phase"])
+            for row in rows(lake, "status")
+            if row["until_ns"] is None
+        }
+        for feed, lake in lakes.items()
+    }
+    assert any(row["told_by"] == "snapshot phase" for row in rows(lakes["old"], "status"))
+    assert last["old"] == last["new"]
+
+
+def test_a_lake_with_both_feeds_has_the_analytics_of_the_binary_one(
+    day, binary, tmp_path, monkeypatch
+):
+    flows = {
+        f"{one.flow.dst}:{one.flow.dst_port}"
+        for path in day.glob("*Legacy*.pcap")
+        for one in captured(path)[:1]
+    }
+    monkeypatch.setenv(VARIABLE, ",".join(f"{flow}=201" for flow in sorted(flows)))
+    lake = made(tmp_path / "lake", day.glob("*.pcap"))
+    for table in ("status", "auctions", "session_stats"):
+        assert rows(lake, table) == rows(binary, table)
+
+
+def test_levels_are_no_orders(tmp_path):
+    folder = simulated(tmp_path / "day", LegacyDepth.PRICES, duration_ns=8 * SECOND)
+    lake = tmp_path / "lake"
+    assert ingest([str(path) for path in sorted(folder.glob("*Legacy*.pcap"))], str(lake)).committed
+    analyse(None, Lake(str(lake)), tables=ANALYTICS)
+    assert rows(lake, "orders") == []
+    assert rows(lake, "status")
