@@ -120,14 +120,19 @@ def publisher_run(units: list[tuple[list[Any], int]]) -> float:
 
 
 def simulation() -> Iterator[Row]:
+    rate = max(simulation_run() for _ in range(3))
+    yield Row(
+        SECTION,
+        "pregao simulate: traders, engine, publisher, three streams, two feeds, pcap",
+        rate / 1e3,
+        "k messages/s",
+    )
+
+
+def simulation_run() -> float:
+    """Simulate five minutes; give messages per second."""
     with tempfile.TemporaryDirectory() as folder:
         settings: dict[str, Any] = {"instruments": 40, "duration_ns": 5 * MINUTE}
         start = time.perf_counter()
         summary = Simulation(Settings("equities", Path(folder), force=True, **settings)).run()
-        seconds = time.perf_counter() - start
-        yield Row(
-            SECTION,
-            "pregao simulate: traders, engine, publisher, three streams, two feeds, pcap",
-            summary.messages / seconds / 1e3,
-            "k messages/s",
-        )
+        return summary.messages / (time.perf_counter() - start)

@@ -98,6 +98,15 @@ def test_another_list_of_instruments_is_refused(tmp_path):
         Exchange(fewer, journal=tmp_path).__enter__()
 
 
+def test_a_journal_with_implied_orders_is_not_replayed_without_them(tmp_path):
+    with Exchange(quiet_settings(implied_orders=True), journal=tmp_path):
+        pass
+    with pytest.raises(UsageError, match="with implied orders; set implied_orders to true"):
+        Exchange(quiet_settings(), journal=tmp_path).__enter__()
+    with Exchange(quiet_settings(implied_orders=True), journal=tmp_path) as exchange:
+        assert exchange.host.starts == 2
+
+
 def test_a_session_that_is_gone_from_the_settings_is_told(tmp_path):
     with Exchange(quiet_settings(), journal=tmp_path) as exchange:
         client = exchange.trader()

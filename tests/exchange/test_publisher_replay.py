@@ -14,6 +14,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine import commands
 from pregao.exchange.engine.events import LastTradePrice, MarketEvent, OpenInterest, SettlementPrice
 from pregao.exchange.engine.instruments import Product
+from pregao.exchange.engine.reports import OrderModified
 from pregao.exchange.engine.terms import (
     OpenCloseSettlFlag,
     PriceBandType,
@@ -21,6 +22,7 @@ from pregao.exchange.engine.terms import (
     TimeInForce,
     TradingStatus,
 )
+from pregao.exchange.publisher import tells_places
 from pregao.exchange.publisher.channels import Channel
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher
@@ -54,7 +56,9 @@ class Broadcast:
             share(OTHER, previous_close=10_0000_0000),
             share(SPREAD, security_group="YY", implied_market_indicator=True),
         )
-        self.floor = Floor(*instruments, phase=TradingStatus.OPEN)
+        self.floor = Floor(
+            *instruments, phase=TradingStatus.OPEN, keeps_numbers=tells_places(version)
+        )
         self.publisher = Publisher(
             [Channel.numbered(1)],
             instruments,
@@ -173,8 +177,10 @@ def act(broadcast: Broadcast, step: tuple[Any, ...]) -> None:
     floor.next_id += 1
     match step:
         case ("new", security_id, side, price, quantity, shown):
+            # Every other order does not tell its firm.
+            firm = 7 * (floor.next_id % 2)
             order = commands.NewOrder(
-                1, 7, floor.next_id, security_id, side, quantity, price, max_floor=shown
+                1, firm, floor.next_id, security_id, side, quantity, price, max_floor=shown
             )
             broadcast.orders.append((security_id, floor.next_id, quantity))
             broadcast.do(order)
@@ -275,6 +281,37 @@ def test_an_order_that_sweeps_the_top_is_one_deletion_where_positions_rule(versi
     assert change.message.id == ORDER
     assert (change["mDUpdateAction"], change["mDEntrySize"]) == ("CHANGE", 5)
     broadcast.check_books(broadcast.receiver)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("firm", [0, 7])
+def test_000_12_1_a_replaced_order_of_an_anonymous_market_keeps_its_number_below_version_15(
+    version, firm
+):
+    broadcast = Broadcast(version)
+    first = replace(new(broadcast, BUY, 10, 10.00), firm=firm)
+    broadcast.do(first)
+    broadcast.do(new(broadcast, BUY, 10, 10.00))
+    broadcast.receiver.log.clear()
+    broadcast.floor.next_id += 1
+    broadcast.do(
+        commands.ModifyOrder(
+            1, broadcast.floor.next_id, SHARE, 20, px(10), orig_cl_ord_id=first.cl_ord_id
+        )
+    )
+    deleted, added = broadcast.receiver.log
+    assert (deleted.message.id, added.message.id) == (DELETE, ORDER)
+    assert added["mDUpdateAction"] == "NEW"
+    kept = added["secondaryOrderID"] == deleted["secondaryOrderID"]
+    assert kept == (version < 15 and not firm)
+    # The owner is told the number that the feed shows, and the place is lost in any case.
+    (report,) = broadcast.floor.reports(OrderModified)
+    assert report.secondary_order_id == added["secondaryOrderID"]
+    assert added.values.get("mDEntryPositionNo") == (2 if version < 15 else None)
+    broadcast.check_books(broadcast.receiver)
+    broadcast.floor.now += 1_000_000_000
+    broadcast.take(broadcast.publisher.advance(broadcast.floor.now))
+    broadcast.check_late_joiner()
 
 
 def new(broadcast: Broadcast, side: Side, quantity: int, price: float) -> commands.NewOrder:

@@ -49,7 +49,8 @@ def packer(
     the caller, but if one piece of data is named all are written, as bytes.
 
     Fields that are ``taken`` come from attributes of an object, which is then the first thing
-    given; those that are ``fixed`` are the same in every message.
+    given, and None is refused where a field cannot be null; those that are ``fixed`` are the same
+    in every message.
     """
     fields = readings(block)
     leaves = _leaves(block)
@@ -63,8 +64,9 @@ def packer(
     for name, leaf in leaves.items():
         null = source.name(_raw_null(leaf))
         if name in taken:
-            value = _taken(source, taken[name])
-            number = f"{null} if (value := {value}) is None else value"
+            number = _taken(source, taken[name])
+            if leaf.null is not None or leaf.kind in (ValueKind.TEXT, ValueKind.BYTES):
+                number = f"{null} if (value := {number}) is None else value"
         elif name in fixed:
             number = source.name(fixed[name])
         else:

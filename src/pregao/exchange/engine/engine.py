@@ -142,7 +142,9 @@ class Engine:
     for the answer of its pair, at most a second. With ``implied_orders`` eligible
     spreads get implied orders from the books of their legs. Instruments in ``no_legs`` cannot be
     legs of spreads that users define. ``auction_rules`` say how auctions end whose instrument and
-    phase have no rules of their own; random ends follow from ``seed``.
+    phase have no rules of their own; random ends follow from ``seed``. With ``keeps_numbers``
+    an order that does not tell its firm keeps its public number when its owner replaces it, as
+    it was on feeds of schema versions below 15 (000 §12.1).
     """
 
     def __init__(
@@ -161,6 +163,7 @@ class Engine:
         no_legs: Iterable[int] = (),
         auction_rules: AuctionRules | None = None,
         seed: int = 0,
+        keeps_numbers: bool = False,
     ) -> None:
         if not 0 <= synchronism_ns <= SECOND:
             raise UsageError("auctions of a pair are synchronised within a second")
@@ -175,6 +178,7 @@ class Engine:
             frozenset(no_legs),
             auction_rules,
             seed,
+            keeps_numbers,
         )
         self._now_ns = 0
         self._untold: Outcome | None = None

@@ -90,6 +90,7 @@ class Market:
         "groups",
         "implied_id",
         "implied_of",
+        "keeps_numbers",
         "kept_trades",
         "listings",
         "next_due_ns",
@@ -129,6 +130,7 @@ class Market:
         no_legs: frozenset[int] = frozenset(),
         auction_rules: AuctionRules | None = None,
         seed: int = 0,
+        keeps_numbers: bool = False,
     ) -> None:
         self.listings: dict[int, Listing] = {}
         self.groups: dict[str, Group] = {}
@@ -148,6 +150,8 @@ class Market:
         self.auction_rules = auction_rules
         self.seed = seed
         """What draws follow from."""
+        self.keeps_numbers = keeps_numbers
+        """Do orders that do not tell their firm keep their public number when they are replaced?"""
         self.extending: list[Listing] = []
         """Instruments whose auction has changed so late that its end moves."""
         self.announced: list[News] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from dataclasses import replace
+from operator import itemgetter
 
 from pregao.exchange.engine.events import (
     ExecutionSummary,
@@ -288,9 +289,12 @@ def _tell_places(execution: Execution, opposite: BookSide) -> None:
             if not isinstance(item, OrderAdded | OrderChanged | OrderDeleted) or item.side != side:
                 continue
             rank = (-key_of(side, item.price), item.secondary_order_id)
-            place = bisect_left(ranks, rank)
             if isinstance(item, OrderAdded):
+                # At the end of its price: its number may be an old one.
+                place = bisect_right(ranks, rank[0], key=itemgetter(0))
                 ranks.insert(place, rank)
-            elif isinstance(item, OrderDeleted):
-                del ranks[place]
+            else:
+                place = ranks.index(rank)
+                if isinstance(item, OrderDeleted):
+                    del ranks[place]
             items[index] = replace(item, position=place + 1)

@@ -90,6 +90,7 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
         _wait(market, listing, order, command, terms, leaves, items, now_ns)
     elif order.stop_px is not None:
         listing.waiting.remove(order)
+        market.new_secondary_id(order)
         received = now_ns if command.received_ns is None else command.received_ns
         _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
     elif order.level is None:
@@ -102,6 +103,8 @@ def modify_order(market: Market, command: ModifyOrder, now_ns: int) -> None:
     elif _loses_priority(order, terms, leaves):
         received = now_ns if command.received_ns is None else command.received_ns
         items.append(market.take(listing, order, now_ns))
+        if order.firm or not market.keeps_numbers:
+            market.new_secondary_id(order)
         _requeue(market, listing, order, command, terms, leaves, items, received, now_ns)
     else:
         _keep_place(market, listing, order, command, terms, leaves, items, now_ns)
@@ -231,7 +234,6 @@ def _requeue(
 ) -> None:
     """Bring an order that was taken out in again as if it were new."""
     _update(order, command, terms, leaves)
-    market.new_secondary_id(order)
     order.insert_time_ns = now_ns
     order.show()
     _report(market, order, command, now_ns)

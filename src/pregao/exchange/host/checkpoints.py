@@ -70,8 +70,12 @@ def state_of(host: Host) -> dict[str, Any]:
 
 
 def restore(host: Host, state: Mapping[str, Any]) -> bool:
-    """Let an exchange become what a checkpoint tells, if that is of the same instruments."""
-    if state["told"]["instruments"] != host.settings.instruments_digest:
+    """Let an exchange become what a checkpoint tells, if that is of the same market."""
+    told, settings = state["told"], host.settings
+    if (told["instruments"], told["implied_orders"]) != (
+        settings.instruments_digest,
+        settings.implied_orders,
+    ):
         return False
     host.resume(*state["moment"])
     for number, accepting in state["accepting"].items():

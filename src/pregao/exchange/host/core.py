@@ -49,6 +49,7 @@ from pregao.exchange.host.requests import OrderRequest, request_readers
 from pregao.exchange.host.rights import take_accounts, tell_accounts
 from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
 from pregao.exchange.host.settings import ExchangeSettings
+from pregao.exchange.publisher import tells_places
 
 PRIMARY: Final = 1
 BACKUP: Final = 2
@@ -262,6 +263,8 @@ class Host:
             "sessions": tell_accounts(self.settings.sessions),
             "auction": None if rules is None else asdict(rules),
             "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
+            "implied_orders": self.settings.implied_orders,
+            "keeps_numbers": tells_places(self.settings.schema_version),
             "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
         }
         self._write(Kind.START, now, _NO_SESSION, json.dumps(told).encode())
@@ -274,6 +277,12 @@ class Host:
             raise UsageError(
                 "The journal is of an exchange with other instruments; give those that it had, or "
                 "begin with another --journal."
+            )
+        implied = told.get("implied_orders", self.settings.implied_orders)
+        if implied != self.settings.implied_orders:
+            raise UsageError(
+                f"The journal is of an exchange {'with' if implied else 'without'} implied orders; "
+                f"set implied_orders to {str(implied).lower()}, or begin with another --journal."
             )
         if not self.starts:
             # The day on which it all began, not that of the process that reads of it.
@@ -291,6 +300,7 @@ class Host:
         self._risk.delay = RiskDelay(*told.get("risk", ()))
         self._delays = self._risk.delay.takes_time
         self._risk.seed = self.engine.market.seed
+        self.engine.market.keeps_numbers = told.get("keeps_numbers", False)
         if "auction" in told:
             rules = told["auction"]
             self.engine.market.auction_rules = None if rules is None else AuctionRules(**rules)

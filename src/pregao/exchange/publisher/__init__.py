@@ -5,7 +5,16 @@ what was published before, as a receiver would know it. ``encoding`` writes the 
 """
 
 from pregao.exchange.publisher.channels import Channel, Datagram, Endpoint
+from pregao.exchange.publisher.encoding.orders import tells_places
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 
-__all__ = ["Channel", "ChannelPublisher", "Datagram", "Endpoint", "LoopPace", "Publisher"]
+__all__ = [
+    "Channel",
+    "ChannelPublisher",
+    "Datagram",
+    "Endpoint",
+    "LoopPace",
+    "Publisher",
+    "tells_places",
+]

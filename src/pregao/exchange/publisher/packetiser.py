@@ -16,6 +16,7 @@ HEARTBEAT_NS = SECOND
 """A stream that has been silent for so long says that it is alive."""
 ROOM = MAX_PACKET - PACKET_HEADER_SIZE - FRAMING_SIZE
 """The longest message (header and body) that fits a packet."""
+_ROOM_OF_ALL = ROOM + FRAMING_SIZE
 
 
 class PacketWriter:
@@ -49,7 +50,7 @@ class PacketWriter:
         """How many messages are in the packets that were closed; heartbeats are not counted."""
         self._closed: list[tuple[int, int, list[bytes]]] = []
         self._open: list[bytes] = []
-        self._room = MAX_PACKET - PACKET_HEADER_SIZE
+        self._room = _ROOM_OF_ALL
 
     @property
     def last_number(self) -> int:
@@ -62,16 +63,17 @@ class PacketWriter:
 
     def add(self, message: bytes) -> None:
         """Put a message (header and body) into the packet, or into a new one."""
-        size = len(message) + FRAMING_SIZE
-        if size > self._room:
-            if size > ROOM + FRAMING_SIZE:
+        room = self._room - len(message) - FRAMING_SIZE
+        if room < 0:
+            if len(message) > ROOM:
                 raise EncodeError(
                     f"a message of {len(message)} bytes does not fit a packet: "
                     f"{ROOM} bytes is the most"
                 )
             self.close()
+            room = self._room - len(message) - FRAMING_SIZE
+        self._room = room
         self._open.append(message)
-        self._room -= size
 
     def add_alone(self, message: bytes) -> None:
         """Put a message into a packet of its own."""
@@ -86,7 +88,7 @@ class PacketWriter:
             self.next_number += 1
             self.messages += len(self._open)
             self._open = []
-            self._room = MAX_PACKET - PACKET_HEADER_SIZE
+            self._room = _ROOM_OF_ALL
 
     def restart(self) -> None:
         """Begin a new sequence version; its first packet has number 1."""
@@ -104,7 +106,7 @@ class PacketWriter:
             self.next_number = number + 1
             self.messages += len(messages)
             self._open = []
-            self._room = MAX_PACKET - PACKET_HEADER_SIZE
+            self._room = _ROOM_OF_ALL
             return [write_packet(self.channel, self.sequence_version, number, now_ns, messages)]
         self.close()
         closed, self._closed = self._closed, []

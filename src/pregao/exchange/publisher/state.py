@@ -85,6 +85,8 @@ class PublishedSide:
 
     def in_order(self) -> list[OrderItem]:
         """The orders from the best to the worst."""
+        if self.ranked is not None:
+            return [self.orders[number] for number in self.ranked.numbers()]
         return sorted(self.orders.values(), key=rank, reverse=True)
 
     def entries(self, entry: Callable[[OrderItem], bytes], size: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from ipaddress import IPv4Address
@@ -92,34 +91,14 @@ class Packets(NamedTuple):
     offsets: NDArray[np.int64]
     lengths: NDArray[np.int32]
 
-
-class WaitingPackets:
-    """Packets that wait until there are enough of them to be written together."""
-
-    def __init__(self) -> None:
-        self._times = array("q")
-        self._lengths = array("i")
-        self._payloads = bytearray()
-
-    def add(self, time_ns: int, payload: bytes) -> bool:
-        """Let a packet wait; are there enough?"""
-        times = self._times
-        times.append(time_ns)
-        self._lengths.append(len(payload))
-        self._payloads += payload
-        return len(times) == _AT_ONCE
-
-    def taken(self) -> Packets | None:
-        """Those that wait, which then wait no more; None if there are none."""
-        if not self._times:
-            return None
-        lengths = np.frombuffer(self._lengths, np.int32)
-        offsets = np.zeros(len(lengths), np.int64)
+    @classmethod
+    def of(cls, times: Sequence[int], payloads: Sequence[bytes]) -> Packets:
+        """Packets by their times and payloads."""
+        lengths = np.fromiter(map(len, payloads), np.int32, len(payloads))
+        offsets = np.zeros(len(payloads), np.int64)
         np.cumsum(lengths[:-1], out=offsets[1:])
-        times = np.frombuffer(self._times, np.int64)
-        packets = Packets(times, np.frombuffer(self._payloads, np.uint8), offsets, lengths)
-        self._times, self._lengths, self._payloads = array("q"), array("i"), bytearray()
-        return packets
+        buffer = np.frombuffer(b"".join(payloads), np.uint8)
+        return cls(np.array(times, np.int64), buffer, offsets, lengths)
 
 
 class CaptureFile:
@@ -146,7 +125,8 @@ class CaptureFile:
         )
         self._records = UdpRecords()
         self._writer = PcapWriter(path)
-        self._waiting = WaitingPackets()
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._faulty: FaultyFeed[bytes] | None = FaultyFeed(rates, draws) if rates.any else None
         least = _LATENCY_NS[feed]
         self._delays = np.array(
@@ -178,14 +158,17 @@ class CaptureFile:
 
     def write(self, time_ns: int, payload: bytes) -> None:
         """Write a packet down that was sent at a time and has arrived."""
-        if self._waiting.add(time_ns, payload):
+        self._times.append(time_ns)
+        self._payloads.append(payload)
+        if len(self._times) == _AT_ONCE:
             self._write_waiting()
 
     def _write_waiting(self) -> None:
         """Write the packets that wait."""
-        packets = self._waiting.taken()
-        if packets is not None:
-            self.write_packets(packets)
+        if self._times:
+            self.write_packets(Packets.of(self._times, self._payloads))
+            self._times.clear()
+            self._payloads.clear()
 
     def write_packets(self, packets: Packets) -> None:
         """Give packets the times at which they arrive, and write them."""
@@ -280,7 +263,8 @@ class ChannelCaptures:
             opened.pop_all()
         # Without faults both feeds carry the same packets: they are put together once.
         self._alike = not (faults["A"].any or faults["B"].any)
-        self._waiting = WaitingPackets()
+        self._times: list[int] = []
+        self._payloads: list[bytes] = []
         self._can_lose_both = bool(faults["A"].loss and faults["B"].loss)
 
     def send(self, datagrams: Iterable[Datagram]) -> None:
@@ -304,7 +288,10 @@ class ChannelCaptures:
             return
         for payload in payloads:
             if self._alike:
-                if self._waiting.add(time_ns, payload):
+                times = self._times
+                times.append(time_ns)
+                self._payloads.append(payload)
+                if len(times) == _AT_ONCE:
                     self._write_waiting()
                 continue
             for feed in _FEEDS[_INCREMENTAL]:
@@ -314,10 +301,12 @@ class ChannelCaptures:
 
     def _write_waiting(self) -> None:
         """Write the packets of both feeds that wait."""
-        packets = self._waiting.taken()
-        if packets is not None:
+        if self._times:
+            packets = Packets.of(self._times, self._payloads)
             for feed in _FEEDS[_INCREMENTAL]:
                 self.files[feed].write_packets(packets)
+            self._times.clear()
+            self._payloads.clear()
 
     def close(self) -> None:
         """Close all files."""

@@ -23,6 +23,7 @@ from pregao.exchange.engine.events import SecurityDefinition
 from pregao.exchange.engine.instruments import SecurityType
 from pregao.exchange.engine.schedule import default_schedule, load_schedule
 from pregao.exchange.publisher.channels import Channel, Datagram
+from pregao.exchange.publisher.encoding.orders import tells_places
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import ChannelPublisher, Publisher
 from pregao.exchange.simulation.captures import ChannelCaptures, prepare_folder
@@ -107,6 +108,7 @@ class Simulation:
             trade_memory=_TRADE_MEMORY,
             seed=settings.seed,
             auction_rules=shortened(profile.auction_ends, day),
+            keeps_numbers=tells_places(settings.schema_version),
         )
         market = self._market = self.engine.market
         pause = settings.duration_ns // _SNAPSHOT_LOOPS
@@ -277,7 +279,7 @@ class Simulation:
         )
         delays, drawn = self._delays, self._delay_draws.random
         agenda = self.crowd.agenda
-        orders = 0
+        orders, last_sent = 0, self._sent_ns
         own, changes = next_ns(now), pace.changes
         while True:
             # Times that were drawn hold until they have come, or the rate is changed.
@@ -290,7 +292,9 @@ class Simulation:
             if due is not None and due < limit_ns and (when is None or due <= when):
                 # An auction that a band called ends by itself.
                 now = self.clock.advance_to(due)
+                self._sent_ns = last_sent
                 self._apply(AdvanceTime())
+                last_sent = self._sent_ns
                 own = next_ns(now)
                 continue
             if when is None or when >= limit_ns:
@@ -305,9 +309,9 @@ class Simulation:
             if not units:
                 continue
             sent = now + delays[int(drawn() * _DELAYS)]
-            if sent < self._sent_ns:
-                sent = self._sent_ns
-            self._sent_ns = sent
+            if sent < last_sent:
+                sent = last_sent
+            last_sent = sent
             security_id = command.security_id
             if security_id is None:
                 self._send(self.publisher.publish(units, sent))
@@ -318,12 +322,13 @@ class Simulation:
                     captures.send(channel.publish(units, sent))
                 else:
                     captures.send_incremental(sent, packets)
-            if len(units[0].items) > 1 or len(units) > 1:
+            if len(units) > 1 or len(units[0].items) > 1:
                 truth.publish(units)
             self._check_in -= 1
             if self._check_in < 0 and self._has_enough():
                 self.clock.advance_to(now)
                 break
+        self._sent_ns = last_sent
         self.orders += orders
 
     def _has_enough(self) -> bool:

@@ -16,7 +16,7 @@ from pregao.exchange.engine.commands import (
 from pregao.exchange.engine.market import Market
 from pregao.exchange.engine.orders import Order
 from pregao.exchange.engine.terms import OrdType, Side, TimeInForce, TradingStatus
-from pregao.exchange.traders.desk import Desk, Tables
+from pregao.exchange.traders.desk import TABLE, Desk, Tables
 from pregao.exchange.traders.profiles import Profile
 
 _BUY = Side.BUY
@@ -80,7 +80,7 @@ class Floor:
 
     def pick(self, table: list[int]) -> int:
         """One of the numbers drawn beforehand."""
-        return table[int(self.random() * len(table))]
+        return table[int(self.random() * TABLE)]
 
     def someone(self) -> int:
         """A session, by its index."""

@@ -10,7 +10,8 @@ from pregao.exchange.engine.orders import UNPRICED_KEY
 from pregao.exchange.engine.terms import PRICE8_PER_PRICE
 from pregao.exchange.traders.profiles import Profile
 
-_TABLE = 4096
+TABLE = 4096
+"""So many numbers are in each table."""
 _MOST_RANGE = 0.03
 """How far from its anchor a fair value drifts, as a share of the price."""
 _DEEPEST = 0.08
@@ -23,11 +24,11 @@ class Tables:
 
     def __init__(self, rng: Random, profile: Profile) -> None:
         prices = profile.prices
-        self.near = [int(rng.expovariate(1 / prices.near)) for _ in range(_TABLE)]
-        self.far = [int(prices.near + rng.expovariate(1 / prices.far)) for _ in range(_TABLE)]
-        self.around = [round(rng.gauss(0, prices.auction_reach / 2)) for _ in range(_TABLE)]
+        self.near = [int(rng.expovariate(1 / prices.near)) for _ in range(TABLE)]
+        self.far = [int(prices.near + rng.expovariate(1 / prices.far)) for _ in range(TABLE)]
+        self.around = [round(rng.gauss(0, prices.auction_reach / 2)) for _ in range(TABLE)]
         self.lots = rng.choices(
-            profile.quantities.lots, weights=profile.quantities.weights, k=_TABLE
+            profile.quantities.lots, weights=profile.quantities.weights, k=TABLE
         )
 
 
@@ -167,7 +168,8 @@ class Desk:
     def quantity(self, lots: int) -> int:
         """A quantity that the instrument takes."""
         listing = self.listing
-        quantity = min(lots, self.most_lots) * self.lot
+        most = self.most_lots
+        quantity = (lots if lots < most else most) * self.lot
         if quantity < listing.min_qty:
             quantity = -(-listing.min_qty // self.lot) * self.lot
         limit = listing.volume_limit

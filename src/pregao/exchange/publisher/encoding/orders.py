@@ -17,6 +17,7 @@ from pregao.exchange.publisher.encoding.fields import (
 from pregao.sbe import Taken
 from pregao.sbe.codec import MessageCodec, SchemaCodec
 from pregao.sbe.values import Reading, readings
+from pregao.schemas import bundled
 
 OrderItem = OrderAdded | OrderChanged
 """An order as it was last published."""
@@ -41,6 +42,12 @@ def _codec(schema: SchemaCodec, name: str) -> MessageCodec:
     if codec is None:
         raise SchemaError(f"version {schema.schema.version} of the feed has no message {name}")
     return codec
+
+
+def tells_places(version: int | str) -> bool:
+    """Do orders carry their places in this version of the feed? Below 15 they do."""
+    order = _codec(SchemaCodec(bundled("umdf", version)), "Order_MBO_50")
+    return _is_placed(known_fields(order))
 
 
 def _time_field(known: dict[str, Reading]) -> str:
