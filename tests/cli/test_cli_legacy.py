@@ -97,6 +97,39 @@ def test_a_raw_dump_without_a_capture_around_it(pregao, tmp_path):
     assert told["messages"] == 11
 
 
+def test_a_raw_dump_is_taken_into_a_lake(pregao, tmp_path, monkeypatch):
+    dump, lake = tmp_path / "channel.dump", tmp_path / "lake"
+    dump.write_bytes(b"".join(data for address, data in sent() if address == "233.1.1.1"))
+    command = ("ingest", dump, "--lake", lake, "--master", "here", "--only", "messages")
+    result = pregao(*command)
+    assert result.code == 2
+    assert "PREGAO_LEGACY_CHANNELS='channel.dump=51'" in " ".join(result.err.split())
+    monkeypatch.setenv("PREGAO_LEGACY_CHANNELS", "channel.dump=51")
+    result = pregao(*command)
+    assert result.code == 0, result.err
+    assert "no capture times and no addresses" in " ".join(result.err.split())
+    (packets,) = lake.glob("legacy_packets/*/*.parquet")
+    found = pq.read_table(packets).to_pylist()
+    assert len(found) == 8
+    assert {row["destination"] for row in found} == {"0.0.0.1:51"}
+    assert {row["channel"] for row in found} == {51}
+    assert all(row["capture_time_ns"] == row["sending_time_ns"] == START for row in found)
+    (news_rows,) = lake.glob("legacy_news/*/*.parquet")
+    assert pq.read_table(news_rows).column("msg_seq_num").to_pylist() == [6, 9]
+    # It is the same content when it comes again, whatever it is called.
+    dump.rename(tmp_path / "again.dump")
+    monkeypatch.setenv("PREGAO_LEGACY_CHANNELS", "again.dump=51")
+    assert pregao("ingest", tmp_path / "again.dump", *command[2:]).code == 0
+    assert len(list(lake.glob("legacy_packets/*/*.parquet"))) == 1
+    dump.write_bytes(heartbeat(1) + news(2) + b"noise")
+    monkeypatch.setenv("PREGAO_LEGACY_CHANNELS", "channel.dump=51")
+    result = pregao(*command)
+    assert result.code != 0
+    assert f"byte {len(heartbeat(1) + news(2))}: what follows is no whole chunk" in " ".join(
+        result.err.split()
+    )
+
+
 def test_the_account_of_a_legacy_capture(pregao, day):
     told = json.loads(pregao("info", day, "--json").out)
     assert told["protocol"] == "UMDF FIX/FAST"

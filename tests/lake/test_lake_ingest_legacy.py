@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -16,6 +17,7 @@ from pregao.fast import Encoder, load_templates
 from pregao.lake.ingest import Options, ingest
 from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.legacy.channels import VARIABLE, channel_of
+from pregao.lake.ingest.running import run_here
 from pregao.lake.sql import example
 from pregao.lake.sql.duckdb_engine import DuckdbEngine
 from pregao.lake.store import Lake
@@ -291,3 +293,46 @@ def test_002_5_3_1_captures_are_read_with_the_templates_of_another_file(tmp_path
     # Without it, nobody knows the template.
     report = ingest([own], str(tmp_path / "other"), may_be_nothing=True)
     assert not report.messages
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_002_5_3_7_a_reset_near_a_cut_between_tasks_loses_and_doubles_nothing(
+    tmp_path, monkeypatch, compressed
+):
+    monkeypatch.setenv(VARIABLE, "233.1.1.1:5001=51,233.1.1.2:5001=51")
+    # Numbers begin anew every few seconds, within the same ten minutes, and tasks are small: one
+    # cut or another lies before, at and behind a reset.
+    told, number = [], 0
+    for at in range(1_200):
+        if at % 170 == 169:
+            number = 0
+            told.append((at, reset()))
+        number += 1
+        told.append((at, news(number, "n" * 60, **sent(at // 20))))
+    ending = ".pcap.gz" if compressed else ".pcap"
+    names = []
+    for name, address, late in (("a", "233.1.1.1", 0), ("b", "233.1.1.2", 3_000_000)):
+        names.append(str(tmp_path / f"{name}{ending}"))
+        with PcapWriter(names[-1]) as writer:
+            for at, payload in told:
+                frame = udp_frame("10.0.0.1", 9, address, 5001, payload)
+                writer.write(START + at * SECOND // 20 + late, frame)
+    monkeypatch.setattr("pregao.lake.ingest.tasks.BLOCK_BYTES", 8_192)
+
+    def run(tasks, progress):
+        return run_here([replace(task, window_bytes=40_000) for task in tasks], progress)
+
+    options = Options(target_bytes=16_384)
+    report = ingest(names, str(tmp_path / "lake"), options, run=run)
+    assert report.committed
+    assert (report.tasks > 5) is not compressed
+    found = Counter(
+        (row["sending_time_ns"], row["msg_seq_num"])
+        for row in rows(tmp_path / "lake", "legacy_news")
+    )
+    expected, number = Counter(), 0
+    for at in range(1_200):
+        number = 1 if at % 170 == 169 else number + 1
+        expected[START + at // 20 * SECOND, number] += 1
+    assert found == expected
+    assert set(found.values()) == {1}

@@ -105,6 +105,7 @@ def ingest(
     are left alone.
     """
     from pregao.cli import option_values
+    from pregao.cli.ingest_dumps import dumps_as_captures
     from pregao.cli.reports import check_report
     from pregao.lake.ingest import Options, find_captures
     from pregao.lake.source import parse_size
@@ -123,7 +124,21 @@ def ingest(
     check_report(report)
     if Stage.MESSAGES in stages:
         find_captures(captures)  # a mistake in their names shows before Spark is started
-    session = open_session(master, conf, captures, quiet=quiet)
+    with dumps_as_captures(captures, master, quiet=quiet) as files:
+        _take_in(stages, files, lake, settings, report, (master, conf), quiet=quiet)
+
+
+def _take_in(
+    stages: list[Stage],
+    captures: list[str],
+    lake: str,
+    settings: Options,
+    report: Path | None,
+    where: tuple[str | None, list[str] | None],
+    *,
+    quiet: bool,
+) -> None:
+    session = open_session(*where, captures, quiet=quiet)
     try:
         _run_all(stages, session, captures, lake, settings, report, quiet)
     except BaseException:

@@ -21,9 +21,9 @@ from pregao.lake.ingest.protocols import PROTOCOLS
 from pregao.lake.ingest.roles import arbitrated_channels, counting_protocol, readers_of
 from pregao.lake.ingest.surveys import CaptureSurvey
 from pregao.lake.ingest.tasks import Piece, Task
-from pregao.lake.ingest.window import Bounds, Role
+from pregao.lake.ingest.window import Bounds, Role, comes_before
 from pregao.lake.store import Location
-from pregao.umdf.sequencing import Place, precedes
+from pregao.umdf.sequencing import Place
 
 SEARCH_BYTES = 64 * 1024 * 1024
 """How far behind a cut the next packet of every channel is looked for."""
@@ -217,7 +217,8 @@ def _cut(
             sizes = [found.places[index] - last[index] for index in group.members]
             if max(sizes) >= options.target_bytes * 3 // 4:
                 if cuts:
-                    _not_before(found.keys, cuts[-1].keys)
+                    timed = protocol.timed_versions
+                    _not_before(found.keys, cuts[-1].keys, timed_versions=timed)
                 cuts.append(found)
                 last = found.places
     result = []
@@ -246,10 +247,10 @@ def _piece(found: CaptureSurvey, index: int, low: _Cut | None, high: _Cut | None
     )
 
 
-def _not_before(keys: dict[int, Place], earlier: dict[int, Place]) -> None:
+def _not_before(keys: dict[int, Place], earlier: dict[int, Place], *, timed_versions: bool) -> None:
     """Let no channel go back: where one feed has ended, the other tells keys of the past."""
     for channel, key in earlier.items():
-        if channel in keys and precedes(keys[channel], key):
+        if channel in keys and comes_before(keys[channel], key, timed_versions=timed_versions):
             keys[channel] = key
 
 

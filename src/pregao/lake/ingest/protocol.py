@@ -124,7 +124,8 @@ class Protocol:
     keys: Callable[[PacketBlock, Sequence[str]], Keys]
     """The keys of a block's payloads; each flow's name is given, for it may tell the channel."""
     place_of: Callable[[bytes, str], tuple[int, Place] | None]
-    """The channel of a payload of a named flow, and the place that it has or announces."""
+    """The channel of a payload of a named flow, and the place that it has or announces; where
+    versions are timed, with the second of sending in place of the version."""
     decoder: Callable[[Sequence[str]], PayloadDecoder]
     """Makes what decodes its payloads; the schema files that a user named are given."""
     tables: Callable[[], list[TableSpec]]

@@ -37,6 +37,8 @@ from pregao.lake.ingest.window import (
     PacketChunk,
     Role,
     distinct,
+    timed_place,
+    timed_places,
 )
 from pregao.lake.store import DATE, Location
 from pregao.umdf.sequencing import Place, precedes, serial_of
@@ -305,6 +307,7 @@ class _Run:
     ) -> dict[int, Place]:
         """The first key of each arbitrated channel that came after a time."""
         found: dict[int, Place] = {}
+        timed = self.protocol.timed_versions
         of_feeds = np.array([role.stream in self.protocol.arbitrated for role in self.roles])
         for chunk in chunks:
             channels, versions, numbers = chunk.keys[:3]
@@ -312,6 +315,12 @@ class _Run:
             late &= (channels >= 0) & (numbers > 0)
             for channel in distinct(channels[late]):
                 rows = np.flatnonzero(late & (channels == channel))
+                if timed:
+                    sent, came = chunk.keys.sending_time_ns[rows], chunk.time_ns[rows]
+                    key = timed_place(int(timed_places(numbers[rows], sent, came).min()))
+                    if channel not in found or key < found[channel]:
+                        found[channel] = key
+                    continue
                 known = found.get(channel) or low.get(channel)
                 base = known.sequence_version if known else int(versions[rows[0]])
                 serials = serial_of(versions[rows], numbers[rows], base)

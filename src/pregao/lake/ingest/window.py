@@ -21,7 +21,7 @@ from pregao.lake.ingest import _kernels
 from pregao.lake.ingest.coverage import Coverage
 from pregao.lake.ingest.protocol import Keys
 from pregao.umdf.arbitration_columns import NO_OTHER, arbitrate
-from pregao.umdf.sequencing import Place, serial_of
+from pregao.umdf.sequencing import Place, precedes, serial_of
 from pregao.umdf.trading_day import day_of_packets
 
 Numbers = npt.NDArray[np.int64]
@@ -36,7 +36,10 @@ FIRST_FEED = "A"
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The keys of a channel that a window owns; None is unbounded."""
+    """The keys of a channel that a window owns; None is unbounded.
+
+    Where versions are timed, a bound has the second of sending in their place.
+    """
 
     low: Place | None = None
     high: Place | None = None
@@ -225,15 +228,51 @@ def settle(
             packets.difference_ns[rows] = found.difference_ns
             packets.leader[rows] = rows[found.leader]
         mine = np.ones(len(rows), np.bool_)
+        bounded = keys
+        if timed_versions:
+            sending, time = packets.sending_time_ns[rows], packets.time_ns[rows]
+            bounded, base = timed_places(packets.number[rows], sending, time), TIMED
         if limits.low is not None:
-            mine &= keys >= limits.low.serial(base)
+            mine &= bounded >= bound_of(limits.low, base)
         if limits.high is not None:
-            mine &= keys < limits.high.serial(base)
+            mine &= bounded < bound_of(limits.high, base)
         if outside is not None:
             mine &= ~outside[found.leader]
         packets.mine[rows] = mine
         packets.covered[rows] = _covered(packets, rows, channel, covered)
     return accepted, np.flatnonzero(~keyed & packets.owned)
+
+
+TIMED = -1
+"""In place of a version from which bounds count: they are timed."""
+
+
+def timed_places(numbers: Numbers, sending_time_ns: Numbers, time_ns: Numbers) -> Numbers:
+    """Where packets of a protocol with timed versions are: by the second of sending, and number.
+
+    Numbers begin anew also within a version there, but not within a second. Without a sending time
+    it is the capture's.
+    """
+    sent = np.where(sending_time_ns > 0, sending_time_ns, time_ns)
+    places: Numbers = (sent // SECOND) << _NUMBER_BITS | numbers
+    return places
+
+
+def timed_place(place: int) -> Place:
+    """One of `timed_places`: the second in place of the version."""
+    return Place(place >> _NUMBER_BITS, place & ((1 << _NUMBER_BITS) - 1))
+
+
+def bound_of(place: Place, base: int) -> int:
+    """A bound as one number, counted from a version, or `TIMED`."""
+    if base == TIMED:
+        return place.sequence_version << _NUMBER_BITS | place.sequence_number
+    return place.serial(base)
+
+
+def comes_before(one: Place, other: Place, *, timed_versions: bool) -> bool:
+    """Is a bound before another?"""
+    return one < other if timed_versions else precedes(one, other)
 
 
 def _sent_places(packets: Packets, rows: Numbers) -> Numbers:

@@ -3,7 +3,7 @@
 Whoever has captures knows it from the exchange's list of channels, and names their flows in the
 environment: ``PREGAO_LEGACY_CHANNELS="233.1.1.1:5001=51,233.1.1.2:6001=51"``. A guess would be
 worse than a question: flows that are taken for one channel lose what has the same number. Only the
-addresses that `pregao simulate` sends to are known.
+addresses that `pregao simulate` sends to are known. A raw dump is named by its file.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pregao.errors import UsageError
 
 VARIABLE = "PREGAO_LEGACY_CHANNELS"
 UNKNOWN = -1
+_DUMPED = "0.0.0."
+"""No datagram is sent there."""
 _MOST = 255
 
 
@@ -23,7 +25,17 @@ def known_channel(flow: str) -> int:
     named = _named(os.environ.get(VARIABLE, ""))
     if flow in named:
         return named[flow]
+    if flow.startswith(_DUMPED):
+        return int(flow.rpartition(":")[2])
     return _simulated().get(flow, UNKNOWN)
+
+
+def dump_flow(channel: int, stream: int) -> tuple[str, int]:
+    """The address and port that stand for a raw dump of a channel, which has none.
+
+    ``stream`` tells the dumps of a channel apart: 0 to 3.
+    """
+    return f"{_DUMPED}{stream}", channel
 
 
 def channel_of(flow: str) -> int:

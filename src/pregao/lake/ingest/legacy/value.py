@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pregao.capture import PacketBlock
+from pregao.clock import SECOND
 from pregao.lake.ingest.legacy.channels import UNKNOWN, channel_of, known_channel
 from pregao.lake.ingest.legacy.messages import LegacyDecoder
 from pregao.lake.ingest.legacy.slots import slot_of
@@ -75,7 +76,10 @@ def keys(block: PacketBlock, flows: Sequence[str]) -> Keys:
 
 
 def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
-    """The channel and place of a datagram."""
+    """The channel of a datagram, and the second and number by which tasks are cut apart.
+
+    Numbers may begin anew within a slot: a task that ends there would own what it never sees.
+    """
     data = np.frombuffer(payload + bytes(8), np.uint8)
     chunks = chunk_columns(data, np.zeros(1, np.int64), np.array([len(payload)], np.int32))
     first = chunks.firsts
@@ -85,8 +89,7 @@ def place_of(payload: bytes, flow: str) -> tuple[int, Place] | None:
     sending, template = int(heads.sending_time_ns[0]), int(heads.template[0])
     if not sending or template in known_templates().without_number:
         return None
-    version = int(slot_of(np.array([sending]))[0])
-    return channel_of(flow), Place(version, int(chunks.number[0]))
+    return channel_of(flow), Place(sending // SECOND, int(chunks.number[0]))
 
 
 LEGACY = Protocol(
