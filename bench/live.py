@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import tempfile
@@ -31,6 +30,7 @@ from pregao.live import (
     Replayer,
     Speed,
     report,
+    seldom_collected,
 )
 from pregao.live.config import STREAMS
 from pregao.net import Address, Sender, dropped, find_interface, open_receiver, receive_socket
@@ -328,8 +328,6 @@ def followed(day: Path) -> Iterator[Row]:
     lines = lines_of(number, "A", 100)
     settings = ChannelSettings(number, ("A",), from_the_start=True)
     cores = os.sched_getaffinity(0)
-    gc.collect()
-    gc.freeze()  # as `pregao live` does
     for compiled, rate, spin, targets in (
         (False, PLAIN_RATE, False, ("", "")),
         (None, PUMP_RATE, False, ("≤ 40", "≤ 250")),
@@ -344,8 +342,9 @@ def followed(day: Path) -> Iterator[Row]:
         ready = context.Event()
         given = ([lines[0].address], path, rate, 1, ready, context.Value("d", 0.0))
         process = context.Process(target=send_at, args=given)
-        process.start()
-        process.join()
+        with seldom_collected():  # as `pregao live` does
+            process.start()
+            process.join()
         time.sleep(0.3)
         handler.stop()
         half = times.delays[len(times.delays) // 2 :]
@@ -356,4 +355,3 @@ def followed(day: Path) -> Iterator[Row]:
             at = f"{rate / 1e3:.0f} k packets/s"
             what = f"kernel's time to event in Python, {machine}, {at}, {how}, p{share}"
             yield Row(SECTION, what, value, "µs", target)
-    gc.unfreeze()

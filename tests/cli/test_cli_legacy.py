@@ -188,3 +188,27 @@ def test_captures_of_both_feeds_are_decoded_apart(pregao, day, tmp_path):
         assert "archive.pcap" in result.err
         assert "beside captures that are not" in result.err
     assert pregao("info", other, "--json").code == 0
+
+
+def test_books_of_price_levels_are_shown_as_levels(pregao, tmp_path):
+    day, lake = tmp_path / "day", tmp_path / "lake"
+    made = pregao(
+        "simulate", "--legacy", "prices", "--instruments", 2, "--duration", "8s", "--rate", 80,
+        "-o", day, "-q",
+    )  # fmt: skip
+    assert made.code == 0, made.err
+    captures = sorted(day.glob("*Legacy*.pcap"))
+    taken = pregao("ingest", *captures, "--lake", lake, "--master", "here")
+    assert taken.code == 0, taken.err
+    shown = pregao("book", "PETR4", "--lake", lake)
+    assert shown.code == 0, shown.err
+    assert "the feed tells the best 5 prices of each side, and no orders" in shown.out
+    told = json.loads(pregao("book", "PETR4", "--lake", lake, "--json").out)
+    assert told["market_depth"] == 5
+    assert 1 <= len(told["bids"]) <= 5
+    assert set(told["bids"][0]) == {"price", "size", "orders"}
+    refused = pregao("book", "PETR4", "--lake", lake, "--orders")
+    assert refused.code == 2
+    assert "Leave --orders out" in refused.err
+    analysed = pregao("analytics", "--lake", lake, "--table", "orders", "--again")
+    assert "the feed tells price levels and no orders" in analysed.out

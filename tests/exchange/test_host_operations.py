@@ -185,6 +185,27 @@ def test_what_is_sent_and_received_is_captured_without_credentials(tmp_path):
         ExchangeServer(settings, capture=captures_in(folder))
 
 
+def test_the_legacy_feed_is_captured_too(tmp_path):
+    from pregao.capture import read_blocks
+    from pregao.exchange.simulation import LegacyDepth
+    from pregao.legacy import MessageReader
+    from pregao.legacy.recognition import mostly_legacy
+
+    folder = tmp_path / "captures"
+    settings = quiet_settings(feed="unicast", legacy=LegacyDepth.ORDERS)
+    with Exchange(settings, capture=captures_in(folder)) as exchange:
+        client = exchange.trader()
+        client.new(1)
+        client.one("ExecutionReport_New")
+        time.sleep(0.05)
+    for name in ("051_Legacy_Incremental_A", "051_Legacy_Incremental_B"):
+        (block,) = read_blocks(folder / f"{name}.pcap")
+        payloads = [block.payload(row) for row in range(len(block))]
+        assert mostly_legacy(payloads, MessageReader())
+    assert (folder / "051_Legacy_Snapshot.pcap").exists()
+    assert (folder / "051_Legacy_InstrumentDefinition.pcap").exists()
+
+
 CONFIG = """
 phases = "schedule"
 date = 2026-05-28

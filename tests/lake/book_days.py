@@ -68,6 +68,8 @@ class BookDay:
     folder: Path
     lake: Lake
     reports: list[DayReport] = field(default_factory=list)
+    _read: dict[str, tuple[list[str], list[dict]]] = field(default_factory=dict)
+    """Tables that were read, and the log that they had then."""
 
     @property
     def audit(self):
@@ -81,7 +83,12 @@ class BookDay:
         return sum(report.counts[name] for report in self.reports)
 
     def rows(self, table, **equal):
-        found = self.lake.delta(table).to_pyarrow_table().to_pylist()
+        log = sorted(
+            path.name for path in Path(self.lake.location.path, table, "_delta_log").iterdir()
+        )
+        if self._read.get(table, (None,))[0] != log:  # the table has changed
+            self._read[table] = log, self.lake.delta(table).to_pyarrow_table().to_pylist()
+        found = self._read[table][1]
         return [row for row in found if all(row[k] == v for k, v in equal.items())]
 
     def first_packet(self, channel):

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.simulation import LegacyDepth, Settings, Simulation
+from pregao.exchange.simulation import FaultRates, LegacyDepth, Settings, Simulation
 from pregao.exchange.simulation.settings import Moment
 from pregao.lake.analytics.analyse import ANALYTICS, analyse
 from pregao.lake.books import build_books
@@ -16,13 +16,16 @@ from pregao.lake.ingest import ingest
 from pregao.lake.ingest.legacy.channels import VARIABLE
 from pregao.lake.store import Lake
 from tests.exchange.capture_replay import captured
+from tests.lake.analytics_support import assert_same_on_spark
 from tests.lake.days import rows
 
 PLACES = {
     "event", "start_event", "end_event", "sequence_version", "sequence_number", "index_in_packet",
 }  # fmt: skip
 """Where something is in the stream, which is another on each feed."""
-TABLES = ["status", "auctions", "session_stats", "latency"]
+TABLES = ["status", "auctions", "session_stats", "latency", "orders"]
+FILLS = {"reductions", "reduced_quantity", "fills", "filled_quantity", "end_reason"}
+"""What depends on who aggressed, which the legacy feed does not tell."""
 
 
 def simulated(out, kind=LegacyDepth.ORDERS, **changes):
@@ -111,6 +114,48 @@ def test_the_times_of_every_message_are_in_latency(legacy):
     assert {row["t4_ns"] for row in found} == {row["aggressor_time_ns"] for row in found} == {None}
 
 
+def lives(lake):
+    return {(row["security_id"], row["secondary_order_id"]): row for row in rows(lake, "orders")}
+
+
+def differing(one, other, but):
+    return [
+        name
+        for name in one
+        if name not in {*PLACES, *but} and plain(one[name], name) != plain(other[name], name)
+    ]
+
+
+def test_both_feeds_give_the_same_orders(binary, legacy):
+    theirs, ours = lives(binary), lives(legacy)
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 500
+    # A difference of times in milliseconds is off by one; messages split events into ticks.
+    but = {"lifetime_ns", "queue_position", *FILLS}
+    for order, row in ours.items():
+        assert not differing(row, theirs[order], but), order
+    unlike = [order for order, row in ours.items() if differing(row, theirs[order], but - FILLS)]
+    assert len(unlike) < len(ours) / 50
+    assert sum(row["fills"] for row in ours.values()) > 50
+
+
+def test_orders_are_never_taken_for_others_after_loss(day, binary, tmp_path):
+    rates = FaultRates(0.08, 0.0, 0.0)
+    faults = {"A": rates, "B": rates, "snapshot": FaultRates(), "definition": FaultRates()}
+    folder = simulated(tmp_path / "day", faults=faults)
+    lake = made(tmp_path / "lake", folder.glob("*Legacy*.pcap"))
+    theirs, ours = lives(binary), lives(lake)
+    assert ours.keys() <= theirs.keys()
+    reasons = Counter(row["end_reason"] for row in ours.values())
+    assert reasons["UNSEEN"]
+    assert any(row["origin"] == "snapshot" for row in ours.values())
+    for order, row in ours.items():
+        but = {name for name in row if name not in ("side", "firm", "entered_ns")}
+        assert not differing(row, theirs[order], but), order
+        if row["end_reason"] in ("FILLED", "CANCELLED"):
+            assert plain(row["ended_ns"], "_ns") == plain(theirs[order]["ended_ns"], "_ns"), order
+
+
 def test_a_day_begun_in_the_middle_knows_phases_from_snapshots(tmp_path):
     folder = simulated(tmp_path / "day", late_join=Moment(share=0.5))
     lakes = {
@@ -153,3 +198,8 @@ def test_levels_are_no_orders(tmp_path):
     analyse(None, Lake(str(lake)), tables=ANALYTICS)
     assert rows(lake, "orders") == []
     assert rows(lake, "status")
+
+
+def test_spark_makes_the_same_rows(spark, legacy):
+    made = assert_same_on_spark(spark, Lake(str(legacy)), ["auctions", "orders"])
+    assert made["orders"] > 500

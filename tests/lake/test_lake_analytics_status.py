@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.lake.analytics.timeline import Member, Told, timeline
+from pregao.lake.analytics.timeline import UNTOLD, Member, Told, timeline
 from pregao.umdf.phases import GroupKey, Phases, StatisticsReset
 from tests.lake.analytics_support import analysed, messages, rows, truth_lines
 from tests.lake.test_lake_analytics_trades import SETTINGS
@@ -190,3 +190,32 @@ def test_a_capture_that_begins_in_the_day_takes_states_from_snapshots():
         if book["final"]:
             held = holding(status, book["security_id"], "security_id", book["time_ns"])
             assert held["status"].replace("PRE_CLOSE", "FORBIDDEN") == book["status"]
+
+
+def test_002_15_6_a_state_that_is_its_groups_rejoins():
+    """The legacy feed does not say why a state is told."""
+
+    def one(subject, code, event):
+        own = {"security_group": None, "security_id": None} | subject
+        rest = {"trading_session_id": "REGULAR", "auction_end_ns": None}
+        return {**own, "code": code, "trading_event": event, **rest}
+
+    group, own = {"security_group": "G"}, {"security_id": 1}
+    lines = timeline(
+        [Member(1, "G"), Member(2, "G")],
+        numbered(
+            [
+                one(group, "OPEN", None),
+                one(own, "OPEN", UNTOLD),  # separates, though the number is the same
+                one(group, "PAUSE", None),
+                one(own, "RESERVED", UNTOLD),  # another state of its own
+                one(own, "PAUSE", UNTOLD),  # what its group does: it rejoins
+                one(group, "CLOSE", None),
+            ]
+        ),
+    )
+    held = [(row["status"], row["separate"]) for row in lines if row["security_id"] == 1]
+    assert held == [
+        ("OPEN", False), ("OPEN", True), ("OPEN", True), ("RESERVED", True), ("PAUSE", False),
+        ("CLOSE", False),
+    ]  # fmt: skip

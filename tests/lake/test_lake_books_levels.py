@@ -204,11 +204,15 @@ def test_bars_and_trades_are_made_of_the_levels_too(whole):
     assert sum(row["volume"] for row in rows(lake.location.uri, "bars") if row["interval"] == "1m")
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.value)
 @pytest.mark.parametrize(
-    ("late", "reset"),
-    [(None, ResetKind.CHANNEL), (None, ResetKind.SEQUENCE), (0.4, None)],
-    ids=["reset", "numbers anew", "late"],
+    ("kind", "late", "reset"),
+    [
+        (LegacyDepth.PRICES, None, ResetKind.CHANNEL),
+        (LegacyDepth.PRICES, None, ResetKind.SEQUENCE),
+        (LegacyDepth.PRICES, 0.4, None),
+        (LegacyDepth.TOP, None, ResetKind.SEQUENCE),
+    ],
+    ids=["reset", "numbers anew", "late", "top, numbers anew"],
 )
 def test_no_levels_that_differ_are_called_valid_after_loss(tmp_path, kind, late, reset):
     rates = FaultRates(0.1, 0.0, 0.02)

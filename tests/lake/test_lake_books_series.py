@@ -24,11 +24,17 @@ DAYS = {
 
 
 @cache
-def books(day, symbol):
+def lake_of(day):
     folder = simulate(Path(mkdtemp(prefix="pregao-series-")), seconds=10, **DAYS[day])
     made = built(folder, options=BookOptions(interval_ns=3 * SECOND))
     sent = [row["sending_time_ns"] for row in made.rows("packets", stream="incremental")]
-    return open_books(Catalogue(made.lake), symbol), min(sent), max(sent)
+    return made.lake, min(sent), max(sent)
+
+
+@cache
+def books(day, symbol):
+    lake, first, last = lake_of(day)
+    return open_books(Catalogue(lake), symbol), first, last
 
 
 def told(moment):

@@ -1,6 +1,7 @@
 """docs/cluster.md followed word for word, on two workers of which one is killed in the middle."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,25 @@ PAGE = (ROOT / "docs" / "cluster.md").read_text()
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ORDERS = "umdf_order_mbo_50"
 WITHOUT = "".join(f" --without {name}" for name in LARGE)
+
+
+ONE_PROCESS = """
+import contextlib, io, json, shlex, sys
+from pregao.cli.main import run
+
+told = {}
+for text in json.load(sys.stdin):
+    sys.argv = shlex.split(text)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            run()
+        except SystemExit as ended:
+            if ended.code:
+                sys.exit(f"{text}: {ended.code}")
+    told[" ".join(sys.argv[:2])] = out.getvalue()
+print(json.dumps(told))
+"""
 
 
 def blocks(section):
@@ -63,7 +83,7 @@ class Reader:
         return subprocess.Popen(
             ["bash", "-e", "-c", self.words(block)],
             cwd=self.folder,
-            env={**paths(os.environ), "COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"},
+            env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -74,6 +94,25 @@ class Reader:
         out, err = process.communicate(timeout=600)
         assert process.returncode == 0, err[-3000:]
         return out
+
+    def follow_in_one_process(self, section):
+        """The same of the commands of Pregão, one after the other; Spark is started once."""
+        texts = [self.words(text).replace("\\\n", " ") for _, text in blocks(section)]
+        done = subprocess.run(
+            [sys.executable, "-c", ONE_PROCESS],
+            input=json.dumps(texts),
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def environment(self):
+        return {**paths(os.environ), "COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
 
     def follow(self, section):
         """Do all that a section says, and tell what came of each command, by its first words."""
@@ -123,7 +162,7 @@ def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
 
 
 def test_an_archive_serves_every_command(reader, here):
-    told = reader.follow("An archive")
+    told = reader.follow_in_one_process("An archive")
     assert set(told) == {
         f"pregao {name}" for name in ("pack", "ingest", "books", "analytics", "query", "stream")
     }

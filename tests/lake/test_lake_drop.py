@@ -17,12 +17,11 @@ from pregao.lake.books.catalogue import latest_build
 from pregao.lake.dropping import Selection, drop
 from pregao.lake.ingest import check_lake, ingest, unsound
 from pregao.lake.store import Lake
-from tests.lake.days import assert_same, day, rows
+from tests.lake.days import SMALL, assert_same, day, rows
 from tests.lake.lake_support import ROOT
 from tests.lake.test_lake_streaming_ingest import streamed
 
 FIRST, SECOND = date(2026, 5, 21), date(2026, 5, 22)
-SMALL = {"instruments": 3, "duration": "10s", "rate": 60.0}
 
 
 def first():

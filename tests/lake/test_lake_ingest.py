@@ -26,7 +26,7 @@ FAULTY = {
 
 
 def faulty_day(**more):
-    return day(**(FAULTY | more))
+    return day(**({"duration": "12s"} | FAULTY | more))
 
 
 @pytest.fixture(scope="module")

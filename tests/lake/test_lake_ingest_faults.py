@@ -16,9 +16,14 @@ from pregao.lake.ingest.options import Options
 from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
 from pregao.lake.store.vacuum import vacuum
-from tests.lake.days import assert_same, day, rows
+from tests.lake.days import SMALL, assert_same, rows
+from tests.lake.days import day as simulated
 
 ROOT = Path(__file__).parents[2]
+
+
+def day(**settings):
+    return simulated(**SMALL, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +152,7 @@ FULL = """
 
 
 def test_a_full_disk_leaves_nothing_visible(clean, tmp_path):
-    told = in_a_process(FULL, day(), tmp_path, 20_000)
+    told = in_a_process(FULL, day(), tmp_path, 8_000)
     assert "sentence:" in told.stdout, told.stderr
     assert rows(tmp_path, "packets") == []
     ingest([str(day())], str(tmp_path))
@@ -203,7 +208,7 @@ def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
     report = ingest(
         [str(day())],
         str(tmp_path / "lake"),
-        Options(target_bytes=200_000),
+        Options(target_bytes=60_000),
         run=on_spark(spark),
         merge=merge_on_spark(spark),
     )

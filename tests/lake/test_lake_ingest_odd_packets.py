@@ -15,7 +15,7 @@ from pregao.sbe import SchemaCodec
 from pregao.schemas import bundled
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 from pregao.umdf.packets import PacketDecoder, PacketHeader, encode_packet
-from tests.lake.days import day, rows
+from tests.lake.days import SMALL, day, rows
 
 
 def test_a_message_of_template_0_is_of_an_unknown_template(tmp_path):
@@ -67,14 +67,14 @@ ODD_TIMES = {"2106": (2**32 - 1) * SECOND, "1970": 1}
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     lake = tmp_path_factory.mktemp("whole")
-    ingest([str(day())], str(lake))
+    ingest([str(day(**SMALL))], str(lake))
     return lake
 
 
 def with_odd_time(folder, time_ns, share):
     """The day, with one packet of feed A captured at another time; and that packet's number."""
     folder.mkdir()
-    for capture in Path(day()).glob("*.pcap"):
+    for capture in Path(day(**SMALL)).glob("*.pcap"):
         if "Incremental_A" not in capture.name:
             shutil.copy(capture, folder)
             continue

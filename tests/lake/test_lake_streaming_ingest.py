@@ -17,7 +17,7 @@ from pregao.lake.source.rolling_files import RollingFiles, next_offset, ranges_b
 from pregao.lake.store import Lake
 from pregao.lake.streaming import StreamIngest
 from pregao.lake.streaming.query import StreamPace, follow_here
-from tests.lake.days import assert_same, day, rows, tables
+from tests.lake.days import SMALL, assert_same, day, rows, tables
 
 FAULTY = {
     "loss": "A=0.02,B=0.03",
@@ -28,7 +28,7 @@ FAULTY = {
 
 
 def faulty_day():
-    return day(duration="12s", **FAULTY)
+    return day(**SMALL, **FAULTY)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def streamed(folder, lake, once=True, max_bytes=200_000, **options):
     return reports
 
 
-@pytest.mark.parametrize("size", [120_000, 350_000])
+@pytest.mark.parametrize("size", [60_000, 130_000])
 def test_batches_give_the_tables_of_one_ingest(whole, tmp_path, size):
     reports = streamed(faulty_day(), tmp_path, max_bytes=size)
     assert len(reports) > 2
@@ -62,7 +62,7 @@ def test_a_batch_of_several_tasks_gives_the_same(whole, tmp_path):
     assert_same(whole, tmp_path)
 
 
-def rolled(folder, packets_per_file=500):
+def rolled(folder, packets_per_file=150):
     """The captures of the day as rolling files: several for each, one after the other."""
     folder.mkdir()
     for capture in sorted(Path(faulty_day()).glob("*.pcap")):
@@ -130,7 +130,7 @@ def test_files_that_roll_in_step_give_exactly_the_same(tmp_path):
     folder = rolled(tmp_path / "rolled")
     once, lake = tmp_path / "once", tmp_path / "lake"
     ingest([str(folder)], str(once))
-    assert len(streamed(folder, lake, max_bytes=300_000)) > 2
+    assert len(streamed(folder, lake, max_bytes=120_000)) > 2
     assert_same(once, lake)
 
 
@@ -187,7 +187,7 @@ def test_two_streams_over_the_same_files(whole, tmp_path):
     second = StreamIngest(files, str(tmp_path))
     offset = {}
     for turn in range(100):
-        later = next_offset(offset, files.look(), max_bytes=250_000)
+        later = next_offset(offset, files.look(), max_bytes=90_000)
         if later == offset:
             break
         ranges = ranges_between(files, {} if turn % 3 == 2 else offset, later)

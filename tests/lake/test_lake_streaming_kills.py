@@ -86,7 +86,7 @@ def test_the_command_killed_with_its_spark(tmp_path):
 def start(folder, lake):
     """The command with a Spark of its own, in a group of processes of its own."""
     command = "import typer; from pregao.cli.stream import stream; typer.run(stream)"
-    options = ["--once", "--batch-size", "250k", "--master", "local[2]", "--quiet"]
+    options = ["--once", "--batch-size", "500k", "--master", "local[2]", "--quiet"]
     settings = ["--conf", "spark.driver.memory=1g"]
     return subprocess.Popen(
         [sys.executable, "-c", command, "--from", folder, "--lake", lake, *options, *settings],

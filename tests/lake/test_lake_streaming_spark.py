@@ -42,13 +42,13 @@ def test_bounded_batches_restart_and_growth(stream, tmp_path):
     contents = {path.name: path.read_bytes() for path in day(duration="20s").glob("*.pcap")}
     for name, content in contents.items():
         (folder / name).write_bytes(content[: len(content) // 2 + 5])
-    half, batches = stream(folder, maxBytesPerBatch="300k")
+    half, batches = stream(folder, maxBytesPerBatch="200k")
     assert len(batches) > 2
     assert 0 < len(half) < len(expected())
     assert set(half) < set(expected())
     for name, content in contents.items():
         (folder / name).write_bytes(content)
-    everything, batches = stream(folder, maxFilesPerBatch="2")
+    everything, batches = stream(folder, maxFilesPerBatch="1")
     assert len(batches) >= 2
     assert everything == expected()
     again, batches = stream(folder)

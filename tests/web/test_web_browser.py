@@ -206,6 +206,17 @@ def test_it_fits_a_phone_and_follows_the_systems_colours(opened, scheme):
     assert watched.errors == []
 
 
+def entered(page, side, quantity, price):
+    """Enter an order on the exchange's panel, and wait for the answer."""
+    page.click("[data-view=exchange]")
+    page.fill("[data-of=exchange] input[type=number] >> nth=0", str(quantity))
+    page.fill("[data-of=exchange] input[inputmode=decimal]", price)
+    page.click(f"[data-of=exchange] button:text-is('{side}')")
+    told = "document.querySelector('.log').textContent"
+    until(page, f"{told}.includes('{side.upper()}') && {told}.includes('{quantity}')")
+    page.keyboard.press("Escape")
+
+
 def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
     with live_page() as (served, exchange, _):
         watched = opened(served.address)
@@ -215,24 +226,24 @@ def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
         page.keyboard.type("petr4")
         page.keyboard.press("Enter")
         until(page, "__pregao.drawn.symbol === 'PETR4' && !!__pregao.page.book")
-        page.keyboard.press("5")
-        for side, quantity, price in (("Buy", 300, "30.10"), ("Sell", 200, "30.30")):
-            page.fill("[data-of=exchange] input[type=number] >> nth=0", str(quantity))
-            page.fill("[data-of=exchange] input[inputmode=decimal]", price)
-            page.click(f"[data-of=exchange] button:text-is('{side}')")
-            until(page, f"document.querySelector('.log').textContent.includes('{side.upper()}')")
-        page.keyboard.press("Escape")
+        entered(page, "Buy", 300, "30.10")
+        entered(page, "Sell", 200, "30.30")
         page.click("[data-view=market]")
         until(page, "__pregao.drawn.ladder.filter((row) => row.size > 0).length === 2")
         assert shown_rows(page.evaluate("__pregao.drawn")) == [
             ("ask", 303_000, 200, 1),
             ("bid", 301_000, 300, 1),
         ]
+        entered(page, "Buy", 100, "30.30")
+        page.click("[data-view=market]")
+        until(page, "__pregao.drawn.bars.length === 1")
+        assert page.evaluate("__pregao.drawn.bars[0].slice(1)") == [*[303_000] * 4, 100]
         exchange.control(do="halt", symbol="PETR4")
         until(page, "document.querySelector('#phase').textContent === 'pause'")
         page.click("[data-view=health]")
         until(page, "document.querySelectorAll('#health-packets tbody tr').length > 2")
         page.click("[data-view=latency]")
+        until(page, "__pregao.drawn.spread.reduce((sum, [, many]) => sum + many, 0) > 3")
         assert watched.errors == []
         watched.close()
 

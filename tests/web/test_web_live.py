@@ -8,10 +8,11 @@ import pytest
 from websockets.sync.client import connect
 
 from pregao.book.updates import Side
-from tests.exchange.host_desk import PETR4
+from tests.exchange.host_desk import PETR4, VALE3
 from tests.web.live_support import SESSION, live_page
 
 OWN = {"channel": 51, "id": str(PETR4)}
+OTHER = {"channel": 51, "id": str(VALE3)}
 PATIENCE_S = 20.0
 
 
@@ -49,11 +50,11 @@ def known(server):
     return until(valid)
 
 
-def order(server, side, quantity, price):
+def order(server, side, quantity, price, own=OWN):
     answer = post(
         server,
         "api/exchange/order",
-        {"side": side, "quantity": quantity, "price": price, "id": OWN["id"]},
+        {"side": side, "quantity": quantity, "price": price, "id": own["id"]},
     )
     assert answer.status_code == 200, answer.text
     return answer.json()
@@ -169,3 +170,30 @@ def test_a_feed_without_an_exchange_has_no_panel():
         sides = market.view(51, PETR4)["sides"]
         assert [side["orders"] for side in sides] == [0, 0]
         assert len(sides) == len(Side)
+
+
+def test_bars_are_of_the_trades_that_count(page):
+    server, _, _ = page
+    known(server)
+    for price in ("60.50", "60.60", "60.40"):
+        order(server, "BUY", 700, price, OTHER)
+        order(server, "SELL", 700, price, OTHER)
+
+    def shown():
+        return sum(bar[5] for bar in get(server, "api/bars", **OTHER, interval="1s").json())
+
+    until(lambda: shown() == 2_100)
+    trades = [*get(server, "api/book", **OTHER).json()["trades"]]
+    assert len(trades) == 3
+    highest = max(trades, key=lambda one: one[1])
+    assert max(bar[2] for bar in get(server, "api/bars", **OTHER).json()) == highest[1]
+    bust = {"do": "bust", "symbol": "VALE3", "trade": highest[5]}
+    assert post(server, "api/exchange/do", bust).status_code == 200
+    until(lambda: shown() == 1_400)
+    whole = get(server, "api/bars", **OTHER, interval="5m").json()
+    assert max(bar[2] for bar in whole) < highest[1]
+    assert whole[-1][4] == trades[-1][1]
+    assert "interval is 1s" in get(server, "api/bars", **OTHER, interval="7m").json()["error"]
+    spread = get(server, "api/latency").json()["spread"]["51"]
+    until(lambda: sum(count for _, count in get(server, "api/latency").json()["spread"]["51"]) > 9)
+    assert spread == sorted(spread)

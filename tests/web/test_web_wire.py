@@ -12,7 +12,7 @@ from pregao.book.replay import FullBook
 from pregao.book.rows import NULL
 from pregao.book.updates import Side
 from pregao.book.views import levels_of
-from pregao.web.wire import MOST_IN_QUEUE, QUEUES, dumped, side_data
+from pregao.web.wire import LEVELS, MOST_IN_QUEUE, QUEUES, dumped, side_data
 
 ORDERS = st.lists(
     st.tuples(st.sampled_from([None, 99, 100, 101, 102]), st.integers(1, 10**9)), max_size=60
@@ -52,6 +52,17 @@ def test_levels_and_queues_are_those_of_the_book(bids, asks):
         sizes = json.loads(dumped(side_data(made, side, 0, whole=False)))["queues"]
         assert sizes == [[order[0] for order in queue] for queue in told["queues"]]
         assert len(told["queues"]) == min(QUEUES, len(told["levels"]))
+
+
+@given(ORDERS, ORDERS)
+def test_a_book_by_price_depth_has_levels_and_no_queues(bids, asks):
+    orders = book(bids, asks)
+    made = orders.with_levels(np.arange(1, len(orders) + 1))
+    for side in Side:
+        told = json.loads(dumped(side_data(made, side, 0)))
+        assert [tuple(level) for level in told["levels"]] == made.levels(side)[:LEVELS]
+        assert told["orders"] == sum(level.orders for level in made.levels(side))
+        assert told["queues"] == []
 
 
 def test_what_json_has_no_word_for_is_not_sent():

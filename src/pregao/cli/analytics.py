@@ -93,6 +93,7 @@ def analytics(
     if not quiet:
         show(made)
         tell_clocks(place, made)
+        tell_levels(place, made)
 
 
 def progress(quiet: bool) -> Callable[[str, Date], None]:
@@ -125,6 +126,18 @@ def tell_clocks(lake: Lake, made: Iterable[Made]) -> None:
     """Print how far the clocks of the captures are from the exchange's."""
     for line in _clocks(lake, {one.date for one in made if one.table == "clock_offsets"}):
         typer.echo(line)
+
+
+def tell_levels(lake: Lake, made: Iterable[Made]) -> None:
+    """Print which channels have no orders, because their feed tells price levels."""
+    from pregao.lake.analytics.legacy_left_out import channels_of_levels
+
+    for day in sorted({one.date for one in made if one.table == "orders"}):
+        for channel in channels_of_levels(lake, day):
+            typer.echo(
+                f"{day} channel {channel}: the feed tells price levels and no orders, so there "
+                "are none of it in orders."
+            )
 
 
 def _clocks(lake: Lake, dates: Collection[Date]) -> Iterator[str]:

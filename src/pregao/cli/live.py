@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from contextlib import ExitStack
@@ -88,7 +87,14 @@ def live(
     from pregao.cli import option_values
     from pregao.cli.decode_output import ReaderGoneError
     from pregao.clock import SECOND, parse_span
-    from pregao.live import FeedHandler, FeedProcesses, parse_speed, read_config, serve
+    from pregao.live import (
+        FeedHandler,
+        FeedProcesses,
+        parse_speed,
+        read_config,
+        seldom_collected,
+        serve,
+    )
 
     if (config is None) != demo:
         raise UsageError("pregao live takes either --config FILE or --demo.")
@@ -130,9 +136,7 @@ def live(
                 taking = LakeFollower(recorder.settings.folder, lake, followed)
                 opened.callback(opened.enter_context(taking).finish)
             opened.callback(handler.stop)
-            gc.collect()
-            gc.freeze()  # what is there by now is not looked through again in the midst of a feed
-            opened.callback(gc.unfreeze)
+            opened.enter_context(seldom_collected())
             handler.start()
         if metrics is not None:
             server = serve(handler, metrics)

@@ -315,10 +315,14 @@ class _Writer:
             write("    p += 1", "else:", f"    x, p = ascii(b, p, {optional})")
         else:
             maximum = kind.maximum if kind.is_number else Kind.UINT32.maximum
-            write("x = b[p]", "p += 1", "if x > 127:", "    x &= 127")
+            # Two bytes are read here, for a call would take longer than that.
+            less = " - 1" if optional else ""
+            write("x = b[p]", "p += 1", "if x > 127:")
+            write("    x = x - 129 if x > 128 else None" if optional else "    x &= 127")
+            write("elif x and b[p] > 127:", f"    x = (x << 7 | b[p] & 127){less}", "    p += 1")
             write("else:", f"    x, p = unsigned(b, p, x, {maximum + optional})")
             if optional:
-                write("x = x - 1 if x else None")
+                write("    x -= 1")
             if not kind.is_number:
                 with self.source.under("if x is not None:" if optional else ""):
                     write("x = raw(b, p, x)", "p += len(x)")
@@ -326,6 +330,7 @@ class _Writer:
     def read_signed(self, minimum: int, maximum: int, optional: bool) -> None:
         write = self.source.write
         write("x = b[p]", "p += 1", "if x > 127:", "    x = x - 128 if x < 192 else x - 256")
+        write("elif 0 < x < 64 and b[p] > 127:", "    x = x << 7 | b[p] & 127", "    p += 1")
         write("else:", f"    x, p = signed(b, p, x, {minimum}, {maximum + optional})")
         if optional:
             write("if x >= 0:", "    x = x - 1 if x else None")

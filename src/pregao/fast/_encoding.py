@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
+from decimal import Decimal
 from typing import Any
 
 from pregao.errors import EncodeError
@@ -34,6 +35,8 @@ Encode = Callable[[bytearray, Mapping[str, Any], list[Any], Any], int]
 _EMPTY: dict[Kind, Any] = {Kind.ASCII: "", Kind.UNICODE: b"", Kind.BYTES: b""}
 
 
+_HALF = _wire.TWO_BYTES // 2
+_WIDE = 1 << 63
 _MOST_IN_RUN = 6
 """Parts that are looked at together; the more, the likelier one of them is there."""
 
@@ -61,6 +64,11 @@ def entry_error(name: str, entry: Any, error: Exception) -> EncodeError:
     if isinstance(error, EncodeError):
         return EncodeError(f"{name}.{error}")
     return EncodeError(f"{name}: {entry!r} is not named values")
+
+
+def named(nothing: dict[str, Any], values: Any) -> dict[str, Any]:
+    """Values by name over those that are there if none are given."""
+    return nothing | dict(values.items())
 
 
 def unknown_name(values: Any, known: frozenset[str]) -> EncodeError:
@@ -92,6 +100,11 @@ class _Writer:
                 "entries_of": entries_of,
                 "entry_error": entry_error,
                 "unknown_name": unknown_name,
+                "named": named,
+                "W": _wire.UNSIGNED,
+                "S": _wire.SIGNED,
+                "D": Decimal,
+                "scaleb": _wire.scaleb,
                 "E": EncodeError,
             }
         )
@@ -112,7 +125,13 @@ class _Writer:
         )
         known = self.source.constant(frozenset(part.name for part in parts))
         with self.source.function("o, v, d, c") as function:
-            write(f"if not v.keys() <= {known}:", f"    raise unknown_name(v, {known})")
+            if parts:
+                # All fields in their order, and behind them what is not among them.
+                nothing = self.source.constant(dict.fromkeys(part.name for part in parts))
+                write(f"z = {nothing} | v if v.__class__ is dict else named({nothing}, v)")
+            else:
+                write("z = named({}, v)")
+            write(f"if len(z) != {len(parts)}:", f"    raise unknown_name(v, {known})")
             write("m = 0")
             write("w = o" if message or not map_bits else "w = bytearray()", "a = w.append")
             if self.shifting:
@@ -120,8 +139,7 @@ class _Writer:
             bit = map_bits - 1 - message
             names = [f"x{number}" for number in range(len(parts))]
             if parts:
-                wanted = self.source.constant(tuple(part.name for part in parts))
-                write(f"{', '.join(names)}, = map(v.get, {wanted})")
+                write(f"{', '.join(names)}, = z.values()")
             index = 0
             while index < len(parts):
                 run = run_of(parts[index:], 1 if self.shifting else _MOST_IN_RUN)
@@ -305,7 +323,16 @@ class _Writer:
         if part.optional:
             write("if x is None:", "    e = None")
         with self.source.under("else:" if part.optional else ""):
-            write(f"e, x = scaled(x, {name!r})")
+            usual = exponent.initial
+            if isinstance(usual, int) and usual <= 0:
+                # Mostly it has the exponent that the template expects.
+                known = self.source.constant(_wire.decimal_of(1, usual))
+                write(f"if x.__class__ is D and x.same_quantum({known}):")
+                write(f"    e, y = {usual}, int(scaleb(x, {-usual}))")
+                write(f"    x = y if -{_WIDE} <= y < {_WIDE} else scaled(x, {name!r})[1]")
+                write("else:", f"    e, x = scaled(x, {name!r})")
+            else:
+                write(f"e, x = scaled(x, {name!r})")
             if not part.joint and exponent.operator is constant:
                 wanted = int(exponent.initial or 0)
                 write(f"if e != {wanted}:", f"    x = rescaled({name!r}, e, x, {wanted})")
@@ -370,18 +397,19 @@ class _Writer:
         with self.source.under("else:" if optional and not sure else ""):
             if kind in (Kind.INT32, Kind.INT64):
                 if optional:
-                    write("if 0 <= x < 63:", "    a(x + 129)")
+                    write(f"if 0 <= x < {_HALF - 1}:", "    w += S[x + 1]")
                     write("else:", "    w += nullable_signed(x)")
                 else:
-                    write("if 0 <= x < 64:", "    a(x + 128)")
+                    write(f"if {-_HALF} <= x < {_HALF}:", "    w += S[x]")
                     write("else:", "    w += signed(x)")
             elif kind is Kind.ASCII:
                 write("if len(x) == 1 and x != '\\0':", "    a(ord(x) | 128)")
+                write("elif x > '\\0':", "    w += x.encode()", "    w[-1] |= 128")
                 write("else:", f"    w += ascii(x, {optional})")
             else:
                 number = "x" if kind.is_number else "len(x)"
                 number += " + 1" if optional else ""
-                write(f"if (y := {number}) < 128:", "    a(y | 128)")
+                write(f"if (y := {number}) < {_wire.TWO_BYTES}:", "    w += W[y]")
                 write("else:", "    w += unsigned(y)")
                 if not kind.is_number:
                     write("w += x")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import decimal
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,8 @@ NULLABLE_ASCII[0x80] = None
 
 _stop = re.compile(rb"[\x80-\xff]").search
 _context = decimal.Context(prec=200)
+scaleb = _context.scaleb
+"""A decimal with its point moved, exactly."""
 _MANTISSA = (Kind.INT64.minimum, Kind.INT64.maximum)
 
 
@@ -44,18 +47,39 @@ def unsigned_rest(buffer: bytes, position: int, first: int, maximum: int) -> tup
     """An unsigned number whose first byte was read and had no stop bit; and where it ends."""
     if not first:
         raise DecodeError("an integer in more bytes than it needs (ERR R6)", position - 1)
-    # Most numbers are short: what follows is a loop, unrolled for them.
-    second = buffer[position]
-    if second > 127:
-        value, position = first << 7 | second & 127, position + 1
-    elif (third := buffer[position + 1]) > 127:
-        value, position = first << 14 | second << 7 | third & 127, position + 2
-    elif (fourth := buffer[position + 2]) > 127:
-        value = first << 21 | second << 14 | third << 7 | fourth & 127
-        position += 3
+    # A loop, unrolled for all that is not longer than a time. Four bytes fit every kind.
+    byte = buffer[position]
+    if byte > 127:
+        return first << 7 | byte & 127, position + 1
+    value = first << 7 | byte
+    byte = buffer[position + 1]
+    if byte > 127:
+        return value << 7 | byte & 127, position + 2
+    value = value << 7 | byte
+    byte = buffer[position + 2]
+    if byte > 127:
+        return value << 7 | byte & 127, position + 3
+    value = value << 14 | byte << 7
+    byte = buffer[position + 3]
+    if byte > 127:
+        value, position = value | byte & 127, position + 4
     else:
-        value = first << 21 | second << 14 | third << 7 | fourth
-        value, position = _longer(buffer, position + 3, value)
+        value = (value | byte) << 7
+        byte = buffer[position + 4]
+        if byte > 127:
+            value, position = value | byte & 127, position + 5
+        else:
+            value = (value | byte) << 14
+            byte = buffer[position + 5]
+            if byte > 127:
+                value, position = value >> 7 | byte & 127, position + 6
+            else:
+                value |= byte << 7
+                byte = buffer[position + 6]
+                if byte > 127:
+                    value, position = value | byte & 127, position + 7
+                else:
+                    value, position = _longer(buffer, position + 7, value | byte)
     if value > maximum:
         raise DecodeError("an integer out of its range (ERR D2)", position - 1)
     return value, position
@@ -132,7 +156,23 @@ def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, 
 
     Bits that are not there are zero, bits that nobody asks for are let pass.
     """
-    value, lacking = first, bits - 7
+    # A loop, unrolled for the maps of entries, which are the longest.
+    byte = buffer[position]
+    if byte > 127:
+        value, lacking = first << 7 | byte & 127, bits - 14
+        return (value << lacking if lacking > 0 else value >> -lacking), position + 1
+    value = first << 7 | byte
+    byte = buffer[position + 1]
+    if byte > 127:
+        value, lacking = value << 7 | byte & 127, bits - 21
+        return (value << lacking if lacking > 0 else value >> -lacking), position + 2
+    value = value << 7 | byte
+    byte = buffer[position + 2]
+    if byte > 127:
+        value, lacking = value << 7 | byte & 127, bits - 28
+        return (value << lacking if lacking > 0 else value >> -lacking), position + 3
+    value = value << 7 | byte
+    lacking, position = bits - 28, position + 3
     while lacking > -7:
         byte = buffer[position]
         position += 1
@@ -146,6 +186,7 @@ def map_rest(buffer: bytes, position: int, first: int, bits: int) -> tuple[int, 
     return value >> -lacking, found.end()
 
 
+@lru_cache(8192)  # the prices of a market repeat
 def decimal_of(mantissa: int, exponent: int) -> decimal.Decimal:
     """The decimal of a mantissa and an exponent, which it keeps."""
     return _context.scaleb(decimal.Decimal(mantissa), exponent)
@@ -181,39 +222,66 @@ def tailed(base: Any, tail: Any) -> Any:
 
 # Writing.
 
-_SHIFTS = [range(7 * count - 7, -1, -7) for count in range(13)]
-"""By how much a number is shifted for each of its bytes."""
 _SHORT = [bytes((seven | 0x80,)) for seven in range(128)]
 """Seven bits and the stop bit."""
+TWO_BYTES = 1 << 14
+"""From here on an unsigned number takes more than two bytes; a signed one from half of it on."""
+
+
+class _Table(dict[int, bytes]):
+    """The bytes of numbers of up to 14 bits, each made when it is first asked for."""
+
+    def __init__(self, made: Callable[[int], bytes]) -> None:
+        super().__init__()
+        self._made = made
+
+    def __missing__(self, value: int) -> bytes:
+        found = self[value] = self._made(value)
+        return found
+
+
+_LOW = _Table(lambda value: bytes((value >> 7 & 0x7F,)) + _SHORT[value & 0x7F])
+"""The last two bytes of a number, with the stop bit."""
+UNSIGNED = _Table(lambda value: (bytes((value >> 7,)) if value > 127 else b"") + _LOW[value][1:])
+"""The bytes of an unsigned number of 14 bits."""
+SIGNED = _Table(
+    lambda value: _LOW[value & 0x3FFF][-64 <= value < 64 :]  # one byte has six bits and a sign
+)
+"""The bytes of a signed number of 14 bits."""
+_MIDDLE = _Table(lambda value: bytes((value >> 7, value & 0x7F)))
+"""Two bytes in the middle of a number."""
+_FIRST = _Table(lambda value: bytes((value >> 7, value & 0x7F)) if value > 127 else bytes((value,)))
+"""What an unsigned number begins with."""
+_FIRST_SIGNED = _Table(
+    lambda value: (
+        bytes((value & 0x7F,)) if -64 <= value < 64 else bytes((value >> 7 & 0x7F, value & 0x7F))
+    )
+)
+"""What a signed number begins with."""
 
 
 def unsigned(value: int) -> bytes:
     """The bytes of an unsigned number."""
-    if value < 1 << 14:
-        return bytes((value >> 7, value & 0x7F | 0x80)) if value > 0x7F else _SHORT[value]
-    if value < 1 << 21:
-        return bytes((value >> 14, value >> 7 & 0x7F, value & 0x7F | 0x80))
-    if value < 1 << 28:
-        return bytes((value >> 21, value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
-    out = [value >> shift & 0x7F for shift in _SHIFTS[-(-value.bit_length() // 7)]]
-    out[-1] |= 0x80
-    return bytes(out)
+    low = _LOW[value & 0x3FFF]
+    rest = value >> 14
+    if not rest:
+        return UNSIGNED[value]
+    while rest >= TWO_BYTES:
+        low = _MIDDLE[rest & 0x3FFF] + low
+        rest >>= 14
+    return _FIRST[rest] + low
 
 
 def signed(value: int) -> bytes:
     """The bytes of a signed number."""
     if -0x2000 <= value < 0x2000:
-        return (
-            bytes((value >> 7 & 0x7F, value & 0x7F | 0x80))
-            if not -0x40 <= value < 0x40
-            else (_SHORT[value & 0x7F])
-        )
-    if -0x100000 <= value < 0x100000:
-        return bytes((value >> 14 & 0x7F, value >> 7 & 0x7F, value & 0x7F | 0x80))
-    # One bit more than those of the number: its sign.
-    out = [value >> shift & 0x7F for shift in _SHIFTS[(value ^ value >> 80).bit_length() // 7 + 1]]
-    out[-1] |= 0x80
-    return bytes(out)
+        return SIGNED[value]
+    low = _LOW[value & 0x3FFF]
+    rest = value >> 14
+    while not -0x2000 <= rest < 0x2000:
+        low = _MIDDLE[rest & 0x3FFF] + low
+        rest >>= 14
+    return _FIRST_SIGNED[rest] + low
 
 
 def nullable_signed(value: int) -> bytes:

@@ -93,7 +93,8 @@ class Decoder:
         """Decode the message at a position; it ends before ``end``."""
         if end is None:
             end = len(buffer)
-        message = bytes(buffer[position:end])
+        whole = buffer.__class__ is bytes and not position and end == len(buffer)
+        message = buffer if whole else bytes(buffer[position:end])
         if self._state.reset_each_message:
             self._state.last_id = None
         try:
@@ -178,7 +179,7 @@ class Encoder:
     def __init__(self, templates: Templates, *, reset_each_message: bool = False) -> None:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
-        self._functions: dict[str, tuple[Template, Encode, int, slice, list[Any]]] = {}
+        self._functions: dict[str, tuple[Template, Encode, int, slice, list[Any], bytes]] = {}
 
     def reset(self) -> None:
         """Forget all previous values."""
@@ -192,20 +193,18 @@ class Encoder:
             state.last_id = None
         else:
             kept = state.last_id, state.previous.copy()
-        out = bytearray()
         try:
-            self._message(out, name, values)
+            return self._message(name, values)
         except (EncodeError, DecodeError) as error:
             state.depth = 0
             if kept is not None:
                 state.last_id, state.previous[:] = kept
             raise EncodeError(str(error)) from None
-        return bytes(out)
 
-    def _message(self, out: bytearray, name: str, values: Mapping[str, Any]) -> None:
+    def _message(self, name: str, values: Mapping[str, Any]) -> bytes:
         state = self._state
         known = self._functions.get(name) or self._function(name)
-        template, encode, bits, span, blank = known
+        template, encode, bits, span, blank, named = known
         number = template.id
         assert number is not None
         if values.__class__ is not dict and not isinstance(values, Mapping):
@@ -220,19 +219,17 @@ class Encoder:
         same, state.last_id = number == state.last_id, number
         presence = encode(body, values, state.previous, self)
         if same:
-            out += presence_map(presence, bits)
-        else:
-            out += presence_map(presence | 1 << (bits - 1), bits)
-            out += unsigned(number)
-        out += body
+            return presence_map(presence, bits) + body
+        return presence_map(presence | 1 << (bits - 1), bits) + named + body
 
-    def _function(self, name: str) -> tuple[Template, Encode, int, slice, list[Any]]:
+    def _function(self, name: str) -> tuple[Template, Encode, int, slice, list[Any], bytes]:
         template = self.templates.by_name.get(name)
         if template is None or template.id is None:
             raise EncodeError(f"{name}: no template of that name has an id")
         function = encoder_of(self.templates, template)
         span = self._state.span(template)
-        known = self._functions[name] = template, function, template.map_bits, *span
+        named = unsigned(template.id)
+        known = self._functions[name] = template, function, template.map_bits, *span, named
         return known
 
     def nested(self, out: bytearray, value: Any, name: str) -> None:
@@ -242,5 +239,5 @@ class Encoder:
         self._state.depth += 1
         if self._state.depth > MAX_NESTED:
             raise EncodeError(f"{name}: messages nested deeper than {MAX_NESTED}")
-        self._message(out, *value)
+        out += self._message(*value)
         self._state.depth -= 1

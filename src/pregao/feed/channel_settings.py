@@ -21,6 +21,8 @@ class LegacyFeed:
     """The platform that sends it: PUMA or MEGABOLSA."""
     market_depth: int | None = None
     """How many price levels books show of which no snapshot came; None is all orders."""
+    recovery: bool = False
+    """Is what is missing asked for over TCP? Then it is waited for as long as that may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class ChannelCounters:
     gaps: int = 0
     lost: int = 0
     """Packets that no feed brought, as far as that is known."""
+    recovered: int = 0
+    """Messages that were lost, asked for over TCP, and came (legacy feed)."""
     stale: int = 0
     """How often a book became stale."""
     healed: int = 0

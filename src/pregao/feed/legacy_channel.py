@@ -44,6 +44,8 @@ class LegacyChannelSettings:
     """Is the first message the first of its week or day?"""
     most_wait_ns: int = MOST_WAIT_NS
     """So long a missing message is waited for, from the other feed or from TCP recovery."""
+    asked_for: bool = False
+    """Is it asked for over TCP? Then it may come when every feed is past it."""
 
 
 class LegacyChannel:
@@ -59,7 +61,11 @@ class LegacyChannel:
         own = LegacyChannelSettings() if settings is None else settings
         reader = MessageReader() if reader is None else reader
         self.incremental = IncrementalLine(
-            own.feeds, platform=own.platform, reader=reader, most_wait_ns=own.most_wait_ns
+            own.feeds,
+            platform=own.platform,
+            reader=reader,
+            most_wait_ns=own.most_wait_ns,
+            asked_for=own.asked_for,
         )
         self.recovery = LoopLine(own.feeds, reader=reader)
         self.definition = LoopLine(own.feeds, reader=reader)

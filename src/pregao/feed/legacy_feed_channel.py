@@ -3,7 +3,7 @@ events and actions out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,7 +28,17 @@ from pregao.feed.event_log import EventLog
 from pregao.feed.legacy_channel import LegacyChannel, LegacyChannelSettings
 from pregao.feed.legacy_meaning import Entry, LegacyTrade, exact_mantissa, number_of
 from pregao.feed.legacy_state import MOST_TRADES, LegacyInstrument, StatisticKey
-from pregao.legacy import DEAD_AFTER_NS, PLATFORMS, LineEvent, MessageReader, Missing, Told
+from pregao.legacy import (
+    DEAD_AFTER_NS,
+    MOST_ASKING_NS,
+    PLATFORMS,
+    RECOVERY,
+    IncrementalLine,
+    LineEvent,
+    MessageReader,
+    Missing,
+    Told,
+)
 from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.phases import Phases, Status
 from pregao.umdf.sequencing import Place
@@ -78,7 +88,8 @@ class LegacyFeedChannel:
                 feeds=settings.feeds,
                 market_depth=own.market_depth,
                 from_the_start=settings.from_the_start,
-                most_wait_ns=settings.reorder_ns,
+                most_wait_ns=max(settings.reorder_ns, MOST_ASKING_NS if own.recovery else 0),
+                asked_for=own.recovery,
             ),
             reader=reader,
             listener=self._log,
@@ -187,6 +198,30 @@ class LegacyFeedChannel:
         if self._heard_ns and not self._down:
             waits.append(max(self._heard_ns.values()) + DEAD_AFTER_NS)
         return min((each for each in waits if each is not None), default=None)
+
+    # What is asked for again
+
+    @property
+    def incremental(self) -> IncrementalLine:
+        """The line of incremental messages, for who asks for what it misses."""
+        return self._channel.incremental
+
+    def recovered(self, events: Sequence[LineEvent], now_ns: int) -> None:
+        """Take in what messages that came again gave the incremental line."""
+        if not events:
+            return
+        self._now_ns = max(now_ns, self._now_ns)
+        self.counters.recovered += sum(
+            isinstance(event, Told) and event.feed == RECOVERY for event in events
+        )
+        self._take(events, now_ns)
+        self.counters.delivered = self._channel.incremental.counters.delivered
+        self._settle()
+
+    def give_up(self, now_ns: int) -> None:
+        """Wait no longer for what is missing first."""
+        self._take(self._channel.incremental.give_up(now_ns), now_ns)
+        self._settle()
 
     # Datagrams
 

@@ -57,6 +57,8 @@ PRICE_SCALE: Final = 4
 UNKNOWN: Final = 255
 """The code of a side or an action that is not known."""
 _DELETE: UpdateKind | None = UpdateKind.DELETE
+_PLACED: Final = (UpdateKind.ADD, UpdateKind.CHANGE, UpdateKind.DELETE, UpdateKind.REMOVE_TOP)
+"""What names the place of a level, without which nothing is told."""
 
 ORDER_COLUMNS: Final[Mapping[int, Mapping[str, str]]] = {
     templates.ORDER: {
@@ -189,6 +191,9 @@ def update_columns(
         name: rows.numbers(told[name]) if name in told else none
         for name in ("order_id", "price", "size", "previous", "position", "firm", "inserted")
     }
+    if levels:
+        placed = np.isin(kind, _PLACED)
+        kind[placed & (columns["position"] == NULL)] = UpdateKind.INTERRUPT
     return BookColumns(kind, side, flags, **columns)
 
 

@@ -9,10 +9,19 @@ what is missing, loops. `RecoveryClient` and `RecoveryServer` are the two sides 
 
 from pregao.legacy.assembly import Assembler, Message
 from pregao.legacy.chunks import HEADER_SIZE, Chunk, read_chunks, write_chunks
-from pregao.legacy.lines import Began, IncrementalLine, LineCounters, LineEvent, Missing, Told
+from pregao.legacy.lines import (
+    RECOVERY,
+    Began,
+    IncrementalLine,
+    LineCounters,
+    LineEvent,
+    Missing,
+    Told,
+)
 from pregao.legacy.loops import InLoop, LoopEnded, LoopLine
 from pregao.legacy.messages import LegacyMessage, MessageReader, MsgType, message_type
 from pregao.legacy.recovery import (
+    MOST_ASKING_NS,
     Ended,
     Finished,
     GapFiller,
@@ -46,9 +55,11 @@ __all__ = [
     "HEADER_SIZE",
     "HEARTBEAT_NS",
     "MEGABOLSA",
+    "MOST_ASKING_NS",
     "MOST_PER_REQUEST",
     "PLATFORMS",
     "PUMA",
+    "RECOVERY",
     "Assembler",
     "Began",
     "Chunk",

@@ -26,6 +26,8 @@ from pregao.umdf.arbitration import (
 )
 from pregao.umdf.sequencing import Place, next_version, version_distance
 
+RECOVERY = "recovery"
+"""In place of a feed: who brought a message that was asked for again."""
 MOST_BACK = 64
 """After so many messages in a row with numbers that are past, numbers have begun anew."""
 
@@ -106,8 +108,12 @@ class IncrementalLine:
         platform: Platform = PUMA,
         reader: MessageReader | None = None,
         most_wait_ns: int = MOST_WAIT_NS,
+        asked_for: bool = False,
     ) -> None:
+        """What is missing is waited for so long; if it is ``asked_for`` elsewhere, also when all
+        feeds are past it."""
         self.counters = LineCounters()
+        self._asked_for = asked_for
         self._platform = platform
         self._reader = MessageReader() if reader is None else reader
         self._feeds = {feed: _Feed(Assembler()) for feed in feeds}
@@ -150,6 +156,11 @@ class IncrementalLine:
         """Let time pass: what has been waited for long enough is given up."""
         return self._told(list(self._arbiter.expire(now_ns)))
 
+    def give_up(self, now_ns: int) -> list[LineEvent]:
+        """Wait no longer for what is missing first."""
+        deadline = self._arbiter.deadline_ns
+        return [] if deadline is None else self.tick(max(now_ns, deadline))
+
     def receive(self, feed: str, datagram: bytes, time_ns: int) -> list[LineEvent]:
         """Take a datagram of a feed in."""
         self.counters.datagrams += 1
@@ -172,7 +183,7 @@ class IncrementalLine:
     def recovered(self, version: int, message: LegacyMessage, time_ns: int) -> list[LineEvent]:
         """Take a message in that was asked for again (002 §6.2)."""
         place = Place(version, message.number)
-        return self._told(self._arbiter.accept("recovery", place, time_ns, message))
+        return self._told(self._arbiter.accept(RECOVERY, place, time_ns, message))
 
     def _choose(self, feed: str, time_ns: int) -> list[LineEvent]:
         """Where one feed is followed: another one takes its place when it is silent."""
@@ -267,7 +278,8 @@ class IncrementalLine:
 
     def _new_arbiter(self) -> Arbiter[LegacyMessage]:
         # Where one feed is followed alone nobody else can bring what is missing.
-        feeds = () if self._followed is not None else tuple(self._feeds)
+        alone = self._followed is not None or self._asked_for
+        feeds = () if alone else tuple(self._feeds)
         return Arbiter(most_wait_ns=self._most_wait_ns, feeds=feeds)
 
     def _told(self, outcomes: Sequence[FeedOutcome[LegacyMessage]]) -> list[LineEvent]:

@@ -10,7 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pregao.clock import MILLISECOND
+from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import DecodeError, UsageError
 from pregao.fix import (
     Application,
@@ -32,6 +32,8 @@ LEAST_WAIT_NS = 15 * MILLISECOND
 RETRY_NS = 50 * MILLISECOND
 MOST_TRIES = 8
 """Messages may take more than 140 ms until they can be asked for."""
+MOST_ASKING_NS = 2 * SECOND
+"""No message is waited for longer than this, whatever a gateway says of it."""
 BYTES_PER_REPORT = 64 * 1024
 """About so much raw data a message holds."""
 
@@ -299,6 +301,20 @@ class GapFiller:
     _tries: int = 0
     _next_ns: int = 0
     _pending: bool = False
+    _many: bool = False
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When `watch` is to be called, if something is to be asked for then."""
+        waits = self._since is not None and not self._pending and not self._many
+        return self._next_ns if waits else None
+
+    def hopeless(self, now_ns: int) -> bool:
+        """Is something missing that will not come from here?"""
+        if self._since is None:
+            return False
+        over = self._tries >= MOST_TRIES and not self._pending and now_ns >= self._next_ns
+        return self._many or over
 
     def watch(self, line: IncrementalLine, now_ns: int) -> None:
         """Look what is missing, and ask for it when its time has come (002 §6.2)."""
@@ -311,8 +327,9 @@ class GapFiller:
             self._tries, self._pending = 0, False
             self._next_ns = now_ns + LEAST_WAIT_NS
         wanted = Wanted(self.channel, missing.first, missing.last)
-        many = len(wanted) > MOST_PER_REQUEST  # then the market recovery stream is for it
-        if many or self._pending or self._tries >= MOST_TRIES or now_ns < self._next_ns:
+        # What is more, the market recovery stream is for.
+        self._many = len(wanted) > MOST_PER_REQUEST
+        if self._many or self._pending or self._tries >= MOST_TRIES or now_ns < self._next_ns:
             return
         self._tries += 1
         self._pending = True
@@ -330,7 +347,7 @@ class GapFiller:
                     message = self._read(number, payload)
                     if message is not None:
                         found += line.recovered(line.version, message, now_ns)
-                case Finished():
+                case Finished(wanted) if wanted.channel == self.channel:
                     self._pending = False
         return found
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pregao.live.books import LiveEvent as LiveEvent
     from pregao.live.books import Missed as Missed
     from pregao.live.client import Live as Live
+    from pregao.live.collector import seldom_collected as seldom_collected
     from pregao.live.config import Line as Line
     from pregao.live.config import LiveConfig as LiveConfig
     from pregao.live.config import config_text as config_text
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "books": ["BookCopy", "FreshBook", "Item", "LiveEvent", "Missed"],
     "client": ["Live"],
+    "collector": ["seldom_collected"],
     "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
     "followed": ["LineState", "Listener"],
     "handler": ["FeedHandler"],

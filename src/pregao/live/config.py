@@ -20,6 +20,14 @@ A channel of the legacy feed says so, and by which platform it is sent::
     protocol = "legacy"
     platform = "PUMA"
 
+Where its messages can be asked for again over TCP, and by what names, may be told too::
+
+    [channel.10.recovery]
+    A = "10.0.0.1:9620"
+    B = "10.0.0.2:9620"
+    sender = "CUSTOMER"
+    target = "BVMF"
+
 A mistake is told with the file, the table and the entry.
 """
 
@@ -47,12 +55,14 @@ _TOP = ("interface", "buffer_bytes", "spin", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
 _NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
 _PROTOCOLS = ("umdf", "legacy")
-_LEGACY = ("platform", "market_depth")
+_LEGACY = ("platform", "market_depth", "recovery")
+_NAMES = ("sender", "target")
 _CHANNEL = (
     *(stream.value for stream in STREAMS), "protocol", *_LEGACY, "backup", "process", *_SPANS,
     *_NUMBERS,
 )  # fmt: skip
 _LINE = ("address", "interface", "source")
+_FEEDS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
 
 
@@ -73,6 +83,16 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryGateways:
+    """Where messages of a channel of the legacy feed are asked for again, and by what names."""
+
+    addresses: tuple[Address, ...]
+    """The one that is preferred comes first."""
+    sender: str = "CUSTOMER"
+    target: str = "BVMF"
+
+
+@dataclass(frozen=True, slots=True)
 class LiveConfig:
     """The channels to follow, and where they are received."""
 
@@ -85,6 +105,8 @@ class LiveConfig:
     """Ask sockets without pause instead of waiting for packets?"""
     processes: Mapping[int, str] = field(default_factory=dict)
     """The process that follows a channel, by a name of its own; others are together."""
+    recoveries: Mapping[int, RecoveryGateways] = field(default_factory=dict)
+    """Where what is lost of a channel is asked for again."""
 
     def groups(self, most: int | None = None) -> list[LiveConfig]:
         """The channels of each process; or of so many processes, all that are named aside."""
@@ -110,6 +132,7 @@ class LiveConfig:
             channels=tuple(each for each in self.channels if each.number in wanted),
             lines=tuple(line for line in self.lines if line.channel in wanted),
             processes={n: name for n, name in self.processes.items() if n in wanted},
+            recoveries={n: own for n, own in self.recoveries.items() if n in wanted},
         )
 
 
@@ -144,7 +167,7 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
             f"{name} names no channel: it needs tables such as [channel.51.incremental] with "
             'A = "233.252.14.1:30511".'
         )
-    channels, lines, processes = [], [], {}
+    channels, lines, processes, recoveries = [], [], {}, {}
     for number, table in tables.items():
         inside = reading.inside(f"channel.{number}")
         if not (number.isascii() and number.isdigit() and int(number) <= 0xFF):
@@ -157,8 +180,10 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
         process = inside.text(table, "process")
         if process is not None:
             processes[int(number)] = process
+        if "recovery" in table:
+            recoveries[int(number)] = _recovery(inside, table)
     _check_distinct(name, lines)
-    return LiveConfig(tuple(channels), tuple(lines), buffer, name, spin, processes)
+    return LiveConfig(tuple(channels), tuple(lines), buffer, name, spin, processes, recoveries)
 
 
 class _Reading:
@@ -281,7 +306,24 @@ def _legacy(reading: _Reading, table: Mapping[str, Any], backup: list[str]) -> L
     depth = table.get("market_depth", 0)
     if not _is_whole(depth) or depth < 0:
         reading.fail("market_depth", f"takes a number of price levels, 0 for all orders: {depth!r}")
-    return LegacyFeed(platform, depth or None)
+    return LegacyFeed(platform, depth or None, "recovery" in table)
+
+
+def _recovery(reading: _Reading, table: Mapping[str, Any]) -> RecoveryGateways:
+    """Where messages are asked for again: feed A's gateway first."""
+    inside, given = reading.inside("recovery"), reading.table(table, "recovery")
+    feeds = sorted(entry for entry in given if entry not in _NAMES)
+    inside.names(given, (*(each for each in feeds if len(each) == 1 and each.isupper()), *_NAMES))
+    if not feeds:
+        inside.fail("", 'names no gateway: it takes feeds such as A = "10.0.0.1:9620"')
+    found = []
+    for feed in feeds:
+        try:
+            found.append(parse_address(inside.text(given, feed) or "", feed))
+        except PregaoError as error:
+            inside.fail("", str(error).rstrip("."))
+    names = {entry: inside.text(given, entry) for entry in _NAMES if entry in given}
+    return RecoveryGateways(tuple(found), **{k: v for k, v in names.items() if v})
 
 
 def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:
@@ -324,6 +366,13 @@ def config_text(config: LiveConfig) -> str:
             own.append(f"market_depth = {channel.legacy.market_depth or 0}\n")
         if own:
             parts += [f"\n[channel.{channel.number}]\n", *own]
+        gateways = config.recoveries.get(channel.number)
+        if gateways is not None:
+            parts.append(f"\n[channel.{channel.number}.recovery]\n")
+            for feed, address in zip(_FEEDS, gateways.addresses, strict=False):
+                parts.append(f'{feed} = "{address}"\n')
+            parts.append(f"sender = {json.dumps(gateways.sender)}\n")
+            parts.append(f"target = {json.dumps(gateways.target)}\n")
         for stream in STREAMS:
             parts.append(f"\n[channel.{channel.number}.{stream.value}]\n")
             for line in config.lines:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError, PregaoError
 from pregao.feed.channel_settings import Join
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pump import Datagrams
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line, LiveConfig
@@ -34,6 +35,7 @@ from pregao.live.followed import (
     open_line,
 )
 from pregao.live.latency import one_sent_ns, sent_ns
+from pregao.live.legacy_asking import Asker
 from pregao.live.recording import Recorder
 from pregao.net import Batch, LineCounts, LineReceiver, open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
@@ -104,11 +106,17 @@ class FeedHandler:
             compiled=compiled, spin=config.spin if spin is None else spin
         )
         self.started_ns = clock()
+        self._askers: list[Asker] = []
         try:
             self._open_lines()
         except BaseException:
             self._receiver.close()
             raise
+        for gateways in dict.fromkeys(config.recoveries.values()):
+            numbers = [n for n, own in config.recoveries.items() if own == gateways]
+            asked = [self.channels[number].channel for number in numbers]
+            legacy = [channel for channel in asked if isinstance(channel, LegacyFeedChannel)]
+            self._askers.append(Asker(legacy, gateways, self._receiver.wake))
 
     # Lines
 
@@ -294,7 +302,11 @@ class FeedHandler:
             self._note_delays(batch)
             last = int(batch.time_ns[-1])
             now = last if batch.more else max(now, last)
+        for asker in self._askers:
+            asker.work(now)
         for followed in self.channels.values():
+            if self._askers:
+                self._tell(followed)
             if len(batch) < _AT_EASE and isinstance(followed.channel, PumpedChannel):
                 followed.channel.catch_up(_LOOKED_AT)
             deadline = followed.channel.deadline()
@@ -311,6 +323,7 @@ class FeedHandler:
     def _patience(self, now_ns: int) -> int:
         """How long to wait for packets at most, in nanoseconds."""
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
+        deadlines += [asker.deadline_ns for asker in self._askers]
         waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
         return max(0, min([*waits, _LONGEST_WAIT_NS]))
 
@@ -408,6 +421,8 @@ class FeedHandler:
         for line in self._joined:
             self._ended[line] = self._counts(line)
         self._joined.clear()
+        for asker in self._askers:
+            asker.close(self._clock())
         self._receiver.close()
         if self.recorder is not None:
             self._written(self.recorder.close, 0)

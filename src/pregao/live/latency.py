@@ -60,6 +60,17 @@ class Delays:
         place = int(np.searchsorted(np.cumsum(self.counts), share * total))
         return int(2 ** ((min(place, len(self.counts) - 1) + 1) / _STEPS))
 
+    def spread(self) -> list[list[int]]:
+        """How many there are in each tenth of a decade: ``[[bin, count], ...]``.
+
+        A delay is in the bin of the whole part of ten times its decimal logarithm, as far as its
+        class tells.
+        """
+        classes = np.flatnonzero(self.counts)
+        bins = (classes * (10 * np.log10(2) / _STEPS)).astype(np.int64)
+        counts = np.bincount(bins, self.counts[classes]).astype(np.int64)
+        return [[int(place), int(counts[place])] for place in np.flatnonzero(counts)]
+
 
 class RecentDelays:
     """The delays of the last while: of the span that runs, and of the one before it."""
@@ -70,6 +81,7 @@ class RecentDelays:
         self._now = Delays()
         self._since_ns = 0
         self._waiting: list[int] = []
+        self._all = Delays()
 
     def add(self, delay_ns: int, now_ns: int) -> None:
         """Count one; they are put into their classes many at a time."""
@@ -91,8 +103,15 @@ class RecentDelays:
             self._before = self._now if passed < 2 * self._span_ns else Delays()
             self._now, self._since_ns = Delays(), now_ns
         if self._waiting:
-            self._now.add(np.clip(np.array(self._waiting, np.float64), 0, _LONGEST))
+            waited = Delays()
+            waited.add(np.clip(np.array(self._waiting, np.float64), 0, _LONGEST))
+            self._now.counts += waited.counts
+            self._all.counts += waited.counts
             self._waiting.clear()
+
+    def spread(self) -> list[list[int]]:
+        """How all of them are spread, but for the last few."""
+        return self._all.spread()
 
     def percentiles(self, shares: tuple[float, ...], now_ns: int) -> list[int | None]:
         """Several percentiles of the last while."""

@@ -7,7 +7,6 @@ the handlers are in other processes, and only what is asked for comes over, as c
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
 import signal
 import sys
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.feed.channel_events import Event
 from pregao.live.books import Item
+from pregao.live.collector import seldom_collected
 from pregao.live.config import LiveConfig
 from pregao.live.handler import FeedHandler
 from pregao.live.reports import Report
@@ -177,11 +177,18 @@ def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: 
     except PregaoError as error:
         link.send(error)
         return
-    gc.collect()
-    gc.freeze()  # to look through all of it in the midst of a feed takes a tenth of a second
-    handler.start()
-    link.send(None)
-    try:
+    with seldom_collected():
+        handler.start()
+        link.send(None)
+        try:
+            _answer_all(handler, link)
+        finally:
+            handler.stop()
+
+
+def _answer_all(handler: FeedHandler, link: Connection) -> None:
+    """Answer until whoever asks is gone."""
+    with contextlib.suppress(EOFError, OSError):
         while True:
             question = link.recv()
             try:
@@ -189,10 +196,6 @@ def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: 
             except Exception as error:
                 answer = error
             link.send(answer)
-    except (EOFError, OSError):
-        pass  # whoever asked is gone
-    finally:
-        handler.stop()
 
 
 def _answer(handler: FeedHandler, question: Callable[[FeedHandler], Any]) -> Any:

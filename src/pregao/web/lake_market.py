@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -156,36 +157,40 @@ class LakeMarket:
 
     def _health(self, day: date) -> dict[str, Any]:
         own, base = f"date = DATE '{day.isoformat()}'", midnight_ns(day)
+        legacy = self._of_legacy_feed(day)
+        told = "legacy_packets" if legacy else "packets"
         packets = self._listed(
-            "packets",
+            told,
             "SELECT channel, stream, feed, outcome, count(*) AS packets, "
-            "sum(message_count) AS messages, sum(size) AS bytes FROM packets "
+            f"sum(message_count) AS messages, sum(size) AS bytes FROM {told} "
             f"WHERE {own} GROUP BY ALL ORDER BY ALL",
         )
+        # Packets of the legacy feed that hold no message with a time have 0.
         rates = self._listed(
-            "packets",
+            told,
             "SELECT (sending_time_ns // 60000000000) * 60000000000 AS minute, "
-            "count(*) AS packets, sum(message_count) AS messages, sum(size) AS bytes FROM packets "
-            f"WHERE {own} AND stream = 'incremental' AND sending_time_ns IS NOT NULL "
+            f"count(*) AS packets, sum(message_count) AS messages, sum(size) AS bytes FROM {told} "
+            f"WHERE {own} AND stream = 'incremental' AND sending_time_ns > 0 "
             "GROUP BY 1 ORDER BY 1",
         )
+        missing = f"FROM {_GAPS_OF_BOTH if legacy else 'gaps'} WHERE {own}"
         gaps = self._listed(
-            "gaps",
+            "legacy_gaps" if legacy else "gaps",
             "SELECT channel, security_id, feed, first_missing, last_missing, closed_by, "
-            f"capture_time_ns, reason FROM gaps WHERE {own} "
-            f"ORDER BY capture_time_ns LIMIT {_MOST_GAPS}",
+            f"capture_time_ns, reason {missing} ORDER BY capture_time_ns LIMIT {_MOST_GAPS}",
         )
         counted = self._listed(
-            "gaps",
-            f"SELECT closed_by, count(*) AS gaps FROM gaps WHERE {own} GROUP BY 1 ORDER BY 1",
+            "legacy_gaps" if legacy else "gaps",
+            f"SELECT closed_by, count(*) AS gaps {missing} GROUP BY 1 ORDER BY 1",
         )
         symbols = {one["id"]: one["symbol"] for one in self._all(day)}
         lead = ", ".join(
             f"percentile(feed_difference_ns, {share}) AS p{round(share * 100)}" for share in _SHARES
         )
+        first = _LEGACY_PACKETS if legacy else "latency"
         feeds = self._listed(
-            "latency",
-            f"SELECT feed, count(*) AS events, {lead} FROM latency "
+            "legacy_incremental_refresh" if legacy else "latency",
+            f"SELECT feed, count(*) AS events, {lead} FROM {first} "
             f"WHERE {own} AND feed_difference_ns IS NOT NULL GROUP BY feed ORDER BY feed",
         )
         states: dict[str, int] = {}
@@ -220,6 +225,15 @@ class LakeMarket:
                 :_FOUND
             ],
         }
+
+    def _of_legacy_feed(self, day: date) -> bool:
+        """Has the lake packets of this day on the legacy feed alone?"""
+
+        def some(table: str) -> bool:
+            own = f"date = DATE '{day.isoformat()}'"
+            return bool(self._listed(table, f"SELECT 1 AS one FROM {table} WHERE {own} LIMIT 1"))
+
+        return not some("packets") and some("legacy_packets")
 
     def latency(self, day: date, channel: int) -> dict[str, Any]:
         """How long things took: percentiles minute by minute, and how they were spread."""
@@ -260,6 +274,8 @@ class LakeMarket:
 
     def _news(self, day: date) -> list[dict[str, Any]]:
         base = midnight_ns(day)
+        if self._of_legacy_feed(day):
+            return self._legacy_news(day)
         rows = self._listed(
             "umdf_news_5",
             f"SELECT * FROM umdf_news_5 WHERE date = DATE '{day.isoformat()}' "
@@ -283,7 +299,38 @@ class LakeMarket:
                 )
         return found[-_MOST_NEWS:]
 
+    def _legacy_news(self, day: date) -> list[dict[str, Any]]:
+        """The news of the legacy feed, whose messages are whole."""
+        base = midnight_ns(day)
+        symbols = {one["id"]: one["symbol"] for one in self._all(day)}
+        rows = self._listed(
+            "legacy_news",
+            f"SELECT * FROM legacy_news WHERE date = DATE '{day.isoformat()}' "
+            f"ORDER BY sending_time_ns DESC, sequence_number DESC LIMIT {_MOST_NEWS}",
+        )
+        found = []
+        for row in reversed(rows):
+            lines = json.loads(row["lines_of_text"] or "[]")
+            about = json.loads(row["related_sym"] or "[]")
+            texts = [line.get("EncodedText") or line.get("Text") or "" for line in lines]
+            found.append(
+                {
+                    "at": row["sending_time_ns"] - base,
+                    "headline": row["encoded_headline"] or row["headline"],
+                    "text": "\n".join(texts),
+                    "symbol": _symbol(symbols, about[0].get("SecurityID") if about else None),
+                    "source": row["news_source"],
+                }
+            )
+        return found
 
+
+_GAPS_OF_BOTH = "(SELECT * FROM gaps UNION ALL BY NAME SELECT * FROM legacy_gaps)"
+_LEGACY_PACKETS = (
+    "(SELECT DISTINCT date, channel, sequence_version, sequence_number, feed, feed_difference_ns "
+    "FROM legacy_incremental_refresh)"
+)
+"""The packets of the legacy feed, which its messages tell of; there are no latencies of events."""
 _NEWS_FIELDS = {
     "securityID": "security_id", "newsSource": "news_source", "languageCode": "language_code",
     "partCount": "part_count", "partNumber": "part_number", "newsID": "news_id",

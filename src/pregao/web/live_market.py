@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, tzinfo
 from itertools import islice
 from typing import Any
@@ -28,31 +27,13 @@ from pregao.live import FeedHandler, Report, report
 from pregao.names import folded
 from pregao.umdf.templates import flag
 from pregao.web.lake_market import offset_s
+from pregao.web.live_seen import BARS, Seen
 from pregao.web.wire import LEVELS, MOST_IN_QUEUE, QUEUES, midnight_ns
 
-TAPE = 200
-"""So many trades of an instrument are remembered, ..."""
-_PATH = 900
-"""... so many theoretical prices and imbalances, ..."""
 _NEWS = 50
-"""... and so many pieces of news."""
+"""So many pieces of news are remembered."""
 _FOUND = 40
 _MORE_SELLERS = flag("ImbalanceCondition", "ImbalanceMoreSellers")
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What happened to an instrument since the page began to listen."""
-
-    trades: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=TAPE))
-    told: int = 0
-    """How often something was told of its trades."""
-    volume: int = 0
-    last: int | None = None
-    first: int | None = None
-    side: int = 0
-    path: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
-    imbalances: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=_PATH))
 
 
 class LiveMarket:
@@ -66,7 +47,7 @@ class LiveMarket:
         self._handler = handler
         self._name = name
         self._zone = zone or UTC
-        self._seen: dict[tuple[int, int], _Seen] = {}
+        self._seen: dict[tuple[int, int], Seen] = {}
         self._news: deque[dict[str, Any]] = deque(maxlen=_NEWS)
         # It looks at no books when something is told, so it may be told of much at once.
         handler.listen(self, singly=False)
@@ -79,9 +60,9 @@ class LiveMarket:
         for event in events:
             match event:
                 case TradeDone():
-                    self._traded(self._of(number, event.security_id), event)
+                    self._of(number, event.security_id).traded(event, self.base)
                 case TradeBusted():
-                    self._busted(self._of(number, event.security_id), event)
+                    self._of(number, event.security_id).busted(event, self.base)
                 case StatisticChanged(name="TheoreticalOpeningPrice", values=values):
                     if values is not None and values.get("mDEntryPx") is not None:
                         row = [
@@ -108,31 +89,8 @@ class LiveMarket:
                 case _:
                     pass
 
-    def _of(self, channel: int, security_id: int) -> _Seen:
-        return self._seen.setdefault((channel, security_id), _Seen())
-
-    def _traded(self, seen: _Seen, event: TradeDone) -> None:
-        if event.price is None:
-            return
-        # The feed does not tell who was the aggressor in the trade itself: a price above the last
-        # one counts as bought, one below as sold, the same as the trade before.
-        if seen.last is not None and event.price != seen.last:
-            seen.side = 1 if event.price > seen.last else -1
-        seen.last = event.price
-        seen.first = event.price if seen.first is None else seen.first
-        if not event.corrects:
-            seen.volume += event.size
-        seen.told += 1
-        seen.trades.append(
-            [event.sending_ns - self.base, event.price, event.size, seen.side, None,
-             event.trade_id, event.buyer, event.seller]
-        )  # fmt: skip
-
-    def _busted(self, seen: _Seen, event: TradeBusted) -> None:
-        seen.told += 1
-        for trade in seen.trades:
-            if trade[5] == event.trade_id:
-                trade[4] = event.sending_ns - self.base
+    def _of(self, channel: int, security_id: int) -> Seen:
+        return self._seen.setdefault((channel, security_id), Seen())
 
     # In other threads
 
@@ -204,7 +162,7 @@ class LiveMarket:
                 "phases": [],
                 "gaps": [],
                 "activity": [],
-                "intervals": [],
+                "intervals": list(BARS),
             }
 
         found = self._handler.ask(ask)
@@ -222,7 +180,7 @@ class LiveMarket:
             if followed is None or security_id not in followed.channel.instruments:
                 return None
             book = followed.channel.book(security_id)
-            seen = self._seen.get((channel, security_id)) or _Seen()
+            seen = self._seen.get((channel, security_id)) or Seen()
             status = followed.channel.phases.status(security_id)
             return {
                 "at": handler.now() - self.base,
@@ -247,7 +205,7 @@ class LiveMarket:
         """What was expected of the auction of now, or of the last one."""
 
         def ask(_handler: FeedHandler) -> tuple[list[Any], list[Any]]:
-            seen = self._seen.get((channel, security_id)) or _Seen()
+            seen = self._seen.get((channel, security_id)) or Seen()
             return list(seen.path), list(seen.imbalances)
 
         path, imbalances = self._handler.ask(ask)
@@ -269,6 +227,28 @@ class LiveMarket:
                 "imbalances": imbalances,
             }
         ]
+
+    def bars(self, channel: int, security_id: int, interval: str) -> list[list[Any]]:
+        """Bars of the trades since the page began: start, open, high, low, close, volume."""
+        if interval not in BARS:
+            raise UsageError(f"interval is {', '.join(BARS)}, not {interval!r}.")
+
+        def ask(_handler: FeedHandler) -> list[list[Any]]:
+            seen = self._seen.get((channel, security_id)) or Seen()
+            return seen.bars(BARS[interval])
+
+        return self._handler.ask(ask)
+
+    def latency(self) -> dict[str, Any]:
+        """How the delays from sending to receiving are spread since the handler began."""
+        return {
+            "spread": self._handler.ask(
+                lambda handler: {
+                    number: followed.delays.spread()
+                    for number, followed in handler.channels.items()
+                }
+            )
+        }
 
     def news(self) -> list[dict[str, Any]]:
         """The last news."""

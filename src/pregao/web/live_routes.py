@@ -53,6 +53,8 @@ def live_routes(market: LiveMarket, panel: ExchangePanel | None) -> list[BaseRou
         answer("/api/instruments", lambda given: market.search(given.text("q", ""))),
         answer("/api/instrument", lambda given: market.instrument(*own(given))),
         answer("/api/book", lambda given: market.view(*own(given))),
+        answer("/api/bars", lambda given: market.bars(*own(given), given.text("interval", "1m"))),
+        answer("/api/latency", lambda _given: market.latency()),
         answer("/api/auctions", lambda given: market.auctions(*own(given))),
         answer("/api/health", lambda _given: market.health()),
         answer("/api/news", lambda _given: market.news()),

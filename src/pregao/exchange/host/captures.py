@@ -56,14 +56,18 @@ class ExchangeCaptures:
         except OSError as error:
             raise UsageError(f"{folder}: cannot be used: {error.strerror}.") from error
         self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
-        self._feeds: dict[tuple[int, Stream], list[tuple[PcapWriter, UdpFramer]]] = {}
+        self._feeds: dict[tuple[int, Stream, bool], list[tuple[PcapWriter, UdpFramer]]] = {}
+        """By channel and stream, and whether it is the legacy feed's."""
         source = "127.0.0.1"
-        for (number, stream), feeds in settings.targets().items():
-            for feed, address in feeds:
-                ending = f"_{feed}" if stream is Stream.INCREMENTAL else ""
-                path = folder / f"{number:03d}_{_STREAMS[stream]}{ending}.pcap"
-                framer = UdpFramer(source, 20_000, address.host, address.port)
-                self._feeds.setdefault((number, stream), []).append((PcapWriter(path), framer))
+        for legacy, targets in ((False, settings.targets()), (True, settings.legacy_targets())):
+            for (number, stream), feeds in targets.items():
+                for feed, address in feeds:
+                    ending = f"_{feed}" if stream is Stream.INCREMENTAL else ""
+                    own = "Legacy_" if legacy else ""
+                    path = folder / f"{number:03d}_{own}{_STREAMS[stream]}{ending}.pcap"
+                    framer = UdpFramer(source, 20_000, address.host, address.port)
+                    written = self._feeds.setdefault((number, stream, legacy), [])
+                    written.append((PcapWriter(path), framer))
 
     def opened(self, line: Line) -> None:
         """A connection was made: the capture shows the handshake of TCP."""
@@ -123,9 +127,8 @@ class ExchangeCaptures:
     def published(self, datagrams: Sequence[Datagram]) -> None:
         """Datagrams went out."""
         for datagram in datagrams:
-            if datagram.legacy:
-                continue  # captures are of the binary feed and of sessions
-            for writer, framer in self._feeds.get((datagram.channel, datagram.stream), ()):
+            key = (datagram.channel, datagram.stream, datagram.legacy)
+            for writer, framer in self._feeds.get(key, ()):
                 writer.write(datagram.time_ns, framer.frame(datagram.payload))
 
     def close(self) -> None:

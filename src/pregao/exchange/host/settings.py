@@ -169,9 +169,16 @@ class ExchangeSettings:
             for line in (
                 f"[channel.{channel.number}]", 'protocol = "legacy"', 'platform = "PUMA"',
                 f"market_depth = {depth or 0}", "",
+                *self._recovery_table(channel.number),
             )
         ]  # fmt: skip
         return self._live_config(self.legacy_targets(), own)
+
+    def _recovery_table(self, number: int) -> tuple[str, ...]:
+        """Where the messages of a channel can be asked for; not where any port will do."""
+        if self.recovery is None or not self.recovery.port:
+            return ()
+        return (f"[channel.{number}.recovery]", f'A = "{self.recovery}"', "")
 
     def _live_config(self, targets: dict[tuple[int, Stream], Any], own: Iterable[str] = ()) -> str:
         lines = [f'interface = "{self.interface or "lo"}"', "", *own]

@@ -1,6 +1,7 @@
-"""Kernel of the order flow: which new orders improved the best price of their side.
+"""Kernels of analytics: which new orders improved the best price of their side, and which orders
+updates by position are about.
 
-Its plain twin is in the tests.
+Their plain twins are in the tests; that of the second is the book by position.
 """
 
 from __future__ import annotations
@@ -11,6 +12,15 @@ from typing import Any
 import numpy as np
 
 from pregao._njit import njit
+from pregao.book import rows
+
+NULL = rows.NULL
+_ADD, _CHANGE, _DELETE = (int(rows.UpdateKind[name]) for name in ("ADD", "CHANGE", "DELETE"))
+_CLEAR_SIDE, _REMOVE_TOP = int(rows.UpdateKind.CLEAR_SIDE), int(rows.UpdateKind.REMOVE_TOP)
+_EMPTY, _RESET = int(rows.UpdateKind.EMPTY), int(rows.UpdateKind.RESET)
+_SNAPSHOT_BEGIN = int(rows.UpdateKind.SNAPSHOT_BEGIN)
+_SNAPSHOT_ORDER = int(rows.UpdateKind.SNAPSHOT_ORDER)
+_INTERRUPT = int(rows.UpdateKind.INTERRUPT)
 
 NEW, DELETE, CLEAR, TAKE = 1, 2, 3, 4
 """An order comes, an order goes, a side is emptied, the first orders of a side go."""
@@ -51,3 +61,72 @@ def improving(side: Any, act: Any, key: Any, entry: Any) -> Any:
                 alive[heap[0][1]] = False
                 heappop(heap)
     return found
+
+
+@njit
+def orders_at_places(
+    instrument: Any, kind: Any, side: Any, order_id: Any, size: Any, position: Any,
+    found_id: Any, found_size: Any, taken_row: Any, taken_id: Any, taken_size: Any,
+) -> Any:  # fmt: skip
+    """Which order each update of books by position is about, and what its size was before.
+
+    Rows are those of a replay, and so are the rules: a book that is interrupted, or that a place
+    does not fit, is not known until it is emptied or a snapshot begins. What is not known is NULL.
+    Orders that deletions from the top take away go to the columns that are taken; gives how many.
+    """
+    ids = np.empty((2, len(taken_row) + 1), np.int64)
+    sizes = np.empty((2, len(taken_row) + 1), np.int64)
+    count = np.zeros(2, np.int64)
+    known = True
+    taken = 0
+    for row in range(len(kind)):
+        found_id[row] = found_size[row] = NULL
+        what = kind[row]
+        new_book = row == 0 or instrument[row] != instrument[row - 1]
+        if new_book or what in (_EMPTY, _RESET, _SNAPSHOT_BEGIN):
+            count[:] = 0
+            known = True
+        if what == _INTERRUPT:
+            known = False
+        if not known or (what > _REMOVE_TOP and what != _SNAPSHOT_ORDER):
+            continue
+        own = side[row]
+        if what == _CLEAR_SIDE:
+            count[own] = 0
+            continue
+        adds = what in (_ADD, _SNAPSHOT_ORDER)
+        place = position[row]
+        if what == _SNAPSHOT_ORDER and place == NULL:
+            place = count[own] + 1
+        if place == NULL or place < 1 or place > count[own] + adds:
+            known = False
+            continue
+        # The first order is at the end: what happens near the top moves few of them.
+        at = count[own] + adds - place
+        if what == _REMOVE_TOP:
+            for each in range(count[own] - 1, at - 1, -1):
+                taken_row[taken] = row
+                taken_id[taken] = ids[own, each]
+                taken_size[taken] = sizes[own, each]
+                taken += 1
+            count[own] = at
+        elif adds:
+            for each in range(count[own], at, -1):
+                ids[own, each] = ids[own, each - 1]
+                sizes[own, each] = sizes[own, each - 1]
+            ids[own, at] = found_id[row] = order_id[row]
+            sizes[own, at] = size[row]
+            count[own] += 1
+        else:
+            found_id[row] = ids[own, at]
+            found_size[row] = sizes[own, at]
+            if what == _CHANGE:
+                if order_id[row] != NULL:
+                    ids[own, at] = found_id[row] = order_id[row]
+                sizes[own, at] = size[row]
+            else:
+                for each in range(at, count[own] - 1):
+                    ids[own, each] = ids[own, each + 1]
+                    sizes[own, each] = sizes[own, each + 1]
+                count[own] -= 1
+    return taken

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from pregao.book.rows import NULL
 from pregao.feed.legacy_meaning import (
+    EMPTY_BOOK,
     IMBALANCE,
     NEW,
     OPENING_PRICE,
@@ -32,7 +33,7 @@ from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries, or_null
 from pregao.lake.books.legacy_messages import key_columns, messages_of, named, names_of
 from pregao.lake.books.legacy_status import STATUS_COLUMNS, group_text, statuses_of
 from pregao.lake.ingest import PROTOCOLS, bundled_message_tables, message_table_name
-from pregao.lake.store import DATE, stored_schema
+from pregao.lake.store import DATE
 from pregao.umdf import templates as t
 from pregao.umdf.keys import MESSAGE_KEY
 from pregao.umdf.phases import TradingEvent, instrument_status, phase_status
@@ -56,6 +57,9 @@ _TYPES: Final = {
     t.HIGH_PRICE: ("7",),
     t.LOW_PRICE: ("8",),
     t.EXECUTION_STATISTICS: ("B",),
+    t.MASS_DELETE_ORDERS: tuple(SIDES),
+    t.EMPTY_BOOK: (EMPTY_BOOK,),
+    t.CHANNEL_RESET: (EMPTY_BOOK,),
 }
 """The types of the entries that are messages of a template."""
 _AVERAGE: Final = "9"
@@ -94,10 +98,10 @@ Make = Callable[[Any], Any]
 
 @cache
 def _schema(template: int) -> Any:
-    """The columns of a template's table."""
+    """The columns of a template's table, as it declares them: Spark takes no smaller decimals."""
     own = message_table_name(bundled_message_tables().templates[template].name)
     (spec,) = (spec for spec in PROTOCOLS["umdf"].tables() if spec.name == own)
-    return pa.schema([field for field in stored_schema(spec.schema) if field.name != DATE])
+    return pa.schema([field for field in spec.schema.remove_metadata() if field.name != DATE])
 
 
 def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> DataFrame:
@@ -116,7 +120,7 @@ def legacy_messages(source: DataFrame, template: int, excluded: LeftOut) -> Data
         return _volumes(source, schema, excluded)
 
     def entries_of(rows: Any) -> Any:
-        own = excluded.without(rows)
+        own = excluded.without(rows, only_orders=template == t.MASS_DELETE_ORDERS)
         return messages_of(Entries(own, excluded.slots), template)
 
     told = source.where(F.col("md_entry_type").isin(*_TYPES[template]))

@@ -87,6 +87,19 @@ def left_out(lake: Lake, date: datetime.date) -> LeftOut:
     )
 
 
+def channels_of_levels(lake: Lake, date: datetime.date) -> list[int]:
+    """The channels of the legacy feed that tell price levels on a day, of any instrument."""
+    catalogue = Catalogue(lake)
+    binary = catalogue.binary_channels(date)
+    found = []
+    for channel in catalogue.channels(date):
+        if channel not in binary:
+            depths = Depths.of(catalogue.inputs(date, channel))
+            if depths.levels or depths.usually_levels:
+                found.append(channel)
+    return found
+
+
 def _groups_without(lake: Lake, inputs: Inputs, instruments: frozenset[int]) -> set[str]:
     """The groups of a channel of which there is no other instrument."""
     found: dict[str, set[int]] = {}

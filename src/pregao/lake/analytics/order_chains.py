@@ -42,13 +42,13 @@ def chains(links: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int | None, 
 
 def with_chains(orders: DataFrame) -> DataFrame:
     """The same orders with the chain they are in; null for most."""
-    alike = [*INSTRUMENT, "side", "price", "firm", "event"]
+    alike = [*INSTRUMENT, "side", "price", "firm", "moment"]
     filled = orders.where(F.col("end_reason") == "FILLED").select(
         *INSTRUMENT,
         "side",
         "price",
         "firm",
-        F.col("end_event").alias("event"),
+        F.col("last_moment").alias("moment"),
         F.col("secondary_order_id").alias("replenishes"),
         "end_place",
     )

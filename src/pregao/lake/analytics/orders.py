@@ -10,9 +10,11 @@ snapshot with which their book begins or is healed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
-from pregao.lake.analytics.engine import Column, DataFrame, F, Window
+from pregao.lake.analytics.engine import Column, DataFrame, F, Window, all_of
 from pregao.lake.analytics.order_chains import with_chains
 from pregao.lake.analytics.order_positions import DELETE_FROM, DELETE_THRU, orders_taken
 from pregao.lake.analytics.order_snapshots import LOST, SNAPSHOT, snapshot_orders
@@ -89,10 +91,12 @@ COLUMNS = (
 
 _ORDER = [*INSTRUMENT, "secondary_order_id"]
 _FIRST = [
-    "place", "event", *MESSAGE_KEY, "action", "recovery", "side", "size", "before", "implied",
+    "place", "event", "moment", *MESSAGE_KEY, "action", "recovery", "side", "size", "before",
+    "implied",
 ]  # fmt: skip
 _TOLD_APART = ("action", "recovery", "size", "before")
 _EVENT = [*INSTRUMENT, "event"]
+_MOMENT = [*INSTRUMENT, "moment"]
 _REQUEST = ("session_id", "cl_ord_id", "order_id", *TIMES)
 
 
@@ -113,14 +117,15 @@ def orders(day: Day) -> DataFrame:
 
 
 def order_acts(day: Day) -> DataFrame:
-    """What was done to single orders, act by act, each with whether a trade did it."""
-    found = day.tables.keep(snapshot_orders(day))
+    """What the binary feed's messages did to single orders, each with whether a trade did it."""
+    found = day.tables.keep(snapshot_orders(day, legacy=False))
     return _with_fills(day, _with_sizes(_acts(day, found)))
 
 
 def book_clearings(day: Day) -> DataFrame:
     """Where all orders of a side (or without one, of both) went at once, or were lost sight of."""
-    return _whole_clearings(day, snapshot_orders(day).where(F.col("action") == LOST))
+    found = snapshot_orders(day, legacy=False)
+    return _whole_clearings(day, found.where(F.col("action") == LOST))
 
 
 def _with_requests(day: Day, lives: DataFrame) -> DataFrame:
@@ -145,12 +150,15 @@ def _side() -> Column:
 def _acts(day: Day, found: DataFrame) -> DataFrame:
     """What messages did to single orders: NEW, CHANGE or DELETE; or SNAPSHOT, if one told.
 
-    ``found`` is what snapshots told.
+    ``found`` is what snapshots told, and the legacy feed. ``moment`` tells what belongs together:
+    the event, or, on the legacy feed, which does not tell events, the time.
     """
     common = [*_ORDER, "place", "event", *MESSAGE_KEY]
+    moment = F.col("event").alias("moment")
     told = day.messages(ORDER)
     changed = told.select(
         *common,
+        moment,
         _side().alias("side"),
         event_time().alias("time_ns"),
         F.col("md_update_action").alias("action"),
@@ -165,6 +173,7 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
     )
     deleted = day.messages(DELETE_ORDER).select(
         *common,
+        moment,
         _side().alias("side"),
         event_time().alias("time_ns"),
         F.lit("DELETE").alias("action"),
@@ -173,7 +182,7 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
         F.col("md_entry_size").alias("told_before"),
     )
     single = changed.unionByName(deleted, allowMissingColumns=True).unionByName(
-        found.where(F.col("action") == SNAPSHOT), allowMissingColumns=True
+        found.where(F.col("action") != LOST), allowMissingColumns=True
     )
     taken = _clearings(day).where(F.col("action") == DELETE_FROM)
     if taken.isEmpty():
@@ -184,9 +193,8 @@ def _acts(day: Day, found: DataFrame) -> DataFrame:
             lost, allowMissingColumns=True
         )
     )
-    return single.unionByName(
-        from_top.withColumn("action", F.lit("DELETE")), allowMissingColumns=True
-    )
+    deleted_too = from_top.select("*", F.lit("DELETE").alias("action"), moment)
+    return single.unionByName(deleted_too, allowMissingColumns=True)
 
 
 def _with_sizes(acts: DataFrame) -> DataFrame:
@@ -207,23 +215,22 @@ def _with_sizes(acts: DataFrame) -> DataFrame:
 
 def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
     """The same with whether an act was a trade's doing."""
-    made = day.messages(TRADE).select(*_EVENT, "place", "md_entry_size")
-    made = made.unionByName(day.messages(FORWARD_TRADE).select(*made.columns))
-    volumes = made.groupBy(*_EVENT).agg(
+    made = all_of(_traded(day))
+    volumes = made.groupBy(*_MOMENT).agg(
         F.sum("md_entry_size").alias("volume"), F.min("place").alias("traded_at")
     )
     aggressors = (
         day.messages(EXECUTION_SUMMARY)
-        .groupBy(*_EVENT)
+        .groupBy(*INSTRUMENT, F.col("event").alias("moment"))
         .agg(F.min_by("aggressor_side", "place").alias("aggressor_side"))
     )
-    traded = volumes.join(aggressors, _EVENT, "left")
-    joined = acts.join(traded, _EVENT, "left")
+    traded = volumes.join(aggressors, _MOMENT, "left")
+    joined = acts.join(traded, _MOMENT, "left")
     passive = ~F.col("side").eqNullSafe(F.col("aggressor_side"))
     behind = (
         (F.col("place") > F.col("traded_at")) & passive & F.col("action").isin("CHANGE", "DELETE")
     )
-    so_far = Window.partitionBy(*_EVENT, "side").orderBy("place")
+    so_far = Window.partitionBy(*_MOMENT, "side").orderBy("place")
     used = F.sum(F.when(behind, F.col("less")).otherwise(0)).over(so_far)
     # Where the size of a deletion may be left out, it is left out exactly after a trade.
     untold = (F.col("action") == "DELETE") & F.col("told_before").isNull()
@@ -232,6 +239,18 @@ def _with_fills(day: Day, acts: DataFrame) -> DataFrame:
         ((less > 0) & ((used <= F.col("volume")) | untold)) | (less.isNull() & untold)
     )
     return joined.withColumn("filled", F.coalesce(filled, F.lit(False)))
+
+
+def _traded(day: Day) -> Iterator[DataFrame]:
+    """The trades of each moment."""
+    for template in (TRADE, FORWARD_TRADE):
+        for found, moment in (
+            (day.binary_messages(template), "event"),
+            (day.legacy_messages(template), "md_entry_timestamp_ns"),
+        ):
+            if found is not None:
+                own = F.col(moment).alias("moment")
+                yield found.select(*INSTRUMENT, own, "place", "md_entry_size")
 
 
 def _lives(acts: DataFrame) -> DataFrame:
@@ -243,7 +262,8 @@ def _lives(acts: DataFrame) -> DataFrame:
     grouped = acts.groupBy(*_ORDER).agg(
         F.min_by(F.struct(*_FIRST), at).alias("first"),
         F.max_by(
-            F.struct("place", "event", "time_ns", "action", "filled", "size", "before"), at
+            F.struct("place", "event", "moment", "time_ns", "action", "filled", "size", "before"),
+            at,
         ).alias("final"),
         F.min_by("firm", F.when(~gone, at)).alias("firm"),
         F.min_by("price", at).alias("price"),
@@ -280,13 +300,20 @@ def _lives(acts: DataFrame) -> DataFrame:
         F.when(deleted, reason).alias("end_reason"),
         F.when(deleted, F.col("final.event")).alias("end_event"),
         F.when(deleted, F.col("final.place")).alias("end_place"),
+        F.when(deleted, F.col("final.moment")).alias("last_moment"),
         F.col("final.place").alias("last_place"),
     )
 
 
 def _clearings(day: Day) -> DataFrame:
     """The messages that clear a side, or (without side or instrument) whole books."""
-    mass = day.messages(MASS_DELETE_ORDERS).select(
+    cleared = day.binary_messages(MASS_DELETE_ORDERS)
+    older = day.legacy_messages(MASS_DELETE_ORDERS)
+    if older is not None:
+        # Whom a deletion from the top took is known there, as of every deletion.
+        sides = older.where(F.col("md_update_action") == DELETE_THRU)
+        cleared = cleared.unionByName(sides, allowMissingColumns=True)
+    mass = cleared.select(
         *INSTRUMENT, "place", "event", event_time().alias("time_ns"), _side().alias("side"),
         F.col("md_update_action").alias("action"),
         F.col("md_entry_position_no").alias("position"),
@@ -299,7 +326,7 @@ def _clearings(day: Day) -> DataFrame:
         "channel", "place", "event", F.col("md_entry_timestamp_ns").alias("time_ns"),
         F.lit("EMPTY").alias("action"),
     )  # fmt: skip
-    listed = day.table(INSTRUMENTS).select(*INSTRUMENT)
+    listed = day.instruments().select(*INSTRUMENT)
     of_each = reset.join(F.broadcast(listed), "channel")
     return mass.unionByName(emptied, allowMissingColumns=True).unionByName(
         of_each, allowMissingColumns=True
@@ -369,7 +396,7 @@ def _build(day: Day, _wanted: Wanted) -> DataFrame:
 
 ORDERS = AnalyticsTable(
     "orders",
-    "The life of an order of the public book.",
+    "The life of an order of the public book; channels that tell price levels have none.",
     COLUMNS,
     _build,
     # Messages of all templates are counted: a missing one makes a snapshot count.

@@ -166,13 +166,12 @@ class Catalogue:
     def _channels(self, day: date, templates: Sequence[int]) -> list[int]:
         found: set[int] = set()
         for template in templates:
-            name = self._table(template).name
             for row in self._rows(template, day):
                 low, high = row.get("min.channel"), row.get("max.channel")
                 if low is not None and low == high:
                     found.add(int(low))
                     continue
-                place = self.lake.table_location(name)
+                place = self.lake.table_location(self._table(template).name)
                 path = place.join(row["path"])
                 with pq.ParquetFile(path.path, filesystem=path.filesystem) as file:
                     column = file.read(columns=["channel"]).column(0)

@@ -29,7 +29,7 @@ from pregao.umdf.templates import (
     SNAPSHOT_ORDERS,
 )
 
-ROWS_PER_TASK = 600_000
+ROWS_PER_TASK = 800_000
 """So many messages are held in memory at once, at a few hundred bytes each."""
 ROWS_PER_WINDOW = 400_000
 """The same where one instrument alone has more, and is replayed window by window."""

@@ -7,6 +7,7 @@ import { alpha, choice, colours, find, note } from "./dom.js";
 export class Bars {
   constructor({ onseek }) {
     this.onseek = onseek;
+    this.none = "no bars in the lake (`pregao analytics` makes them)";
     this.interval = "1m";
     this.times = [];
   }
@@ -25,18 +26,18 @@ export class Bars {
     await this.fetch();
   }
 
-  async fetch() {
+  async fetch({ fit = true } = {}) {
     const { context } = this;
     const rows = context.about.intervals.length ? await ask("/api/bars", { ...context.target(), interval: this.interval }) : [];
     if (context !== this.context) return;
     this.rows = rows;
-    this.draw();
+    this.draw({ fit });
   }
 
-  draw() {
+  draw({ fit = true } = {}) {
     const { offset, digits } = this.context;
     const hue = colours();
-    note("#bars", this.rows.length ? null : "no bars in the lake (`pregao analytics` makes them)");
+    note("#bars", this.rows.length ? null : this.none);
     if (!this.chart) {
       this.chart = new Chart(find("#bars"));
       this.chart.chart.subscribeClick(({ time }) => time !== undefined && this.onseek((time - this.context.offset) * 1e9));
@@ -55,7 +56,7 @@ export class Bars {
     volume.setData(this.rows.map((row) => ({ time: seconds(row), value: row[5], color: alpha(row[4] >= row[1] ? hue.bid : hue.ask, 0.5) })));
     this.chart.chart.applyOptions({ timeScale: { secondsVisible: this.interval === "1s" } });
     this.times = this.rows.map(seconds);
-    this.chart.fit();
+    if (fit) this.chart.fit();
     this.chart.marked = undefined;
     this.mark(this.context.at);
   }

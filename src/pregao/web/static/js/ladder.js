@@ -161,7 +161,7 @@ export function showQueue(book, chosen, { digits, offset }) {
   const more = many - orders.length;
   host.replaceChildren(
     element("p", { class: "note", text: `${chosen.side} ${format.price(chosen.price, digits)}: ${many} orders${more > 0 ? `, the first ${orders.length}` : ""}` }),
-    table([["place", false], ["size", true], ["firm", true], ["since", true], ["order", true]], rows, "no order there now"),
+    table([["place", false], ["size", true], ["firm", true], ["since", true], ["order", true]], rows, many > 0 && side.queues.length === 0 ? "the feed tells price levels, not orders" : "no order there now"),
   );
   host.hidden = false;
 }

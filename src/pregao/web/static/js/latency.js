@@ -39,30 +39,31 @@ export class LatencyView {
     }
     const events = spread.reduce((sum, [, many]) => sum + many, 0);
     find("#latency-note").textContent = events ? `${format.count(events)} events` : "";
-    this.histogram(spread);
+    histogram(find("#latency-spread"), spread);
   }
+}
 
-  histogram(spread) {
-    const { context: draw, width, height } = surface(find("#latency-spread"));
-    if (!spread.length) return;
-    const hue = colours();
-    const low = spread[0][0];
-    const high = spread.at(-1)[0] + 1;
-    const most = Math.max(...spread.map(([, many]) => many));
-    const bottom = height - 20;
-    const bar = width / (high - low);
-    for (const [bin, many] of spread) {
-      const tall = (many / most) * (bottom - 8);
-      draw.fillStyle = alpha(hue.bid, 0.75);
-      draw.fillRect((bin - low) * bar + 1, bottom - tall, Math.max(1, bar - 2), tall);
-    }
-    draw.fillStyle = hue.muted;
-    draw.font = `10.5px ${hue.mono}`;
-    draw.textAlign = "center";
-    draw.textBaseline = "middle";
-    const stride = Math.max(1, Math.ceil(((high - low) * 70) / width));
-    for (let bin = low; bin <= high; bin += stride) {
-      draw.fillText(format.span(10 ** (bin / 10)), Math.min(width - 30, Math.max(30, (bin - low) * bar)), height - 9);
-    }
+// Bars of how many there were in each tenth of a decade of nanoseconds.
+export function histogram(host, spread) {
+  const { context: draw, width, height } = surface(host);
+  if (!spread.length) return;
+  const hue = colours();
+  const low = spread[0][0];
+  const high = spread.at(-1)[0] + 1;
+  const most = Math.max(...spread.map(([, many]) => many));
+  const bottom = height - 20;
+  const bar = width / (high - low);
+  for (const [bin, many] of spread) {
+    const tall = (many / most) * (bottom - 8);
+    draw.fillStyle = alpha(hue.bid, 0.75);
+    draw.fillRect((bin - low) * bar + 1, bottom - tall, Math.max(1, bar - 2), tall);
+  }
+  draw.fillStyle = hue.muted;
+  draw.font = `10.5px ${hue.mono}`;
+  draw.textAlign = "center";
+  draw.textBaseline = "middle";
+  const stride = Math.max(1, Math.ceil(((high - low) * 70) / width));
+  for (let bin = low; bin <= high; bin += stride) {
+    draw.fillText(format.span(10 ** (bin / 10)), Math.min(width - 30, Math.max(30, (bin - low) * bar)), height - 9);
   }
 }

@@ -6,11 +6,12 @@ import { Chart } from "./charts.js";
 import { alpha, colours, element, find, note, table } from "./dom.js";
 import * as format from "./format.js";
 import { article, card } from "./health.js";
+import { histogram } from "./latency.js";
 
 const KINDS = { valid: "good", empty: "good", stale: "bad", unconfirmed: "warn", building: "warn", live: "good" };
 const REMEMBERED = 900;
 
-export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLUMNS, views }) {
+export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue, COLUMNS, views }) {
   page.days = told.days;
   page.day = told.days[0].day;
   page.offset = told.days[0].offset;
@@ -19,7 +20,8 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     each.hidden = each.dataset.value === "0";
     each.setAttribute("aria-pressed", String(Number(each.dataset.value) === page.span));
   }
-  find("#bars").closest(".panel").querySelector("h2").firstChild.textContent = "Trades over time ";
+  bars.none = "no trades since the page began";
+  bars.interval = "5s";
   find("#health-gaps").closest(".panel").querySelector("h2").textContent = "Counts";
   views.health = new LiveHealth(page);
   views.latency = new LiveLatency(page);
@@ -28,9 +30,8 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     import("./exchange.js").then(({ ExchangeView }) => { views.exchange = new ExchangeView(page, problem); });
   }
   note("#ladder", "waiting for the feed …");
-  let chart = null;
-  let series = null;
   let lastTrade = null;
+  let traded = false;
 
   const line = new Line("/ws/live", {
     onopen: () => { problem(null); if (page.about) line.send(page.target()); },
@@ -43,6 +44,10 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
         views.latency.push(message.health);
         state(message.health);
         if (!page.about) begin();
+        else if (traded) {
+          traded = false;
+          bars.fetch({ fit: false }).catch((error) => problem(error.message));
+        }
       }
       if (message.book && message.id === page.about?.id) take(message.book);
     },
@@ -57,9 +62,10 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     page.dirty = true;
     quote();
     showQueue(page.book, page.chosen, page);
-    if (fresh.length && series) {
-      for (const { time, value } of points(fresh, page.offset, (trade) => trade[1] / 1e4)) if (time >= (series.last ?? 0)) { series.update({ time, value }); series.last = time; }
-    }
+    // What was busted counts too: then the bars are others.
+    const told = `${book.trades.length} ${lastTrade} ${book.trades.filter((trade) => trade[4] !== null).length}`;
+    traded ||= told !== page.told;
+    page.told = told;
     page.fresh = [...(page.fresh ?? []), ...fresh];
   }
 
@@ -107,14 +113,7 @@ export function beginLive(page, told, { heatmap, problem, quote, showQueue, COLU
     heatmap.step = 0;
     find("#symbol").textContent = page.about.symbol;
     find("#symbol").title = page.about.description ?? "";
-    chart ??= new Chart(find("#bars"));
-    chart.clear();
-    const hue = colours();
-    series = chart.add("area", {
-      lineColor: hue.accent, topColor: alpha(hue.accent, 0.25), bottomColor: alpha(hue.accent, 0.02), lineWidth: 2,
-      priceFormat: { type: "price", precision: page.digits, minMove: 10 ** -page.digits },
-    });
-    chart.chart.applyOptions({ timeScale: { secondsVisible: true } });
+    bars.load(page).catch((error) => problem(error.message));
     line.send(page.target());
     if (page.view !== "market") views[page.view]?.load?.(page);
   };
@@ -203,8 +202,8 @@ class LiveLatency {
 
   draw() {
     note("#latency-lines", this.past.rows.length ? null : "waiting for the feed …");
-    note("#latency-spread", "from sending to receiving, of the last ten seconds; how all of a day are spread is told by a lake");
     if (!this.past.rows.length) return;
+    this.spread();
     const hue = colours();
     if (!this.lines) {
       this.lines = new Chart(find("#latency-lines"), { prices: false });
@@ -213,5 +212,15 @@ class LiveLatency {
     }
     this.series.forEach((series, at) => series.setData(points(this.past.rows, this.page.offset, (row) => row[at + 1])));
     this.lines.fit();
+  }
+
+  // All packets of the channel of the instrument that is shown.
+  async spread() {
+    const told = await ask("/api/latency").catch(() => null);
+    const spread = told?.spread[this.page.about?.channel] ?? Object.values(told?.spread ?? {})[0] ?? [];
+    const packets = spread.reduce((sum, [, many]) => sum + many, 0);
+    find("#latency-note").textContent = `${format.count(packets)} packets, from sending to receiving`;
+    this.shown = spread;
+    histogram(find("#latency-spread"), spread);
   }
 }

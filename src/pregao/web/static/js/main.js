@@ -43,6 +43,7 @@ window.__pregao = {
       at: page.at, symbol: page.about?.symbol ?? null, state: page.book?.state ?? null,
       sent: page.book?.sent ?? null, ladder: ladder.rows, tape: tape.rows,
       heatmap: heatmap.columns.length, playing: replay.playing, loading: page.loading,
+      bars: bars.rows ?? [], spread: views.latency?.shown ?? [],
     };
   },
 };
@@ -58,7 +59,7 @@ const ladder = new Ladder(find("#ladder"), {
 const tape = new Tape(find("#tape"));
 const heatmap = new Heatmap(find("#heatmap"), { onseek: (at) => page.mode === "lake" && seek(at) });
 const timeline = new Timeline(find("#timeline"), { onseek: (at) => seek(at), ondrag: (at) => scrub(at) });
-const bars = new Bars({ onseek: (at) => seek(at) });
+const bars = new Bars({ onseek: (at) => page.mode === "lake" && seek(at) });
 const views = { auction: new AuctionView(), latency: new LatencyView(), health: new HealthView() };
 const replay = new Replay({
   onproblem: (words) => { problem(words); transport(); },
@@ -116,7 +117,7 @@ async function begin() {
   document.title = `Pregão · ${told.name}`;
   if (told.mode === "live") {
     const { beginLive } = await import("./live.js");
-    beginLive(page, told, { heatmap, problem, quote, showQueue, COLUMNS, views });
+    beginLive(page, told, { heatmap, bars, problem, quote, showQueue, COLUMNS, views });
     requestAnimationFrame(paint);
     return;
   }

@@ -1,0 +1,232 @@
+"""What was lost of the legacy feed, asked for over TCP while a feed handler runs (002 §6.2).
+
+A thread connects to the recovery gateway and reads; what that means is settled in the handler's
+thread, which alone touches the channel. Feed A's gateway is preferred, B's is for when it cannot be
+reached. Without a connection nothing is waited for longer than without recovery.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pregao.clock import SECOND
+from pregao.feed.legacy_feed_channel import LegacyFeedChannel
+from pregao.fix import SessionSettings
+from pregao.legacy import Ended, GapFiller, RecoveryClient, RecoveryEvent
+from pregao.live.config import RecoveryGateways
+from pregao.net import Address
+
+AGAIN_S = 2.0
+"""How long after a connection was refused or lost another one is tried."""
+_CONNECT_S = 3.0
+_LOOK_S = 1.0
+_HEARTBEAT_NS = 10 * SECOND
+_PIECE = 1 << 16
+
+_log = logging.getLogger(__name__)
+
+
+class _Closed:
+    """The connection is gone."""
+
+
+_Arrived = socket.socket | bytes | _Closed
+
+
+class RecoveryLink:
+    """A connection to the first gateway that can be reached, made anew when it is lost."""
+
+    def __init__(self, addresses: Sequence[Address], wake: Callable[[], None]) -> None:
+        """``wake`` is called when something has come."""
+        self._addresses = addresses
+        self._wake = wake
+        self._arrived: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pregao-recovery", daemon=True)
+        self._thread.start()
+
+    def take(self) -> list[_Arrived]:
+        """What has come since it was asked last: a connection, bytes of it, or its end."""
+        found: list[_Arrived] = []
+        with suppress(queue.Empty):
+            while True:
+                found.append(self._arrived.get_nowait())
+        return found
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        told = False
+        while not self._stopping.is_set():
+            connection = self._connect()
+            if connection is None:
+                if not told:
+                    where = " or ".join(map(str, self._addresses))
+                    _log.warning("%s cannot be reached: what is lost is not asked for.", where)
+                told = True
+                self._stopping.wait(AGAIN_S)
+                continue
+            told, began = False, time.monotonic()
+            with connection:
+                self._put(connection)
+                self._read(connection)
+            self._put(_Closed())
+            if time.monotonic() - began < AGAIN_S:  # else one that was good is made anew at once
+                self._stopping.wait(AGAIN_S)
+
+    def _connect(self) -> socket.socket | None:
+        for address in self._addresses:
+            with suppress(OSError):
+                found = socket.create_connection((address.host, address.port), _CONNECT_S)
+                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                found.settimeout(_LOOK_S)
+                return found
+        return None
+
+    def _read(self, connection: socket.socket) -> None:
+        while not self._stopping.is_set():
+            try:
+                data = connection.recv(_PIECE)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            self._put(data)
+
+    def _put(self, item: _Arrived) -> None:
+        self._arrived.put(item)
+        self._wake()
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A channel, and how what it misses is asked for."""
+
+    channel: LegacyFeedChannel
+    filler: GapFiller | None = None
+    """None without a connection."""
+    missing: tuple[int, int, int] | None = None
+    """Without a connection: version and first number of what is missing, and since when."""
+
+
+class Asker:
+    """Asks for what the channels of a gateway miss; called by the thread that has the channels."""
+
+    def __init__(
+        self,
+        channels: Iterable[LegacyFeedChannel],
+        gateways: RecoveryGateways,
+        wake: Callable[[], None],
+    ) -> None:
+        """``wake`` is called when there is something to do; by another thread."""
+        self._asked = [_Asked(channel) for channel in channels]
+        self._gateways = gateways
+        self._connection: socket.socket | None = None
+        self._client: RecoveryClient | None = None
+        self._link = RecoveryLink(gateways.addresses, wake)
+
+    @property
+    def connected(self) -> bool:
+        """Is there a connection to ask over?"""
+        return self._client is not None
+
+    @property
+    def deadline_ns(self) -> int | None:
+        """When `work` is to be called, if nothing comes before."""
+        waits = [None if self._client is None else self._client.deadline_ns]
+        for each in self._asked:
+            if each.filler is not None:
+                waits.append(each.filler.deadline_ns)
+            elif each.missing is not None:
+                waits.append(each.missing[2] + each.channel.settings.reorder_ns)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def work(self, now_ns: int) -> None:
+        """Take in what has come, and ask for what is missing."""
+        for item in self._link.take():
+            if isinstance(item, socket.socket):
+                self._begin(item, now_ns)
+            elif isinstance(item, bytes):
+                if self._client is not None:
+                    self._take(self._client.receive(item, now_ns), now_ns)
+            else:
+                self._end()
+        if self._client is not None:
+            due = self._client.deadline_ns
+            if due is not None and due <= now_ns:
+                self._take(self._client.tick(now_ns), now_ns)
+        for each in self._asked:
+            if each.filler is None:
+                _without(each, now_ns)
+                continue
+            each.filler.watch(each.channel.incremental, now_ns)
+            if each.filler.hopeless(now_ns):
+                each.channel.give_up(now_ns)
+        self._send()
+
+    def close(self, now_ns: int) -> None:
+        """Log out and end the connection."""
+        if self._client is not None:
+            self._client.session.log_out(now_ns)
+            self._send()
+        self._link.close()
+
+    def _begin(self, connection: socket.socket, now_ns: int) -> None:
+        names = SessionSettings(self._gateways.sender, self._gateways.target, _HEARTBEAT_NS)
+        self._connection, self._client = connection, RecoveryClient(names, now_ns)
+        for each in self._asked:
+            each.filler = GapFiller(str(each.channel.settings.number), self._client)
+            each.missing = None
+
+    def _end(self) -> None:
+        self._connection = self._client = None
+        for each in self._asked:
+            each.filler = None
+
+    def _take(self, events: Sequence[RecoveryEvent], now_ns: int) -> None:
+        for each in self._asked:
+            if each.filler is not None:
+                found = each.filler.take(events, each.channel.incremental, now_ns)
+                each.channel.recovered(found, now_ns)
+        for event in events:
+            if isinstance(event, Ended):
+                _log.warning("Lost messages are not asked for any more: %s", event.reason)
+                self._send()
+                if self._connection is not None:
+                    with suppress(OSError):  # what reads it sees that it is over
+                        self._connection.shutdown(socket.SHUT_RDWR)
+                self._end()
+                return
+
+    def _send(self) -> None:
+        if self._client is None or self._connection is None:
+            return
+        data = self._client.take_output()
+        if data:
+            with suppress(OSError):  # that it is over is seen by what reads it
+                self._connection.sendall(data)
+
+
+def _without(asked: _Asked, now_ns: int) -> None:
+    """Nobody can be asked: what is missing is given up as if there were no recovery."""
+    channel, lost = asked.channel, asked.channel.incremental.awaited
+    if lost is None:
+        asked.missing = None
+        return
+    if asked.missing is None or asked.missing[:2] != (lost.sequence_version, lost.first):
+        asked.missing = (lost.sequence_version, lost.first, now_ns)
+    if now_ns - asked.missing[2] >= channel.settings.reorder_ns:
+        asked.missing = None
+        channel.give_up(now_ns)

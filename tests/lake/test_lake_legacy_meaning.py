@@ -1,0 +1,128 @@
+"""Entries of the legacy feed as columns do to books what they do one at a time."""
+
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pregao.book.rows import NULL, UpdateKind, row_of
+from pregao.book.updates import Interrupted, MessageKey
+from pregao.feed.legacy_meaning import update_of
+from pregao.feed.meaning import BOOK_TEMPLATES, LEVEL_FIELDS, ORDER_FIELDS, update_columns
+from pregao.lake.books.legacy_entries import ENTRY_COLUMNS, Entries
+from pregao.lake.books.legacy_messages import messages_of
+from pregao.lake.books.reading import ArrowColumns
+from pregao.lake.ingest import PROTOCOLS
+from pregao.umdf.templates import IMPLIED_SINCE, implied_masks
+
+FIELDS = {
+    "MDUpdateAction": "md_update_action",
+    "MDEntryType": "md_entry_type",
+    "MDEntryPx": "md_entry_px",
+    "MDEntrySize": "md_entry_size",
+    "MDEntryPositionNo": "md_entry_position_no",
+    "NumberOfOrders": "number_of_orders",
+    "OrderID": "order_id",
+    "QuoteCondition": "quote_condition",
+    "MDEntryBuyer": "md_entry_buyer",
+    "MDEntrySeller": "md_entry_seller",
+    "MDInsertDate": "md_insert_date",
+    "MDInsertTime": "md_insert_time",
+}
+(SPEC,) = (
+    spec for spec in PROTOCOLS["legacy"].tables() if spec.name == "legacy_incremental_refresh"
+)
+NUMBERS = ("order_id", "price", "size", "position", "firm", "inserted")
+WITHOUT_PLACE = (UpdateKind.CLEAR_SIDE, UpdateKind.OVERLAY)
+"""Whatever place they name is of no concern."""
+
+
+def or_none(strategy):
+    return st.none() | strategy
+
+
+entries = st.fixed_dictionaries(
+    {
+        "SecurityID": st.just(7),
+        "MDUpdateAction": st.integers(0, 6),
+        "MDEntryType": st.sampled_from("01J"),
+        "MDEntryPx": or_none(
+            st.integers(-(10**9), 10**9).flatmap(
+                lambda mantissa: st.sampled_from([2, 4, 6]).map(
+                    lambda places: Decimal(mantissa).scaleb(-places)
+                )
+            )
+        ),
+        "MDEntrySize": or_none(st.integers(0, 10**9)),
+        "MDEntryPositionNo": st.integers(1, 20),
+        "NumberOfOrders": or_none(st.integers(0, 9)),
+        "OrderID": or_none(st.sampled_from(["12", "9" * 17, "X1", ""])),
+        "QuoteCondition": or_none(st.sampled_from(["K", "R", "K R", "Z"])),
+        "MDEntryBuyer": or_none(st.sampled_from(["3", "85", "ABC"])),
+        "MDEntrySeller": or_none(st.sampled_from(["3", "85", "ABC"])),
+        "MDInsertDate": or_none(st.just(20260521)),
+        "MDInsertTime": or_none(st.sampled_from([93000123, 180000000])),
+    }
+)
+
+
+def table_of(told):
+    """Entries as a table of the lake has them."""
+    columns = {}
+    for name in ENTRY_COLUMNS:
+        kind = SPEC.schema.field(name).type
+        own = next((field for field, column in FIELDS.items() if column == name), None)
+        values = [None] * len(told) if own is None else [entry.get(own) for entry in told]
+        if pa.types.is_decimal(kind):
+            kind = pa.decimal128(28, 8)
+        columns[name] = pa.array(values, kind)
+    columns["security_id"] = pa.array([7] * len(told), pa.int64())
+    columns["index_in_packet"] = pa.array(range(len(told)), pa.int32())
+    return pa.table(columns)
+
+
+def by_columns(told, levels):
+    """What each entry does, by its number."""
+    rows = Entries(table_of(told), levels=levels)
+    found = {}
+    for template in BOOK_TEMPLATES:
+        made = messages_of(rows, template)
+        for name in (LEVEL_FIELDS if levels else ORDER_FIELDS)[template]:
+            if name not in made.column_names:  # what the feed does not tell
+                made = made.append_column(name, pa.nulls(made.num_rows, pa.int64()))
+        messages = ArrowColumns(made)
+        masks = implied_masks(np.full(len(messages), IMPLIED_SINCE))
+        updates = update_columns(template, messages, masks, levels=levels)
+        for at, entry in enumerate(messages.numbers("index_in_packet").tolist()):
+            found[entry] = {
+                "kind": int(updates.kind[at]), "side": int(updates.side[at]),
+                "flags": int(updates.flags[at]),
+                **{name: int(getattr(updates, name)[at]) for name in NUMBERS},
+            }  # fmt: skip
+    return found
+
+
+def plain(entry, depth):
+    update = update_of(MessageKey(1, 1), entry, depth)
+    if isinstance(update, Interrupted):
+        return {"kind": UpdateKind.INTERRUPT}
+    row = dict.fromkeys(NUMBERS, NULL) | {"side": 0, "flags": 0} | row_of(update)
+    return {name: int(value) for name, value in row.items() if name != "previous"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(told=st.lists(entries, min_size=1, max_size=12), levels=st.booleans())
+def test_columns_of_entries_do_what_each_entry_does(told, levels):
+    # A field that is not there has no value in a table.
+    given_fields = [{k: v for k, v in entry.items() if v is not None} for entry in told]
+    found = by_columns(told, levels)
+    assert found.keys() == set(range(len(told)))
+    for at, entry in enumerate(given_fields):
+        expected, row = plain(entry, 5 if levels else None), found[at]
+        if expected["kind"] in WITHOUT_PLACE:
+            row = row | {"position": expected["position"]}
+        if expected["kind"] == UpdateKind.INTERRUPT:
+            row = {"kind": row["kind"]}
+        assert row == expected, entry

@@ -1,0 +1,293 @@
+"""A feed handler that asks for lost messages of the legacy feed itself, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import threading
+import time
+import tomllib
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from pregao.book.updates import Side
+from pregao.clock import MILLISECOND, SECOND, system_clock
+from pregao.errors import UsageError
+from pregao.exchange.host.settings import parse_settings
+from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.feed.channel_events import Gap
+from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
+from pregao.fix import SessionSettings
+from pregao.legacy import MessageStore
+from pregao.legacy import Stream as LegacyStream
+from pregao.live import FeedHandler, Line, LiveConfig, report
+from pregao.live.config import RecoveryGateways, config_text, parse_config
+from pregao.live.legacy_recovery import recovery_server
+from pregao.net import Address
+from pregao.umdf.streams import Stream
+from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
+from tests.net.net_support import free_port
+
+HOST = "127.0.0.1"
+CHANNEL = 1
+SERVER = SessionSettings("BVMF", "CUSTOMER", acceptor=True)
+
+
+class Publishing:
+    """A floor whose events go out on feeds A and B of the legacy feed, unless they are lost."""
+
+    def __init__(self, lines):
+        instruments = (share(), share(OTHER, previous_close=10_0000_0000))
+        self.floor = Floor(*instruments)
+        self.floor.now = system_clock()
+        self.store = MessageStore([str(CHANNEL)])
+        self.publisher = LegacyChannelPublisher(
+            CHANNEL, instruments, self.floor.now, pace=LoopPace(200, 0), store=self.store
+        )
+        self.rng = random.Random(5)
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.targets = [line.address for line in lines if line.stream is Stream.INCREMENTAL]
+        self.sent = self.lost = 0
+
+    def trade(self, share_lost=0.0):
+        """An order, which may trade; what comes of it is sent, or lost on both feeds."""
+        rng = self.rng
+        self.floor.now = max(self.floor.now, system_clock())
+        self.floor.order(
+            rng.choice((BUY, SELL)), 100 * rng.randrange(1, 9), 10 + rng.randrange(-5, 6) / 100,
+            security_id=rng.choice((SHARE, OTHER)),
+        )  # fmt: skip
+        for stream, _, datagram in self.publisher.publish(self.floor.last.market, self.floor.now):
+            if stream is LegacyStream.INCREMENTAL:
+                self.sent += 1
+                if rng.random() < share_lost:
+                    self.lost += 1
+                    continue
+                for address in self.targets:
+                    self.socket.sendto(datagram, (address.host, address.port))
+
+    def book(self, security, side):
+        view = self.floor.engine.book(security)
+        entries = view.bids if side is Side.BID else view.offers
+        return [(each.price, each.size, each.secondary_order_id) for each in entries]
+
+
+def lines_here():
+    """The lines of a channel at ports of this machine."""
+    wanted = [(Stream.INCREMENTAL, "A"), (Stream.INCREMENTAL, "B"), (Stream.SNAPSHOT, "A"),
+              (Stream.DEFINITION, "A")]  # fmt: skip
+    return tuple(Line(CHANNEL, stream, feed, Address(HOST, free_port())) for stream, feed in wanted)
+
+
+def config_of(lines, *ports, reorder_ns=20 * MILLISECOND):
+    channel = ChannelSettings(
+        CHANNEL, from_the_start=True, reorder_ns=reorder_ns, legacy=LegacyFeed(recovery=True)
+    )
+    gateways = RecoveryGateways(tuple(Address(HOST, port) for port in ports))
+    return LiveConfig((channel,), lines, recoveries={CHANNEL: gateways})
+
+
+@contextmanager
+def serving(store, port, cut_after=None):
+    """A recovery gateway in a thread; one that breaks its first connection after some bytes."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    cuts = [cut_after] if cut_after else []
+
+    async def forward(reader, writer, most=None):
+        try:
+            while data := await reader.read(512 if most else 1 << 16):
+                writer.write(data)
+                await writer.drain()
+                if most is not None and (most := most - len(data)) <= 0:
+                    break
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def serve():
+        async with recovery_server(HOST, 0, SERVER, store) as inner:
+
+            async def joined(reader, writer):
+                most = cuts.pop() if cuts else None
+                far_reader, far_writer = await asyncio.open_connection(HOST, inner)
+                back = asyncio.create_task(forward(far_reader, writer, most))
+                await forward(reader, far_writer)
+                await back
+
+            async with await asyncio.start_server(joined, HOST, port):
+                ready.set()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+
+    task = loop.create_task(serve())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(task))
+    thread.start()
+    assert ready.wait(20)
+    try:
+        yield cuts
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        for left in asyncio.all_tasks(loop):
+            left.cancel()
+            with suppress(asyncio.CancelledError):
+                loop.run_until_complete(left)
+        loop.run_until_complete(asyncio.sleep(0.01))  # transports close in their turn
+        loop.close()
+
+
+def until(handler, done, seconds=30):
+    """The report once something is so."""
+    stop = time.monotonic() + seconds
+    while True:
+        made = handler.ask(report)
+        if done(made.channels[0].counters) or time.monotonic() > stop:
+            return made.channels[0].counters
+        time.sleep(0.02)
+
+
+def connected(handler):
+    stop = time.monotonic() + 20
+    while not handler.ask(lambda own: all(each.connected for each in own._askers)):
+        assert time.monotonic() < stop
+        time.sleep(0.01)
+
+
+class Heard:
+    def __init__(self):
+        self.gaps = []
+
+    def told(self, _channel, events):
+        self.gaps += [event for event in events if isinstance(event, Gap)]
+
+
+@contextmanager
+def handled(config, heard):
+    handler = FeedHandler(config)
+    handler.listen(heard)
+    handler.start()
+    try:
+        yield handler
+    finally:
+        handler.stop()
+
+
+def assert_same_books(handler, published):
+    channel = handler.channels[CHANNEL].channel
+    for security in (SHARE, OTHER):
+        book = channel.book(security)
+        assert book.trusted, (book.state, book.reason)
+        for side in Side:
+            found = [(one.price, one.size, one.order_id) for one in book.content.orders(side)]
+            assert found == published.book(security, side)
+    assert published.book(SHARE, Side.BID)
+
+
+def test_002_6_2_what_both_feeds_lost_is_asked_for_and_no_snapshot_is_needed():
+    lines, port = lines_here(), free_port()
+    published, heard = Publishing(lines), Heard()
+    # Feed A's gateway does not answer: the other one is asked.
+    with serving(published.store, port), handled(config_of(lines, 1, port), heard) as handler:
+        connected(handler)
+        for _ in range(120):
+            published.trade(0.15)
+            time.sleep(0.002)
+        published.trade()  # what comes last shows what was lost before
+        counters = until(handler, lambda found: found["delivered"] >= published.sent)
+        assert published.lost > 10
+        assert counters["delivered"] == published.sent
+        assert (counters["recovered"], counters["lost"], counters["gaps"]) == (
+            published.lost, 0, 0
+        )  # fmt: skip
+        assert counters["snapshots"] == 0
+        assert_same_books(handler, published)
+    published.socket.close()
+    assert not heard.gaps
+
+
+def test_002_6_2_a_connection_that_breaks_in_the_middle_of_an_answer_is_made_anew():
+    lines, port = lines_here(), free_port()
+    published, heard = Publishing(lines), Heard()
+    config = config_of(lines, port, reorder_ns=20 * SECOND)
+    with (
+        serving(published.store, port, cut_after=1200) as cuts,
+        handled(config, heard) as handler,
+    ):
+        connected(handler)
+        published.trade()
+        for _ in range(40):
+            published.trade(1.0)
+        published.trade()
+        counters = until(handler, lambda found: found["delivered"] >= published.sent)
+        assert not cuts
+        assert counters["delivered"] == published.sent
+        assert counters["lost"] == 0
+        assert counters["recovered"] == published.lost
+        assert_same_books(handler, published)
+    published.socket.close()
+    assert not heard.gaps
+
+
+def test_without_a_gateway_nothing_is_waited_for_longer():
+    lines = lines_here()
+    published, heard = Publishing(lines), Heard()
+    with handled(config_of(lines, 1), heard) as handler:
+        published.trade()
+        published.trade(1.0)
+        published.trade()
+        counters = until(handler, lambda found: found["gaps"] > 0, seconds=10)
+        assert counters["lost"] == published.lost > 0
+        assert counters["recovered"] == 0
+    published.socket.close()
+    assert heard.gaps
+
+
+def test_messages_that_the_gateway_no_longer_has_are_given_up():
+    lines, port = lines_here(), free_port()
+    published, heard = Publishing(lines), Heard()
+    with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
+        connected(handler)
+        published.trade()
+        published.trade(1.0)
+        published.store.reset(str(CHANNEL))
+        published.trade()
+        counters = until(handler, lambda found: found["gaps"] > 0, seconds=10)
+        assert counters["lost"] == published.lost > 0
+    published.socket.close()
+
+
+def test_the_configuration_names_gateways_and_who_asks():
+    lines = lines_here()
+    config = config_of(lines, 9620, 9621)
+    table = {
+        stream.value: {line.feed: str(line.address) for line in lines if line.stream is stream}
+        for stream in (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
+    }
+    own = {"B": f"{HOST}:9621", "A": f"{HOST}:9620", "sender": "ME"}
+    parsed = parse_config({"channel": {"1": {**table, "protocol": "legacy", "recovery": own}}})
+    expected = RecoveryGateways((Address(HOST, 9620), Address(HOST, 9621)), "ME")
+    assert parsed.recoveries == {CHANNEL: expected}
+    assert parsed.channels[0].legacy.recovery
+    assert parsed.only([CHANNEL]).recoveries == {CHANNEL: expected}
+    assert "[channel.1.recovery]" in config_text(config)
+    for wrong, words in (
+        ({"sender": "ME"}, "names no gateway"),
+        ({"A": "nowhere"}, "recovery"),
+        ({"a": f"{HOST}:9620"}, "means nothing here"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            parse_config({"channel": {"1": {**table, "protocol": "legacy", "recovery": wrong}}})
+    with pytest.raises(UsageError, match='protocol = "legacy"'):
+        parse_config({"channel": {"1": {**table, "recovery": own}}})
+
+
+def test_the_exchange_tells_where_its_messages_are_asked_for():
+    data = {"feed": {"legacy": "orders", "recovery": f"{HOST}:9620"}}
+    text = parse_settings(data).legacy_live_config()
+    parsed = parse_config(tomllib.loads(text))
+    assert {own.addresses for own in parsed.recoveries.values()} == {(Address(HOST, 9620),)}
+    assert len(parsed.recoveries) == len(parsed.channels)
