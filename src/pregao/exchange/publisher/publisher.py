@@ -6,6 +6,7 @@ It is a pure state machine: units of events and a time in, datagrams out.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
@@ -33,6 +34,7 @@ from pregao.legacy import Stream as LegacyStream
 from pregao.umdf.streams import Stream
 
 _PACE = LoopPace()
+_INCREMENTAL = Stream.INCREMENTAL
 _STREAMS = {
     LegacyStream.INCREMENTAL: Stream.INCREMENTAL,
     LegacyStream.MARKET_RECOVERY: Stream.SNAPSHOT,
@@ -115,12 +117,12 @@ class ChannelPublisher:
 
     def publish(self, units: Sequence[MarketEvent], now_ns: int) -> list[Datagram]:
         """Publish units of events now; what was due before goes out first."""
-        sent: list[Datagram] = []
         packets = self.packets(units, now_ns)
-        if packets is None:
-            sent = self.advance(now_ns)
-            packets = self.incremental.publish(units, now_ns)
-        self._append(sent, packets, now_ns)
+        if packets is not None:
+            number = self.channel.number
+            return [Datagram(number, _INCREMENTAL, now_ns, payload) for payload in packets]
+        sent = self.advance(now_ns)
+        self._append(sent, self.incremental.publish(units, now_ns), now_ns)
         if self.legacy is not None:
             sent += self._of_legacy(self.legacy.publish(units, now_ns))
         return sent
@@ -145,7 +147,7 @@ class ChannelPublisher:
 
     def _append(self, sent: list[Datagram], packets: list[bytes], now_ns: int) -> None:
         number = self.channel.number
-        sent.extend([Datagram(number, Stream.INCREMENTAL, now_ns, payload) for payload in packets])
+        sent.extend([Datagram(number, _INCREMENTAL, now_ns, payload) for payload in packets])
 
     def _of_legacy(self, sent: Iterable[tuple[LegacyStream, int, bytes]]) -> list[Datagram]:
         number = self.channel.number
@@ -163,7 +165,9 @@ def _check_time(now_ns: int, last_ns: int) -> None:
         raise UsageError(f"time goes back: {now_ns} ns after {last_ns} ns")
 
 
-_OF_NO_INSTRUMENT = (ChannelReset, SequenceReset, SecurityGroupPhase, SecurityDefinition, News)
+_OF_NO_INSTRUMENT = frozenset(
+    {ChannelReset, SequenceReset, SecurityGroupPhase, SecurityDefinition, News}
+)
 """What goes to channels in other ways than by its instrument."""
 
 
@@ -281,8 +285,9 @@ class Publisher:
     def _only_destination(self, items: Iterable[MarketItem]) -> int | None:
         """The one channel of units about instruments of one channel, as nearly all are."""
         only = None
+        item: Any
         for item in items:
-            if isinstance(item, _OF_NO_INSTRUMENT):
+            if type(item) in _OF_NO_INSTRUMENT:
                 return None
             number = self._channel_of.get(item.security_id)
             if number is None or (only is not None and number != only):
