@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
+from pregao.exchange.publisher import Datagram
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.exchange.simulation.settings import parse_reset
 from pregao.feed.channel import Channel
@@ -73,6 +75,17 @@ class Day:
         return self.books[security_id][-1][1] if self.books[security_id] else ((), ())
 
 
+@dataclass(frozen=True)
+class _Line:
+    """Takes the place of a channel's captures."""
+
+    channel: int
+    send: Callable[[Iterable[Datagram]], None]
+
+    def send_incremental(self, time_ns, payloads):
+        self.send(Datagram(self.channel, Stream.INCREMENTAL, time_ns, each) for each in payloads)
+
+
 class _Market(Simulation):
     """A simulation that keeps what it sends, and what the engine knows then."""
 
@@ -81,7 +94,10 @@ class _Market(Simulation):
         self.found = Day(self.day.start_ns, self.day.end_ns)
         self._truth = _NoTruth()
         self._routes = {
-            each.security_id: (self.publisher.channels[each.channel], self)
+            each.security_id: (
+                self.publisher.channels[each.channel],
+                _Line(each.channel, self._send),
+            )
             for each in self.instruments
         }
         for each in self.instruments:
@@ -97,9 +113,6 @@ class _Market(Simulation):
         self.found.end_ns = self.clock.now_ns + 3 * SECOND
         self.found.messages = self.publisher.messages
         return self.found
-
-    def send(self, datagrams):
-        self._send(datagrams)
 
     def _send(self, datagrams):
         place = None

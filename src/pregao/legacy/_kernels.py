@@ -114,13 +114,13 @@ def _head(buffer, position, end, kinds):
     while position < end and not buffer[position] & 128:
         position += 1
     position += 1
-    template, position = _unsigned(buffer, position, end)
-    if template < 0 or template >= len(kinds) or kinds[template] < 0:
+    kind_at, position = _unsigned(buffer, position, end)
+    if kind_at < 0 or kind_at >= len(kinds) or kinds[kind_at] < 0:
         return np.int64(-1), number, digits
-    if kinds[template] == NO_TIME:
-        return template, number, digits
+    if kinds[kind_at] == NO_TIME:
+        return kind_at, number, digits
     number, position = _unsigned(buffer, position, end)
-    if kinds[template] == TIME_AS_NUMBER:
+    if kinds[kind_at] == TIME_AS_NUMBER:
         value, position = _unsigned(buffer, position, end)
         digits = max(value, np.int64(0))
     else:
@@ -135,7 +135,7 @@ def _head(buffer, position, end, kinds):
             if byte & 128:
                 break
         digits = value if read == _DIGITS else np.int64(0)
-    return template, number, digits
+    return kind_at, number, digits
 
 
 @njit
@@ -214,16 +214,16 @@ def read_keys(buffer, offset, length, kinds, numbered, using, found, number, sen
             position += HEADER + size
         if start < 0:
             continue
-        template, _, digits = _head(buffer, start, stop, kinds)
-        if template < 0:
+        kind_at, _, digits = _head(buffer, start, stop, kinds)
+        if kind_at < 0:
             continue
         if digits // DAY_DIGITS != known:
             known = digits // DAY_DIGITS
             days = _day_of(known)
         sending[i] = _moment(digits, days)
-        if numbered[template]:
+        if numbered[kind_at]:
             number[i] = first
-        if using[template]:
+        if using[kind_at]:
             last[i] = max(first, latest)
 
 
