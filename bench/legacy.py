@@ -29,7 +29,7 @@ from pregao.legacy.assembly import Assembler
 from pregao.schemas import bundled_templates
 
 SECTION = "legacy"
-MESSAGES = 3_000_000
+MESSAGES = 3_400_000
 _TURNS = 10
 _START_NS = 1_779_361_200_000_000_000
 _FIRST = 3_000_000
