@@ -1,5 +1,7 @@
 """The files of the lake: exact integers underneath, small row groups, page indexes, order."""
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from pregao.lake.ingest import ingest
 from pregao.lake.ingest.files import order_by_value
+from pregao.lake.store.parquet import without_nulls
 from tests.lake.days import day
 
 
@@ -32,6 +35,26 @@ def test_decimals_are_integers_and_tables_declare_them(tmp_path):
     assert declared.field("md_entry_px").type == pa.decimal128(18, 4)
     group = metadata.row_group(0)
     assert all(group.column(number).has_offset_index for number in range(group.num_columns))
+
+
+ENTRY = pa.struct([("price", pa.int64()), ("firm", pa.int64())])
+VALUE = st.none() | st.integers(0, 9)
+LISTS = st.lists(st.none() | st.fixed_dictionaries({"price": st.integers(0, 9), "firm": VALUE}))
+
+
+@given(st.lists(st.tuples(VALUE, st.none() | LISTS), max_size=8), st.integers(0, 3))
+def test_columns_without_nulls_are_declared_so_and_read_back_the_same(made, begin):
+    schema = pa.schema([("number", pa.int64()), ("entries", pa.list_(ENTRY))])
+    given_rows = [{"number": number, "entries": entries} for number, entries in made]
+    rows = pa.Table.from_pylist(given_rows, schema)[begin:]
+    found = without_nulls(rows)
+    assert found.to_pylist() == given_rows[begin:]
+    for name in rows.column_names:
+        assert found.schema.field(name).nullable == bool(rows[name].null_count)
+    content = io.BytesIO()
+    pq.write_table(found, content)
+    content.seek(0)
+    assert pq.read_table(content).to_pylist() == given_rows[begin:]
 
 
 def test_one_instrument_is_cheap_to_find(tmp_path, monkeypatch):
