@@ -25,8 +25,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # What is dear to make is made once for all processes of a run, in the folder of the first.
 os.environ.setdefault("PREGAO_TESTS_SHARED", _FOLDER)
-# Every Spark of the tests, those of commands, servers and clusters too, is set for small days.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "spark"))
+# Every Spark of the tests, those of commands, servers and clusters too, is set for days of some
+# thousand messages: compiling a plan, or the Java that runs it, takes many times longer than
+# running it as it is. Set it to nothing to test with Spark's own settings.
+_QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    f'{_QUICK_JAVA} "-Dspark.executor.defaultJavaOptions={_QUICK_JAVA}"'
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false",
+)
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})
 SLOWEST = (

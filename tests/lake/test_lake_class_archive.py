@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from pregao.lake.spark.class_archive import archive_options
 
 USE, MAKE = "-XX:SharedArchiveFile=", "-XX:ArchiveClassesAtExit="
+FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 @pytest.fixture(name="jars")
@@ -21,6 +24,8 @@ def spark_on_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (java / "release").write_text('JAVA_VERSION="17.0.15"\n')
     monkeypatch.setenv("JAVA_HOME", str(java))
     monkeypatch.setenv("PREGAO_CACHE_DIR", str(tmp_path / "cache"))
+    for name in (*FOLDERS, "SPARK_HOME", "SPARK_DIST_CLASSPATH"):
+        monkeypatch.delenv(name, raising=False)
     return jars
 
 
@@ -86,3 +91,41 @@ def test_without_a_place_to_keep_it_java_starts_as_ever(
     assert archive_options("4.2.0", jars) == ""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     assert archive_options("4.2.0", jars) == ""
+
+
+@pytest.mark.parametrize("variable", [*FOLDERS, "SPARK_HOME"])
+def test_none_is_asked_for_with_a_folder_of_settings_on_the_class_path(
+    jars: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    folder = tmp_path / "spark" / "conf"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv(variable, str(folder.parent if variable == "SPARK_HOME" else folder))
+    assert archive_options("4.2.0", jars).startswith(MAKE)  # an empty one does no harm
+    (folder / "spark-defaults.conf").write_text("spark.ui.enabled false\n")
+    assert archive_options("4.2.0", jars) == ""
+
+
+@pytest.mark.spark
+def test_a_start_with_settings_in_a_folder_says_nothing_of_archives(tmp_path: Path) -> None:
+    conf = tmp_path / "conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
+    code = (
+        "from pregao.lake.spark import spark_session\n"
+        "spark = spark_session('local[1]')\n"
+        "print(spark.conf.get('spark.sql.shuffle.partitions'))\n"
+        "spark.stop()\n"
+    )
+    environment = {
+        "SPARK_CONF_DIR": str(conf),
+        "PREGAO_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")

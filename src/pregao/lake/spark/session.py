@@ -18,7 +18,7 @@ from typing import Any
 
 from pregao.errors import UsageError
 from pregao.extras import require
-from pregao.lake.spark.class_archive import archive_options
+from pregao.lake.spark.class_archive import archive_options, settings_folder
 from pregao.lake.spark.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 from pregao.lake.spark.executors import require_executors
 from pregao.lake.spark.java import require_java
@@ -71,7 +71,7 @@ def spark_session(
     check_master(where)
     chosen.setdefault("spark.app.name", app)
     settings = {**our_settings(where, chosen), **chosen}
-    if not in_submit and _JAVA_OPTIONS not in chosen:
+    if not (in_submit or _JAVA_OPTIONS in chosen or "spark.driver.extraClassPath" in chosen):
         settings[_JAVA_OPTIONS] += f" {archive_options(pyspark_version, _jars())}".rstrip()
     if _stays_here(where):
         # Spark looks up the machine's name otherwise, which fails on many a laptop.
@@ -293,13 +293,11 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
 
 def spark_defaults() -> dict[str, str]:
     """The settings of ``spark-defaults.conf``, if there is one."""
-    folder = os.environ.get("SPARK_CONF_DIR")
-    if folder is None and (home := os.environ.get("SPARK_HOME")):
-        folder = str(Path(home) / "conf")
+    folder = settings_folder()
     if folder is None:
         return {}
     try:
-        text = (Path(folder) / "spark-defaults.conf").read_text()
+        text = (folder / "spark-defaults.conf").read_text()
     except OSError:
         return {}
     settings = {}
