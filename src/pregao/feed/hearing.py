@@ -44,7 +44,7 @@ class Hearing:
     ) -> None:
         """Tell what these rows tell of a sequence version, in order."""
         teller, readers, last = self._teller, self._readers, self._last
-        place = Place(version, 0)
+        place = Place(version, -1)  # of no packet yet
         for kind, item, event, number, sending_ns, received_ns, size, header in rows:
             if number != place.sequence_number:  # of another packet
                 place = Place(version, number)
