@@ -12,6 +12,7 @@ from pregao.exchange.engine.schedule import default_schedule, load_schedule
 from pregao.exchange.publisher.channels import Channel
 from pregao.exchange.publisher.loops import LoopPace
 from pregao.exchange.publisher.publisher import Publisher
+from pregao.exchange.simulation.apart import pays, trade_apart
 from pregao.exchange.simulation.captures import prepare_folder
 from pregao.exchange.simulation.day import plan_day
 from pregao.exchange.simulation.instruments import choose_instruments
@@ -85,20 +86,27 @@ class Simulation:
             legacy_depth=None if settings.legacy is None else settings.legacy.market_depth,
         )
 
-    def run(self, progress: Progress | None = None) -> Summary:
-        """Simulate the day and write everything down."""
+    def run(self, progress: Progress | None = None, *, apart: bool | None = None) -> Summary:
+        """Simulate the day and write everything down.
+
+        With ``apart`` the market trades in a process of its own, and ``trading`` is left as it
+        is; by default it does so where that is faster. The bytes are the same.
+        """
         try:
-            return self._run(progress)
+            return self._run(progress, pays(self.trading) if apart is None else apart)
         except OSError as error:
             where = error.filename or self.settings.out
             raise UsageError(f"{where}: cannot be written: {error.strerror}") from error
 
-    def _run(self, progress: Progress | None) -> Summary:
+    def _run(self, progress: Progress | None, apart: bool) -> Summary:
         settings = self.settings
         folder = prepare_folder(settings.out, settings.force)
         given = (settings, self.publisher, self.instruments, self.capture_from_ns, folder, progress)
         with Publication(*given) as publication, _no_cycle_collection():
-            traded = self.trading.run(publication)
+            if apart:
+                traded = trade_apart(self.trading, publication)
+            else:
+                traded = self.trading.run(publication)
         summary = describe(self, traded, publication)
         publication.truth.finish(faults_of(settings, publication.captures), summary.data)
         publication.progress(1.0)
