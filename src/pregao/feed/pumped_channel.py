@@ -2,7 +2,8 @@
 
 It is a `Channel`, and tells the same of the same datagrams. Packets that are simply next go through
 a kernel (`pregao.feed.pump`); all others, and everything that time brings about, go through the
-plain machine. Each of the two begins where the other one ended.
+plain machine. Each of the two begins where the other one ended. Where numba is not installed the
+plain machine does everything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from pregao.book.flat import FlatBook
 from pregao.book.orders import OrderBook
 from pregao.errors import DecodeError
+from pregao.extras import kernels_compiled
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
 from pregao.feed.backlog import Backlog
@@ -60,7 +62,7 @@ class PumpedChannel(Channel):
         self._hearing = Hearing(self._decoder, self._teller)
 
     def _new_book(self) -> OrderBook:
-        return FlatBook()
+        return FlatBook() if kernels_compiled() else super()._new_book()
 
     # Datagrams
 
@@ -194,6 +196,8 @@ class PumpedChannel(Channel):
         """Let the kernel go on, if there is nothing that only the plain machine knows of."""
         if self._handed:
             return True
+        if not kernels_compiled():
+            return False
         arbiter, follower, life = self._arbiter, self._follower, self._sites.life
         expected = arbiter.expected
         if not arbiter.calm or not follower.simple or life.down or expected is None:
