@@ -103,8 +103,17 @@ class BoundaryFinder:
                     return low
                 high = middle
             else:
-                low = self.first_boundary(middle + 1, middle)
+                low = self.following(middle)
         return low
+
+    def following(self, boundary: int) -> int:
+        """The boundary behind the record at one; the size if there is none."""
+        head = self._read(boundary, _RECORD)
+        if len(head) < _RECORD:
+            return self.size
+        captured = int(self._header.record.unpack(head.tobytes())[2])
+        self._header.check_captured(captured, self._source.name, boundary)
+        return min(boundary + _RECORD + captured, self.size)
 
     def time_at(self, boundary: int) -> int | None:
         """The time of the packet at a boundary; None at the end."""

@@ -35,7 +35,7 @@ from dataclasses import fields
 from enum import IntFlag, StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
@@ -64,6 +64,37 @@ def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
     """A price as people write it, with all its decimals."""
     whole, part = divmod(abs(mantissa), scale)
     return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
+
+
+class ToldBook(NamedTuple):
+    """How an instrument is at a time, ready to be written but for the packet that it holds after.
+
+    ``entries`` are the members of its line that hold the orders and statistics.
+    """
+
+    channel: int
+    security_id: int
+    symbol: str
+    status: str
+    entries: str
+    time_ns: int
+    final: bool
+
+
+def told_book(listing: Listing, now_ns: int, final: bool) -> ToldBook:
+    """How an instrument of the engine is now, and whether this is the end of the run."""
+    instrument = listing.instrument
+    statistics = [_statistic(item) for item in shown_statistics(listing)]
+    return ToldBook(
+        instrument.channel,
+        instrument.security_id,
+        instrument.symbol,
+        listing.status.name,
+        f'"bids":{_orders(listing.bids)},"asks":{_orders(listing.offers)},'
+        f'"statistics":{json.dumps(statistics, separators=(",", ":"))}',
+        now_ns,
+        final,
+    )
 
 
 class TruthWriter:
@@ -114,35 +145,23 @@ class TruthWriter:
         )
 
     def book(
-        self,
-        listing: Listing,
-        *,
-        sequence_version: int,
-        sequence_number: int,
-        rpt_seq: int,
-        time_ns: int,
-        final: bool,
+        self, book: ToldBook, *, sequence_version: int, sequence_number: int, rpt_seq: int
     ) -> None:
         """Write down how an instrument is after a packet."""
         self.books += 1
-        instrument = listing.instrument
         line = {
-            "channel": instrument.channel,
-            "security_id": instrument.security_id,
-            "symbol": instrument.symbol,
-            "final": final,
+            "channel": book.channel,
+            "security_id": book.security_id,
+            "symbol": book.symbol,
+            "final": book.final,
             "sequence_version": sequence_version,
             "sequence_number": sequence_number,
             "rpt_seq": rpt_seq,
-            "time_ns": time_ns,
-            "status": listing.status.name,
+            "time_ns": book.time_ns,
+            "status": book.status,
         }
         begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
-        statistics = [_statistic(item) for item in shown_statistics(listing)]
-        self._books.write(
-            f'{begin},"bids":{_orders(listing.bids)},"asks":{_orders(listing.offers)},'
-            f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
-        )
+        self._books.write(f"{begin},{book.entries}}}\n")
 
     def close(self) -> None:
         """Close the line files."""
