@@ -98,6 +98,7 @@ ON_SPARK = frozenset(
         "test_lake_books_days",
         "test_lake_demo",
         "test_lake_documented_queries",
+        "test_lake_flat_parquet_spark",
         "test_lake_ingest_faults",
         "test_lake_s3_store",
         "test_lake_schema_version",
