@@ -1,227 +1,73 @@
-"""How kernels are compiled: numba with a cache of our own, and unaligned loads.
+"""How kernels run: compiled by numba, or by the interpreter where numba is not installed.
 
-Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays.
+Kernels live in the ``_kernels.py`` of their folder. They take flat arrays and give flat arrays, and
+give the same ones either way.
 """
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from pregao.extras import kernels_compiled
 
-import llvmlite
-import numba
-import numpy as np
-from llvmlite import ir
-from numba.core import caching, types
-from numba.extending import intrinsic
-from numba.np import arrayobj
+if kernels_compiled():
+    from pregao._compiled import (
+        bytes_at,
+        halves_at,
+        leading_zeros,
+        load_i32,
+        load_i64,
+        load_u8,
+        load_u16,
+        load_u32,
+        load_u64,
+        njit,
+        njit_or,
+        part,
+        prefetch,
+        prefetch_to_write,
+        store_u64,
+        swapped,
+        trailing_zeros,
+        words_at,
+    )
+else:
+    from pregao._interpreted import (
+        bytes_at,
+        halves_at,
+        leading_zeros,
+        load_i32,
+        load_i64,
+        load_u8,
+        load_u16,
+        load_u32,
+        load_u64,
+        njit,
+        njit_or,
+        part,
+        prefetch,
+        prefetch_to_write,
+        store_u64,
+        swapped,
+        trailing_zeros,
+        words_at,
+    )
 
-from pregao._kernel_cache import (
-    PACKAGE,
-    cache_folder,
-    digest_of,
-    kernel_sources,
-    module_names,
-)
-from pregao._version import __version__
-
-_SOURCES = kernel_sources()
-_MODULES = module_names(_SOURCES)
-_VERSIONS = (__version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version)
-_CACHE = cache_folder(digest_of(_SOURCES, _VERSIONS))
-_lock = threading.Lock()
-
-
-def njit(function: Callable[..., Any]) -> Any:
-    """Compile a kernel: cached where a cache can be kept, without the interpreter's lock.
-
-    What is not among the files of the digest (or in no file at all) is never taken from a cache.
-    """
-    if _CACHE is None or function.__module__ not in _MODULES:
-        return numba.njit(function, nogil=True)
-    with _lock, _own_cache(str(_CACHE)):
-        return numba.njit(function, cache=True, nogil=True)
-
-
-_PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
-part = numba.njit(**_PART)
-"""For what only kernels call. Arrays are dear to pass: nothing stays a call, and nobody counts
-references to them on the way, which alone took more than half of the time."""
-
-
-_LOCATORS = "CACHE_LOCATOR_CLASSES"
-"""numba's setting for who says where code is kept; older versions do not have it."""
-
-if hasattr(caching, "UserProvidedCacheLocator"):
-
-    class KernelLocator(caching.UserProvidedCacheLocator):
-        """Where the code of a kernel is kept: by its place in the package.
-
-        By numba's own rule it would be by the path of the package, so that every job on a cluster
-        that unpacks an archive to a new path would compile everything anew.
-        """
-
-        @classmethod
-        def get_suitable_cache_subpath(cls, py_file: str) -> str:
-            """The folder inside of the cache."""
-            inside = Path(py_file).parent.relative_to(PACKAGE)
-            return "_".join(("pregao", *inside.parts))
-
-
-@contextlib.contextmanager
-def _own_cache(folder: str) -> Iterator[None]:
-    """Keep code there; only for our kernels: where others keep theirs is not ours to say."""
-    config = numba.config
-    wanted = {"CACHE_DIR": folder}
-    if hasattr(config, _LOCATORS) and hasattr(caching, "UserProvidedCacheLocator"):
-        wanted[_LOCATORS] = f"{__name__}.KernelLocator,UserProvidedCacheLocator"
-    others = {name: getattr(config, name) for name in wanted}
-    for name, value in wanted.items():
-        setattr(config, name, value)
-    try:
-        yield
-    finally:
-        for name, value in others.items():
-            setattr(config, name, value)
-
-
-def _loader(width: int, result: Any) -> Any:
-    """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
-
-    @intrinsic
-    def load(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
-        if not (isinstance(array, types.Array) and array.dtype == types.uint8):
-            return None
-        signature = result(array, types.intp)
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
-            word = ir.IntType(8 * width)
-            address = builder.gep(buffer.data, [arguments[1]])
-            pointer = builder.bitcast(address, word.as_pointer())
-            value = builder.load(pointer)
-            value.align = 1
-            return value
-
-        return signature, codegen
-
-    return load
-
-
-load_u8 = _loader(1, types.uint8)
-load_u16 = _loader(2, types.uint16)
-load_u32 = _loader(4, types.uint32)
-load_i32 = _loader(4, types.int32)
-load_u64 = _loader(8, types.uint64)
-load_i64 = _loader(8, types.int64)
-
-
-@intrinsic
-def store_u64(typingctx: Any, array: Any, position: Any, word: Any) -> Any:  # noqa: ARG001
-    """Write eight bytes at any address of a byte array, little-endian."""
-    if not (isinstance(array, types.Array) and array.dtype == types.uint8):
-        return None
-    signature = types.void(array, types.intp, types.uint64)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
-        address = builder.gep(buffer.data, [arguments[1]])
-        pointer = builder.bitcast(address, ir.IntType(64).as_pointer())
-        builder.store(arguments[2], pointer).align = 1
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-def _viewer(item: Any) -> Any:
-    """An intrinsic that sees memory at an address as an array; who owns it keeps it alive.
-
-    So a kernel reaches any number of arrays by one table of addresses: each array that is passed
-    to a compiled function takes as long as the work on a small packet.
-    """
-
-    @intrinsic
-    def view(typingctx: Any, address: Any, length: Any) -> Any:  # noqa: ARG001
-        if not (isinstance(address, types.Integer) and isinstance(length, types.Integer)):
-            return None
-        result = types.Array(item, 1, "C")
-        signature = result(types.intp, types.intp)
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            made = context.make_array(signature.return_type)(context, builder)
-            size = context.get_abi_sizeof(context.get_data_type(item))
-            arrayobj.populate_array(
-                made,
-                data=builder.inttoptr(arguments[0], made.data.type),
-                shape=[arguments[1]],
-                strides=[context.get_constant(types.intp, size)],
-                itemsize=context.get_constant(types.intp, size),
-                meminfo=None,
-            )
-            return made._getvalue()
-
-        return signature, codegen
-
-    return view
-
-
-words_at = _viewer(types.int64)
-halves_at = _viewer(types.int32)
-bytes_at = _viewer(types.uint8)
-
-
-def _prefetcher(writing: int) -> Any:
-    @intrinsic
-    def fetch(typingctx: Any, array: Any, position: Any) -> Any:  # noqa: ARG001
-        if not (isinstance(array, types.Array) and array.dtype == types.uint8):
-            return None
-        signature = types.void(array, types.intp)
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
-            address = builder.gep(buffer.data, [arguments[1]])
-            number, pointer = ir.IntType(32), ir.IntType(8).as_pointer()
-            kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
-            name = "llvm.prefetch.p0" if address.type.is_opaque else "llvm.prefetch.p0i8"
-            known = builder.module.globals.get(name)
-            function = ir.Function(builder.module, kind, name) if known is None else known
-            # To be used again soon; data, not code.
-            builder.call(function, [address, number(writing), number(3), number(1)])
-            return context.get_dummy_value()
-
-        return signature, codegen
-
-    return fetch
-
-
-# Ask for the cache line at a place of a byte array, to read or to write it soon. Any place will
-# do, also one outside.
-prefetch = _prefetcher(0)
-prefetch_to_write = _prefetcher(1)
-
-
-def _of_word(build: Callable[[Any, Any], Any]) -> Any:
-    """An intrinsic of one 64-bit word."""
-
-    @intrinsic
-    def work(typingctx: Any, word: Any) -> Any:  # noqa: ARG001
-        if word != types.uint64:
-            return None
-
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
-            return build(builder, arguments[0])
-
-        return types.uint64(types.uint64), codegen
-
-    return work
-
-
-_DEFINED = ir.IntType(1)(0)  # also of a word without any bit, of which it is 64
-
-swapped = _of_word(lambda builder, word: builder.bswap(word))
-leading_zeros = _of_word(lambda builder, word: builder.ctlz(word, _DEFINED))
-trailing_zeros = _of_word(lambda builder, word: builder.cttz(word, _DEFINED))
+__all__ = [
+    "bytes_at",
+    "halves_at",
+    "leading_zeros",
+    "load_i32",
+    "load_i64",
+    "load_u8",
+    "load_u16",
+    "load_u32",
+    "load_u64",
+    "njit",
+    "njit_or",
+    "part",
+    "prefetch",
+    "prefetch_to_write",
+    "store_u64",
+    "swapped",
+    "trailing_zeros",
+    "words_at",
+]

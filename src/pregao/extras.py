@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 
 from pregao.errors import MissingExtraError
 
 EXTRAS = {
+    "numba": "fast",
     "deltalake": "lake",
     "duckdb": "lake",
     "xxhash": "lake",
@@ -28,11 +32,32 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
+def remedy(package: str) -> str:
+    """How to get a package."""
+    return f"`pip install 'pregao[{EXTRAS[package]}]'`"
+
+
 def missing(package: str) -> MissingExtraError:
     """The error that says how to get a package."""
     return MissingExtraError(
-        f"This needs {package}, which is not installed: "
-        f"run `pip install 'pregao[{EXTRAS[package]}]'`."
+        f"This needs {package}, which is not installed: run {remedy(package)}."
+    )
+
+
+@cache
+def kernels_compiled() -> bool:
+    """Does numba compile the kernels? Where it does not, the interpreter runs them.
+
+    numba's own setting, for who looks for a fault in a kernel, says no as well.
+    """
+    return installed("numba") and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0")
+
+
+@cache
+def tell_of_slowness() -> None:
+    """Say, once, that the interpreter does work of which there is much."""
+    logging.getLogger(__name__).warning(
+        "numba is not installed, so this takes long: %s makes it many times faster", remedy("numba")
     )
 
 

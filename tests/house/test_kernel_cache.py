@@ -193,7 +193,10 @@ def small_package(folder):
     """As much of the package as a kernel needs, with one that gives a constant of another file."""
     package = folder / "pregao"
     package.mkdir(parents=True)
-    for name in ("__init__.py", "_version.py", "_njit.py", "_kernel_cache.py"):
+    for name in (
+        "__init__.py", "_version.py", "errors.py", "extras.py",
+        "_njit.py", "_compiled.py", "_kernel_cache.py",
+    ):  # fmt: skip
         shutil.copy(PACKAGE / name, package)
     (package / "_probe_kernels.py").write_text(
         "from pregao import numbers\nfrom pregao._njit import njit\n\n\n"

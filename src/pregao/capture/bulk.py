@@ -36,6 +36,7 @@ from pregao.capture.reader import Packet, TruncatedTail, check_range, open_forma
 from pregao.capture.source import ByteSource, Source, open_source
 from pregao.capture.statistics import CaptureStatistics
 from pregao.errors import CaptureError
+from pregao.extras import kernels_compiled, tell_of_slowness
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """The usual size of a block: it stays in the processor's cache while it is decoded."""
@@ -48,6 +49,8 @@ _LINK_KINDS = {
     **dict.fromkeys(RAW_IP, _layer_kernels.LINK_RAW),
 }
 _INT64_MAX = (1 << 63) - 1
+_MUCH = 16 << 20
+"""More bytes than this take long where kernels are not compiled."""
 
 
 @dataclass(slots=True)
@@ -190,6 +193,8 @@ class BlockReader:
                 needed = self._record_length(buffer, consumed, filled, base)
                 self._carry = buffer[consumed:filled]
                 base += consumed
+                if base > _MUCH and not kernels_compiled():
+                    tell_of_slowness()
         finally:
             self.close()
 

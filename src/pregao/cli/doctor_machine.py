@@ -120,6 +120,19 @@ def check_kernels() -> Iterator[Finding]:
     import numpy as np
 
     from pregao.cli import _kernels
+    from pregao.extras import installed, kernels_compiled, remedy
+
+    if not kernels_compiled():
+        if installed("numba"):
+            found, cure = "NUMBA_DISABLE_JIT is set", "Unset it"
+        else:
+            found, cure = "numba is not installed", f"Run {remedy('numba')}"
+        yield warning(
+            "kernels",
+            f"Not compiled ({found}): captures are read and decoded by the interpreter.",
+            f"{cure} if you have captures of more than some megabytes.",
+        )
+        return
 
     sizes = np.zeros(1, np.int64)
     _kernels.number_sizes(np.array([-1234], np.int64), 2, sizes)

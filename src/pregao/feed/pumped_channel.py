@@ -2,7 +2,8 @@
 
 It is a `Channel`, and tells the same of the same datagrams. Packets that are simply next go through
 a kernel (`pregao.feed.pump`); all others, and everything that time brings about, go through the
-plain machine. Each of the two begins where the other one ended.
+plain machine. Each of the two begins where the other one ended. Where numba is not installed the
+plain machine does everything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from pregao.book.flat import FlatBook
 from pregao.book.orders import OrderBook
 from pregao.errors import DecodeError
+from pregao.extras import kernels_compiled
 from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
 from pregao.feed.backlog import Backlog
@@ -25,7 +27,7 @@ from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.hearing import Hearing
 from pregao.feed.market_state import Key, Statistic
-from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
+from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessages
 from pregao.feed.pump_tables import PumpTables
 from pregao.feed.raw_packets import RawPacket, instruments_of
 from pregao.umdf import templates
@@ -60,7 +62,7 @@ class PumpedChannel(Channel):
         self._hearing = Hearing(self._decoder, self._teller)
 
     def _new_book(self) -> OrderBook:
-        return FlatBook()
+        return FlatBook() if kernels_compiled() else super()._new_book()
 
     # Datagrams
 
@@ -194,6 +196,8 @@ class PumpedChannel(Channel):
         """Let the kernel go on, if there is nothing that only the plain machine knows of."""
         if self._handed:
             return True
+        if not kernels_compiled():
+            return False
         arbiter, follower, life = self._arbiter, self._follower, self._sites.life
         expected = arbiter.expected
         if not arbiter.calm or not follower.simple or life.down or expected is None:
@@ -264,22 +268,12 @@ class PumpedChannel(Channel):
             messages = pump.take_messages()
             teller.backlog.add(partial(self._look, version, messages), len(messages))
             return
-        place = Place(version, following)
-        securities, stored, hear = pump.securities, pump.stored, self._hearing.hear
-        for kind, item, event, number, sending_ns, received_ns, size, _ in pump.take_rows():
-            if number != place.sequence_number:
-                place = Place(version, number)
-            teller.at(place, sending_ns, received_ns)
-            if kind == w.MESSAGE:
-                hear(place, event, stored, item, item + size)
-            else:
-                teller.tell(told.BookChanged, securities[item], event)
+        self._hearing.hear(version, pump.take_rows(), pump.stored, pump.securities)
         teller.at(Place(version, following - 1), *times)
 
     def _look(self, version: int, messages: ToldMessages, most: int) -> int:
         """Tell of messages that have waited, so many at the most; gives how many are left."""
-        for message in messages.take(most):
-            self._tell_message(Place(version, message.number), message)
+        self._hearing.hear(version, messages.take(most), messages.stored, ())
         return len(messages)
 
     def catch_up(self, most: int) -> None:
@@ -288,11 +282,6 @@ class PumpedChannel(Channel):
             self._teller.catch_up(most)
         elif self._handed and self._teller.backlog is not None:
             self._tell()
-
-    def _tell_message(self, place: Place, message: ToldMessage) -> None:
-        _, sending_ns, received_ns, event, data, begin, end = message
-        self._teller.at(place, sending_ns, received_ns)
-        self._hearing.hear(place, event, data, begin, end)
 
     def take_batch(self) -> EventBatch:
         """The same as columns, for which books that changed never become objects."""
@@ -304,7 +293,7 @@ class PumpedChannel(Channel):
                 if isinstance(part, ToldBooks):
                     parts.append(part.batch(version))
                 else:
-                    self._tell_message(Place(version, part.number), part)
+                    self._hearing.hear(version, (part,), self._pump.stored, ())
                     parts.append(EventBatch.of(teller.take()))
             teller.at(Place(version, following - 1), *times)
         return EventBatch.joined(parts)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
+from pregao.extras import kernels_compiled, require
 from pregao.net.batches import PADDING, Batch, LineCounts, LineReceiver
 from pregao.net.sockets import SO_TIMESTAMPNS, dropped
 
@@ -44,7 +45,9 @@ def open_receiver(*, compiled: bool | None = None, spin: bool = False) -> LineRe
     can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and sys.byteorder == "little"
     if compiled and not can:
         raise NetworkError("The compiled receiver needs Linux with 64 bits.")
-    if can and compiled is not False:
+    if compiled:
+        require("numba")
+    if can and kernels_compiled() and compiled is not False:
         return CompiledReceiver(spin=spin)
     return PlainReceiver(spin=spin)
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pregao.errors import NetworkError
+from pregao.extras import kernels_compiled
 from pregao.net.addresses import Address, Interface
 from pregao.net.sockets import send_socket
 
@@ -30,7 +31,7 @@ class Sender:
     ) -> None:
         self.targets = tuple(targets)
         self._socket = send_socket(interface=interface, ttl=ttl)
-        can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32
+        can = sys.platform.startswith("linux") and sys.maxsize > 1 << 32 and kernels_compiled()
         self._many = _Many(self.targets) if can and compiled is not False else None
 
     def send(self, target: int, payload: bytes) -> None:

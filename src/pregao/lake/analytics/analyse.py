@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pregao._version import __version__
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake.analytics.auctions import AUCTIONS
 from pregao.lake.analytics.bars import BARS, kept_intervals
 from pregao.lake.analytics.clock_offsets import CLOCK_OFFSETS
@@ -78,6 +79,7 @@ def analyse(
     changed since it was made is left alone, unless it is to be made ``again``; otherwise its rows
     are replaced as a whole.
     """
+    require("numba")
     chosen = in_order(ANALYTICS if tables is None else tables)
     wanted = wanted or Wanted()
     wanted = replace(wanted, intervals=known_intervals(wanted.intervals))

@@ -19,6 +19,7 @@ from typing import Any
 
 from pregao.clock import MINUTE, SECOND
 from pregao.errors import UsageError
+from pregao.extras import require
 from pregao.lake.books.brought import Brought, brought
 from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part
@@ -117,6 +118,7 @@ def build_books(
     progress: TaskProgress | None = None,
 ) -> list[DayReport]:
     """Build the books of a lake; days that are built already are left alone."""
+    require("numba")
     options = options or BookOptions()
     options.check()
     progress = progress or TaskProgress()

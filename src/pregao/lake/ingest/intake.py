@@ -13,6 +13,7 @@ from typing import Any
 from pregao._version import __version__
 from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
+from pregao.extras import require
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
@@ -53,6 +54,7 @@ def ingest(
 
     Captures without a packet to take in raise NothingFoundError, unless that ``may_be``.
     """
+    require("numba")
     options = options or Options()
     check_options(options)
     prepare(options.schema_files)

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pregao.errors import CaptureError
+from pregao.extras import require
 from pregao.lake.ingest import (
     UNKNOWN_STREAM,
     CaptureSurvey,
@@ -60,6 +61,7 @@ class StreamIngest:
         merge: Merger = merge_here,
         progress: TaskProgress | None = None,
     ) -> None:
+        require("numba")
         self.files = files
         self.lake = Lake(lake)
         self.options = options or Options()

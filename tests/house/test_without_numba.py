@@ -1,0 +1,173 @@
+"""Without numba the interpreter runs the kernels: everything gives the same, and takes longer."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import pregao
+from pregao.cli.main import app
+from tests.house.blocked_packages import command, without
+
+pytestmark = pytest.mark.slow
+
+BLOCKED = ("numba", "llvmlite")
+
+LOOK = """
+import hashlib
+import json
+import sys
+import pregao
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def looked(folder):
+    read = pregao.read(folder)
+    books, messages = {}, []
+    for message in pregao.read(folder, template=["EmptyBook_9", "Order_MBO_50"]).messages():
+        books.setdefault(message.security_id, pregao.Book()).apply(message)
+    for message in read.messages():
+        messages.append((message.template, message.capture_time_ns, str(message.values)))
+    tables = {
+        name: json.dumps(read.table(name).to_pylist(), default=str)
+        for name in ("Trade_53", "SecurityDefinition_12", "SnapshotFullRefresh_Orders_MBO_71")
+    }
+    events = [str(event) for event in pregao.follow(folder, from_the_start=True)]
+    return {
+        "info": digest(json.dumps(read.info(), default=str)),
+        "messages": (len(messages), digest(str(messages))),
+        "tables": {name: (len(text), digest(text)) for name, text in tables.items()},
+        "books": (len(books), digest(str([str(each) for each in books.values()]))),
+        "events": (len(events), digest(str(events))),
+    }
+"""
+
+
+@pytest.fixture(scope="module")
+def day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plainly") / "day"
+    pregao.simulate(folder, instruments=2, messages=300, duration="1m", loss="A=0.02")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def legacy_day(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plainly") / "legacy"
+    pregao.simulate(folder, instruments=2, messages=200, duration="1m", legacy="orders")
+    return folder
+
+
+def answer(done):
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_what_is_read_is_the_same(day):
+    here = {}
+    exec(LOOK, here)
+    code = (
+        f"{LOOK}\nprint(json.dumps(looked({str(day)!r})))\nassert 'numba.core' not in sys.modules"
+    )
+    found = answer(without(BLOCKED, code, day.parent))
+    assert found["messages"][0] > 300
+    assert found["events"][0] > 100
+    assert found == json.loads(json.dumps(here["looked"](str(day))))
+
+
+def outputs(folder):
+    return {
+        str(each.relative_to(folder)): each.read_bytes()
+        for each in sorted(folder.rglob("*"))
+        if each.is_file()
+    }
+
+
+def test_what_is_decoded_is_the_same(day, legacy_day, tmp_path):
+    """JSON, CSV and Parquet of the binary feed, Parquet of the legacy feed, and a simulated day."""
+    legacy = sorted(str(each) for each in legacy_day.glob("*Legacy*"))
+    assert legacy
+    commands = [
+        ["decode", str(day), "-o", "{}/lines.jsonl"],
+        ["decode", str(day), "-o", "{}/csv", "--format", "csv"],
+        ["decode", str(day), "-o", "{}/parquet", "--format", "parquet"],
+        ["decode", *legacy, "-o", "{}/legacy", "--format", "parquet"],
+        ["simulate", "--instruments", "2", "--messages", "50", "--out", "{}/day"],
+    ]
+
+    def into(folder):
+        return [[word.format(folder) for word in words] for words in commands]
+
+    for name in ("compiled", "plain"):
+        (tmp_path / name).mkdir()
+    for words in into(tmp_path / "compiled"):
+        app(words, standalone_mode=False)
+    code = (
+        "from pregao.cli.main import app\n"
+        f"for words in {into(tmp_path / 'plain')!r}:\n"
+        "    app(words, standalone_mode=False)"
+    )
+    done = without(BLOCKED, code, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert outputs(tmp_path / "plain") == outputs(tmp_path / "compiled")
+
+
+EXCHANGE = """
+import asyncio, json
+from decimal import Decimal
+from pregao.entrypoint import Client, ClientSettings, Requests
+from pregao.exchange.host import ExchangeServer, ExchangeSettings
+from pregao.net import Address
+
+async def main():
+    anywhere = Address("127.0.0.1", 0)
+    settings = ExchangeSettings(primary=anywhere, backup=anywhere, control_port=0, feed="none")
+    server = ExchangeServer(settings)
+    await server.start()
+    serving = asyncio.create_task(server.serve())
+    own = ClientSettings(session_id=100_000_001, firm=85, access_key="123456789ABC")
+    requests = Requests(own.version)
+    async with Client(own, [("127.0.0.1", server.addresses[1].port)]) as client:
+        await client.request(*requests.new(1, "BUY", 100_000_010_014, 200, Decimal("30.50")))
+        order = client.orders.get(1)
+        print(json.dumps([str(order.status), order.leaves]))
+    server.stop()
+    await serving
+    await server.close()
+
+asyncio.run(main())
+"""
+
+
+def test_an_order_is_entered(tmp_path):
+    plain = answer(without(BLOCKED, EXCHANGE, tmp_path))
+    compiled = subprocess.run(
+        [sys.executable, "-c", EXCHANGE], capture_output=True, text=True, check=False
+    )
+    assert plain == answer(compiled)
+    assert plain[1] == 200
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["ingest", "day", "--lake", "lake", "--master", "here"],
+        ["stream", "--from", "day", "--lake", "lake", "--master", "here", "--once"],
+    ],
+)
+def test_a_lake_is_refused_in_a_sentence(day, words):
+    done = command(BLOCKED, words, day.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "pip install 'pregao[fast]'" in done.stderr
+    assert not (day.parent / "lake").exists()
+
+
+def test_the_doctor_tells_it(tmp_path):
+    done = command(BLOCKED, ["doctor", "--json"], tmp_path)
+    (found,) = [each for each in json.loads(done.stdout) if each["subject"] == "kernels"]
+    assert "numba is not installed" in found["found"]
+    assert "pip install 'pregao[fast]'" in found["remedy"]
