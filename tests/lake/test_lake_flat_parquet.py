@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 from pregao.lake.store.flat_parquet import FlatWriter, is_flat
+from pregao.lake.store.flat_parquet.writer import SMALLEST_GROUP, group_starts
 
 NAMES = pa.array(["a", "", "ção", "x" * 70])
 PRICE = pa.decimal64(18, 4)
@@ -221,3 +223,29 @@ def test_what_is_not_flat() -> None:
     for kind in (*others, pa.decimal64(9, 2), pa.dictionary(pa.int32(), pa.int64())):
         assert not is_flat(flat.append(pa.field("other", kind)))
     assert not is_flat(pa.schema([]))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 30_000)), max_size=12),
+    st.sampled_from([10_000, 65_536]),
+)
+def test_rows_with_a_common_value_are_in_groups_of_their_own(runs, most) -> None:
+    values = np.repeat(
+        np.cumsum([step for step, _ in runs], dtype=np.int64), [count for _, count in runs]
+    )
+    starts = [*group_starts(len(values), most, values), len(values)]
+    assert starts[0] == 0 or not len(values)
+    groups = [values[begin:end] for begin, end in pairwise(starts)]
+    assert all(0 < len(group) <= most for group in groups)
+    of_value = {value: int((values == value).sum()) for value in np.unique(values).tolist()}
+    for group in groups:
+        if group[0] != group[-1]:
+            assert all(of_value[value] < SMALLEST_GROUP for value in np.unique(group).tolist())
+    # The others are not torn into pieces.
+    assert len(groups) <= 3 * len(values) // SMALLEST_GROUP + 1
+
+
+def test_rows_that_are_not_sorted_are_cut_by_number_alone() -> None:
+    values = np.tile(np.arange(2), 50_000)
+    assert group_starts(len(values), 65_536, values) == [0, 65_536]
+    assert group_starts(0, 65_536, values[:0]) == []

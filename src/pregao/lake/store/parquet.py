@@ -110,11 +110,14 @@ def write_table(
     day: int,
     delta_coded: Collection[str] = (),
     plain: Collection[str] = (),
+    apart: str | None = None,
 ) -> Written:
     """Write rows of one day as a file of a table, under a name that nobody else has.
 
     ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
     from one to the next, ``plain`` those whose values hardly repeat; all others repeat few values.
+    Rows that are sorted by the column ``apart`` are in row groups by its values, if the table has
+    no lists.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
@@ -131,7 +134,10 @@ def write_table(
             plain=plain,
             bounded=_bounded_columns(data.schema),
         )
-        writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
+        if flat_parquet.is_flat(data.schema):
+            writer.write_table(data, ROW_GROUP, apart)
+        else:
+            writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
         writer.close()
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)

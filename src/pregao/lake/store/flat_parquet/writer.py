@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,29 @@ Bytes = npt.NDArray[np.uint8]
 _MAGIC = b"PAR1"
 _WIDEST = 20
 """Bytes that a value takes at most, with its place in a dictionary and what is between pages."""
+SMALLEST_GROUP = 8_192
+"""Rows with one value that are worth a row group of their own."""
 _HELD = 4 << 20
 """So many bytes are held before they are written."""
 _NONE = np.empty(0, np.uint8)
 _NOTHING = np.zeros(1, np.int64)
+
+
+def group_starts(rows: int, most: int, sorted_by: Numbers | None = None) -> list[int]:
+    """Where row groups of at most so many rows begin.
+
+    If rows are sorted by a column, those with a value of which there are many are apart from those
+    with others, so that who looks for one value reads few rows of others.
+    """
+    cuts = [0]
+    if sorted_by is not None:
+        steps = np.diff(sorted_by)
+        if steps.min(initial=0) >= 0:
+            begins = [0, *(np.flatnonzero(steps) + 1).tolist(), rows]
+            for begin, end in pairwise(begins):
+                if begin > cuts[-1] and max(begin - cuts[-1], end - begin) >= SMALLEST_GROUP:
+                    cuts.append(begin)
+    return [start for begin, end in pairwise([*cuts, rows]) for start in range(begin, end, most)]
 
 
 class FlatWriter:
@@ -78,35 +98,41 @@ class FlatWriter:
         self._rows = 0
         self._base = sink.write(_MAGIC)
 
-    def write_table(self, rows: Any, row_group_size: int) -> None:
-        """Write rows as row groups of at most so many."""
+    def write_table(self, rows: Any, row_group_size: int, apart: str | None = None) -> None:
+        """Write rows as row groups of at most so many; see `group_starts` for ``apart``."""
         for entry, column in zip(self._schema, rows.columns, strict=True):
             if column.null_count and not entry.nullable:
                 raise ValueError(f"{entry.name} has nulls, but is declared without.")
         columns = [_Column.of(column) for column in rows.columns]
         scratch = _scratch(min(row_group_size, rows.num_rows), max(len(c.texts) for c in columns))
+        sorted_by = None if apart is None else columns[self._schema.names.index(apart)].values
+        starts = group_starts(rows.num_rows, row_group_size, sorted_by)
         at = 0
-        for first in range(0, rows.num_rows, row_group_size):
-            count = min(row_group_size, rows.num_rows - first)
-            chunks = np.zeros((len(columns), CHUNK_FACTS), np.int64)
-            for number, column in enumerate(columns):
-                pages = np.zeros((-(-count // PAGE_ROWS), PAGE_FACTS), np.int64)
-                chunk = chunks[number]
-                chunk[COLUMN], chunk[FIRST_PAGE] = number, self._page_count
-                at = _chunk_kernels.encode_chunk(
-                    column.values, column.validity, column.offset + first, first, count,
-                    self._coding[number], self._kinds[number], self._schema[number].nullable,
-                    column.texts, column.starts, scratch.slots, scratch.known, scratch.labels,
-                    scratch.dense, scratch.work, scratch.out, at, self._base,
-                    chunk, pages,
-                )  # fmt: skip
-                self._page_count += len(pages)
-                self._pages.append(pages)
-                if at > _HELD:
-                    at = self._flush(scratch.out, at)
-            self._chunks.append(chunks)
+        for first, end in pairwise([*starts, rows.num_rows]):
+            at = self._write_group(columns, first, end - first, scratch, at)
         self._flush(scratch.out, at)
         self._rows += rows.num_rows
+
+    def _write_group(
+        self, columns: list[_Column], first: int, count: int, scratch: _Scratch, at: int
+    ) -> int:
+        chunks = np.zeros((len(columns), CHUNK_FACTS), np.int64)
+        for number, column in enumerate(columns):
+            pages = np.zeros((-(-count // PAGE_ROWS), PAGE_FACTS), np.int64)
+            chunk = chunks[number]
+            chunk[COLUMN], chunk[FIRST_PAGE] = number, self._page_count
+            at = _chunk_kernels.encode_chunk(
+                column.values, column.validity, column.offset + first, first, count,
+                self._coding[number], self._kinds[number], self._schema[number].nullable,
+                column.texts, column.starts, scratch.slots, scratch.known, scratch.labels,
+                scratch.dense, scratch.work, scratch.out, at, self._base, chunk, pages,
+            )  # fmt: skip
+            self._page_count += len(pages)
+            self._pages.append(pages)
+            if at > _HELD:
+                at = self._flush(scratch.out, at)
+        self._chunks.append(chunks)
+        return at
 
     def _flush(self, out: Bytes, end: int) -> int:
         self._base += self._sink.write(out[:end].data)
