@@ -98,6 +98,7 @@ ON_SPARK = frozenset(
         "test_lake_books_days",
         "test_lake_demo",
         "test_lake_documented_queries",
+        "test_lake_flat_parquet_spark",
         "test_lake_ingest_faults",
         "test_lake_s3_store",
         "test_lake_schema_version",
@@ -291,3 +292,13 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_unconfigure():
     """Leave nothing behind: neither what tests made nor what their commands left."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+@pytest.fixture
+def one_core():
+    """Packets that are sent on one core are received in their order; moved to another core in
+    between, the kernel may take the later ones first."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)

@@ -47,6 +47,11 @@ def njit(function: Callable[..., Any]) -> Any:
         return numba.njit(function, cache=True, nogil=True)
 
 
+def njit_or(twins: str) -> Callable[..., Any]:  # noqa: ARG001
+    """Compile a kernel that has a twin over whole arrays, for where numba is not installed."""
+    return njit
+
+
 _PART: dict[str, Any] = {"nogil": True, "forceinline": True, "_nrt": False}
 part = numba.njit(**_PART)
 """For what only kernels call. Arrays are dear to pass: nothing stays a call, and nobody counts

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import struct
 import threading
 from collections.abc import Callable
@@ -64,6 +65,20 @@ def njit(function: Callable[..., Any]) -> Any:
             _inside.yes = False
 
     return kernel
+
+
+def njit_or(twins: str) -> Callable[..., Any]:
+    """A kernel of which there is a lot to do: that of its name in a module that has numpy do it."""
+
+    def chosen(function: Callable[..., Any]) -> Any:
+        @functools.wraps(function)
+        def kernel(*arguments: Any) -> Any:
+            twin = getattr(importlib.import_module(twins), function.__name__)
+            return twin(*arguments)
+
+        return kernel
+
+    return chosen
 
 
 def part(function: Callable[..., Any]) -> Any:

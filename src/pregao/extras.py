@@ -13,6 +13,7 @@ from pregao.errors import MissingExtraError
 
 EXTRAS = {
     "numba": "fast",
+    "pyarrow": "tables",
     "deltalake": "lake",
     "duckdb": "lake",
     "xxhash": "lake",
@@ -32,15 +33,15 @@ def installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def remedy(package: str) -> str:
-    """How to get a package."""
-    return f"`pip install 'pregao[{EXTRAS[package]}]'`"
+def remedy(package: str, extra: str | None = None) -> str:
+    """How to get a package: by the extra that it is in, or by a larger one."""
+    return f"`pip install 'pregao[{extra or EXTRAS[package]}]'`"
 
 
-def missing(package: str) -> MissingExtraError:
+def missing(package: str, extra: str | None = None) -> MissingExtraError:
     """The error that says how to get a package."""
     return MissingExtraError(
-        f"This needs {package}, which is not installed: run {remedy(package)}."
+        f"This needs {package}, which is not installed: run {remedy(package, extra)}."
     )
 
 
@@ -64,7 +65,22 @@ def tell_of_slowness() -> None:
 def told(error: ImportError) -> MissingExtraError | None:
     """The sentence for an import that failed; None if the package is of no extra."""
     package = (error.name or "").partition(".")[0]
-    return missing(package) if package in EXTRAS and not installed(package) else None
+    if package not in EXTRAS or installed(package):
+        return None
+    return missing(package, _LAKE_EXTRA if _is_for_lake(error) else None)
+
+
+_LAKE, _LAKE_EXTRA = "pregao.lake.", "lake"
+"""Who lacks one package of a lake has not asked for lakes: he should get all of them at once."""
+
+
+def _is_for_lake(error: ImportError) -> bool:
+    trace = error.__traceback__
+    while trace is not None:
+        if str(trace.tb_frame.f_globals.get("__name__")).startswith(_LAKE):
+            return EXTRAS[(error.name or "").partition(".")[0]] in ("fast", "tables")
+        trace = trace.tb_next
+    return False
 
 
 @contextmanager

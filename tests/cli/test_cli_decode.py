@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pregao.capture import PcapWriter, UdpFramer, udp_frame
-from pregao.umdf.keys import KEY_SCHEMA
+from pregao.umdf.keys import KEY_NAMES
 from tests.cli.market import (
     DEFINITION,
     INCREMENTAL,
@@ -29,7 +29,7 @@ from tests.cli.market import (
     wild_market,
 )
 
-KEYS = KEY_SCHEMA.names
+KEYS = list(KEY_NAMES)
 
 
 @pytest.fixture
@@ -255,9 +255,9 @@ def test_a_named_template_without_messages_gives_an_empty_table(pregao, day, tmp
 
 
 def test_rows_are_written_in_groups_of_bounded_size(pregao, tmp_path, monkeypatch):
-    from pregao.cli import decode_output
+    from pregao.cli import decode_tables
 
-    monkeypatch.setattr(decode_output, "ROW_GROUP", 10)
+    monkeypatch.setattr(decode_tables, "ROW_GROUP", 10)
     market = Market()
     for n in range(1, 36):
         market.send(order(rptSeq=n), number=n)
@@ -588,12 +588,12 @@ def test_existing_folders_are_kept_unless_forced(pregao, day, tmp_path):
 
 
 def test_nothing_is_left_when_the_command_fails(pregao, day, tmp_path, monkeypatch):
-    from pregao.cli import decode_output
+    from pregao.cli import decode_tables
 
     def fails(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(decode_output.TableOutput, "flush", fails)
+    monkeypatch.setattr(decode_tables.TableOutput, "flush", fails)
     result = pregao("decode", day, "-o", f"{tmp_path}/tables/")
     assert result.code == 2
     assert result.err == "pregao: The output cannot be written: No space left on device.\n"

@@ -88,7 +88,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(tmp_path):
 
 
 def test_an_interrupt_leaves_nothing_behind(pregao, monkeypatch, tmp_path):
-    from pregao.cli.decode_output import TableOutput
+    from pregao.cli.decode_tables import TableOutput
 
     capture = small_market().write(tmp_path / "day.pcap")
     seen: list[str] = []

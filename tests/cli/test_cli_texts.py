@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pregao.cli.decode_output import text_bytes
+from pregao.cli.decode_tables import text_bytes
 from pregao.cli.decode_text import (
     Dialect,
     column_text,

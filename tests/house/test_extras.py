@@ -41,7 +41,7 @@ def test_what_needs_no_extra_runs_without_any(day):
     capture = day / "051_Incremental_A.pcap"
     commands = (
         ["info", str(capture)],
-        ["decode", str(capture), "-o", "out.parquet", "--template", "Trade_53"],
+        ["decode", str(capture), "-o", "out.jsonl", "--template", "Trade_53"],
         ["schema", "Trade_53"],
         ["exchange", "--help"],
     )
@@ -60,6 +60,10 @@ def test_what_needs_no_extra_runs_without_any(day):
     ("blocked", "arguments", "extra"),
     [
         (["deltalake"], ["ingest", "day", "--lake", "lake"], "lake"),
+        (["pyarrow"], ["ingest", "day", "--lake", "lake"], "lake"),
+        (["numba"], ["ingest", "day", "--lake", "other", "--master", "here"], "fast"),
+        (["pyarrow"], ["decode", "day", "-o", "out/"], "tables"),
+        (["pyarrow"], ["simulate", "--out", "more", "--compress", "zstd"], "tables"),
         (["duckdb"], ["query", "SELECT 1", "--lake", "lake"], "lake"),
         (["pyspark"], ["query", "SELECT 1", "--lake", "lake", "--engine", "spark"], "spark"),
         (["pyspark"], ["ingest", "day", "--lake", "other", "--master", "local[1]"], "spark"),
@@ -85,6 +89,8 @@ def test_an_ingest_without_spark_works_in_the_process(day):
     ("blocked", "code", "extra"),
     [
         ("deltalake", "pregao.Lake", "lake"),
+        ("pyarrow", "pregao.Lake", "lake"),
+        ("pyarrow", "pregao.read('day').table('Trade_53')", "tables"),
         ("polars", "pregao.read('day').to_polars('Trade_53')", "frames"),
         ("pandas", "pregao.read('day').to_pandas('Trade_53')", "frames"),
     ],

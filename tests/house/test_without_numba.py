@@ -1,4 +1,4 @@
-"""Without numba the interpreter runs the kernels: everything gives the same, and takes longer."""
+"""Without numba, and without Arrow too, everything gives the same, and takes longer."""
 
 import json
 import subprocess
@@ -7,12 +7,15 @@ import sys
 import pytest
 
 import pregao
+from pregao import extras
 from pregao.cli.main import app
 from tests.house.blocked_packages import command, without
 
 pytestmark = pytest.mark.slow
 
 BLOCKED = ("numba", "llvmlite")
+BARE = tuple(extras.EXTRAS)
+"""Everything that comes with an extra."""
 
 LOOK = """
 import hashlib
@@ -25,22 +28,19 @@ def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def looked(folder):
+def looked(folder, tables):
     read = pregao.read(folder)
     books, messages = {}, []
     for message in pregao.read(folder, template=["EmptyBook_9", "Order_MBO_50"]).messages():
         books.setdefault(message.security_id, pregao.Book()).apply(message)
     for message in read.messages():
         messages.append((message.template, message.capture_time_ns, str(message.values)))
-    tables = {
-        name: json.dumps(read.table(name).to_pylist(), default=str)
-        for name in ("Trade_53", "SecurityDefinition_12", "SnapshotFullRefresh_Orders_MBO_71")
-    }
+    rows = {name: json.dumps(read.table(name).to_pylist(), default=str) for name in tables}
     events = [str(event) for event in pregao.follow(folder, from_the_start=True)]
     return {
         "info": digest(json.dumps(read.info(), default=str)),
         "messages": (len(messages), digest(str(messages))),
-        "tables": {name: (len(text), digest(text)) for name, text in tables.items()},
+        "tables": {name: (len(text), digest(text)) for name, text in rows.items()},
         "books": (len(books), digest(str([str(each) for each in books.values()]))),
         "events": (len(events), digest(str(events))),
     }
@@ -66,16 +66,18 @@ def answer(done):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_what_is_read_is_the_same(day):
+TABLES = ("Trade_53", "SecurityDefinition_12", "SnapshotFullRefresh_Orders_MBO_71")
+
+
+@pytest.mark.parametrize(("blocked", "tables"), [(BLOCKED, TABLES), (BARE, ())])
+def test_what_is_read_is_the_same(day, blocked, tables):
     here = {}
     exec(LOOK, here)
-    code = (
-        f"{LOOK}\nprint(json.dumps(looked({str(day)!r})))\nassert 'numba.core' not in sys.modules"
-    )
-    found = answer(without(BLOCKED, code, day.parent))
+    code = f"{LOOK}\nprint(json.dumps(looked({str(day)!r}, {tables!r})))"
+    found = answer(without(blocked, code, day.parent))
     assert found["messages"][0] > 300
     assert found["events"][0] > 100
-    assert found == json.loads(json.dumps(here["looked"](str(day))))
+    assert found == json.loads(json.dumps(here["looked"](str(day), tables)))
 
 
 def outputs(folder):
@@ -86,23 +88,30 @@ def outputs(folder):
     }
 
 
-def test_what_is_decoded_is_the_same(day, legacy_day, tmp_path):
-    """JSON, CSV and Parquet of the binary feed, Parquet of the legacy feed, and a simulated day."""
-    legacy = sorted(str(each) for each in legacy_day.glob("*Legacy*"))
-    assert legacy
-    commands = [
-        ["decode", str(day), "-o", "{}/lines.jsonl"],
-        ["decode", str(day), "-o", "{}/csv", "--format", "csv"],
-        ["decode", str(day), "-o", "{}/parquet", "--format", "parquet"],
-        ["decode", *legacy, "-o", "{}/legacy", "--format", "parquet"],
-        ["simulate", "--instruments", "2", "--messages", "50", "--out", "{}/day"],
-    ]
+LINES = [
+    ["decode", "{day}", "-o", "{out}/lines.jsonl"],
+    ["decode", "{day}", "-o", "{out}/one.jsonl", "--symbol", "PETR4", "-n", "20"],
+    ["decode", "{legacy}", "-o", "{out}/legacy.jsonl"],
+    ["simulate", "--instruments", "2", "--messages", "50", "--out", "{out}/day"],
+]
+FILES = [
+    *LINES,
+    ["decode", "{day}", "-o", "{out}/csv", "--format", "csv"],
+    ["decode", "{day}", "-o", "{out}/parquet", "--format", "parquet"],
+    ["decode", "{legacy}", "-o", "{out}/legacy", "--format", "parquet"],
+]
+
+
+@pytest.mark.parametrize(("blocked", "commands"), [(BLOCKED, FILES), (BARE, LINES)])
+def test_what_is_decoded_is_the_same(day, legacy_day, tmp_path, blocked, commands):
+    """JSON, CSV and Parquet of both feeds, and a simulated day."""
+    legacy = sorted(str(each) for each in legacy_day.glob("*Legacy_Incremental*"))[0]
 
     def into(folder):
-        return [[word.format(folder) for word in words] for words in commands]
+        folder.mkdir()
+        names = {"day": day, "legacy": legacy, "out": folder}
+        return [[word.format(**names) for word in words] for words in commands]
 
-    for name in ("compiled", "plain"):
-        (tmp_path / name).mkdir()
     for words in into(tmp_path / "compiled"):
         app(words, standalone_mode=False)
     code = (
@@ -110,7 +119,7 @@ def test_what_is_decoded_is_the_same(day, legacy_day, tmp_path):
         f"for words in {into(tmp_path / 'plain')!r}:\n"
         "    app(words, standalone_mode=False)"
     )
-    done = without(BLOCKED, code, tmp_path)
+    done = without(blocked, code, tmp_path)
     assert done.returncode == 0, done.stderr
     assert outputs(tmp_path / "plain") == outputs(tmp_path / "compiled")
 
@@ -143,7 +152,7 @@ asyncio.run(main())
 
 
 def test_an_order_is_entered(tmp_path):
-    plain = answer(without(BLOCKED, EXCHANGE, tmp_path))
+    plain = answer(without(BARE, EXCHANGE, tmp_path))
     compiled = subprocess.run(
         [sys.executable, "-c", EXCHANGE], capture_output=True, text=True, check=False
     )

@@ -7,7 +7,14 @@ from pregao.lake.analytics.analyse import ANALYTICS
 from pregao.lake.books.tables import AUDIT, CHECKPOINTS
 from pregao.lake.ingest.schemas import GAPS, KEY, PACKETS, REJECTS
 from pregao.lake.source.shapes import GENERIC, MESSAGE_COLUMNS, PACKET_ROW
-from pregao.umdf.keys import KEY_SCHEMA, MESSAGE_KEY, PACKET_KEY, STREAM_KEY, key_field, key_type
+from pregao.umdf.keys import (
+    MESSAGE_KEY,
+    PACKET_KEY,
+    STREAM_KEY,
+    key_field,
+    key_schema,
+    key_type,
+)
 
 KEYS = (*STREAM_KEY, *MESSAGE_KEY, "sending_time_ns", "capture_time_ns", "schema_version")
 SHAPES = {
@@ -39,7 +46,7 @@ def test_the_key_of_a_message_leads_its_table():
 
 
 def test_decoded_files_have_the_same_key_with_coded_names():
-    for field in KEY_SCHEMA:
+    for field in key_schema():
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         assert kind == key_type(field.name)
 

@@ -15,7 +15,7 @@ from pregao.sbe.xml import schema_from_bytes
 from pregao.schemas import bundled, bundled_versions
 from pregao.umdf.bulk import walk
 from pregao.umdf.key_columns import key_columns
-from pregao.umdf.keys import KEY_SCHEMA
+from pregao.umdf.keys import key_schema
 from pregao.umdf.tables import TemplateTable
 from tests.sbe.support import TYPES, compare_with_codec, plausible_body, shown
 from tests.umdf.survey_support import HEARTBEAT, ORDER, block_of, payload
@@ -159,7 +159,7 @@ def test_key_columns_are_those_of_the_packets(seed):
     rows = np.array(rng.sample(range(len(walked)), k=rng.randrange(len(walked) + 1)), np.int64)
     streams = np.ones(len(block), np.int8)
     batch = pa.RecordBatch.from_arrays(
-        key_columns(walked, rows, block.time_ns, streams), schema=KEY_SCHEMA
+        key_columns(walked, rows, block.time_ns, streams), schema=key_schema()
     )
     batch.validate(full=True)
     assert [tuple(row.values()) for row in batch.to_pylist()] == [

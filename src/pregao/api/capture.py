@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from glob import glob
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from pregao.api.input_captures import Captures, ReadAccount, Silent
 from pregao.api.message_keys import key_form
@@ -24,14 +24,13 @@ from pregao.api.values import UTC, Path, Time, listed, moment_ns, numbers, paths
 from pregao.capture import Flow
 from pregao.entrypoint.captured import NO_MESSAGE
 from pregao.errors import UsageError
-from pregao.extras import imported, require
+from pregao.extras import imported, installed, require
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, UMDF_SCHEMA_ID, Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Numbers, Reject, Walked, walk
-from pregao.umdf.key_columns import key_columns
+from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.layout import SMALLEST_MESSAGE
 from pregao.umdf.packets import Frame, PacketDecoder
-from pregao.umdf.survey import STREAMS, Destination
-from pregao.umdf.tables import TemplateTable
+from pregao.umdf.survey import STREAMS, Destination, streams_of
 
 _BLOCK_BYTES = 1 << 20
 """Messages should appear soon, and few of them be in memory."""
@@ -48,6 +47,8 @@ class _Part:
     kinds: list[MessageKind]
     keys: Callable[[Numbers], list[Any]]
     """The key columns of some of them."""
+    key_values: Callable[[Numbers], list[list[Any]]]
+    """The same as plain values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,8 @@ def _expanded(name: str) -> list[str]:
     """The captures that a pattern means; any other name is left as it is."""
     if not _MAGIC.search(name) or os.path.exists(name):  # noqa: PTH110 - it may be no path
         return [name]
+    if not installed("pyarrow"):
+        return sorted(glob(name)) or [name]  # noqa: PTH207 - a pattern may begin anywhere
     from pregao.lake.ingest import find_captures
 
     return [str(entry.location) for entry in find_captures([name])]
@@ -191,6 +194,8 @@ class Capture:
         Its columns are those of the lake's tables: the key, the times, the fields.
         """
         batches = list(self.batches(template))
+        import pyarrow as pa
+
         return pa.Table.from_batches(batches, _Rows(template, self.registry).schema)
 
     def to_polars(self, template: str) -> Any:
@@ -221,8 +226,8 @@ class Capture:
                 continue
             walked, decoder = part.walked, decoders[part.protocol]
             rows = np.sort(np.concatenate([kind.rows for kind in part.kinds]))
-            names = key_form(part.schema_id).schema.names
-            keys = zip(*(column.to_pylist() for column in part.keys(rows)), strict=True)
+            names = key_form(part.schema_id).names
+            keys = zip(*part.key_values(rows), strict=True)
             data = walked.buffer.tobytes()
             starts, ends = walked.body[rows] - SMALLEST_MESSAGE, walked.end[rows]
             heads = zip(
@@ -284,9 +289,17 @@ class Capture:
                 ) -> list[Any]:
                     return key_columns(walked, rows, times, numbers)
 
+                def values(
+                    rows: Numbers,
+                    walked: Walked = walked,
+                    times: Numbers = block.time_ns,
+                    numbers: Any = numbers,
+                ) -> list[list[Any]]:
+                    return key_values(walked, rows, times, numbers)
+
                 self.rejects.update(fault.reason for fault in decoder.faults(walked))
                 kinds = selection.kinds(walked, decoder.template)
-                yield _Part(Protocol.UMDF, UMDF_SCHEMA_ID, walked, kinds, keys)
+                yield _Part(Protocol.UMDF, UMDF_SCHEMA_ID, walked, kinds, keys, values)
             if read.messages is not None and len(read.messages):
                 chosen = selection.session_messages(read.messages)
                 found = sessions.block(chosen, read.reader.tcp_flows)
@@ -294,8 +307,9 @@ class Capture:
                     self.rejects[NO_MESSAGE] += broken
                 kinds = selection.kinds(found.walked, sessions.decoder.template)
                 yield _Part(
-                    Protocol.ENTRYPOINT, ENTRYPOINT_SCHEMA_ID, found.walked, kinds, found.keys
-                )
+                    Protocol.ENTRYPOINT, ENTRYPOINT_SCHEMA_ID, found.walked, kinds, found.keys,
+                    found.key_values,
+                )  # fmt: skip
         if account.damaged:
             raise account.damaged[0]
 
@@ -327,18 +341,18 @@ class Capture:
     @cached_property
     def _streams(self) -> dict[str, str]:
         """What each destination carries, from looks into the captures."""
-        from pregao.lake.source.plan import streams_of
-        from pregao.lake.store import Location
-
-        return streams_of([Location.parse(name) for name in self.names], self.registry)
+        return streams_of(self.names, self.registry)
 
 
 class _Rows:
     """The rows of a template: key, schema version, fields, in the types of the lake's tables."""
 
     def __init__(self, template: str, registry: Registry) -> None:
+        with imported():
+            import pyarrow as pa
         from pregao.lake.ingest import message_fields
         from pregao.umdf.keys import key_field
+        from pregao.umdf.tables import TemplateTable
 
         found = named_templates([template], registry)
         if len(found) > 1:
@@ -359,6 +373,8 @@ class _Rows:
 
     def batch(self, found: Batch, keys: list[Any]) -> Any:
         """The rows of some messages."""
+        import pyarrow as pa
+
         from pregao.lake.source.rows import as_declared
 
         count = len(found.rows)

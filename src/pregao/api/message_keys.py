@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID
-from pregao.umdf.keys import KEY_SCHEMA, PACKET_KEY, key_type
+from pregao.umdf.keys import KEY_NAMES, PACKET_KEY, key_schema, key_type
 
 
 @dataclass(frozen=True, slots=True)
 class KeyForm:
     """The key columns of a protocol's messages."""
 
-    schema: Any
-    """Of the files that hold tables, and of JSON."""
+    names: tuple[str, ...]
+    columns: Callable[[], Any]
+    """The same with their types, for files that hold tables."""
     csv: tuple[tuple[str, int], ...]
     """What CSV has of it: the name, and which of the columns."""
     captured: int
@@ -28,8 +28,16 @@ class KeyForm:
     text: Callable[[Sequence[Any], Callable[[Any], Any]], list[Any]]
     """What a line of text has behind the time; numbers are written by a function that is given."""
 
+    @property
+    def schema(self) -> Any:
+        """The columns as Arrow knows them."""
+        return self.columns()
+
 
 def _packet_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     channel, stream, version, number, index, *_ = keys
     place = pc.binary_join_element_wise(
         numbers(version), ":", pc.coalesce(numbers(number), "-"), ".", numbers(index), ""
@@ -38,6 +46,9 @@ def _packet_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[Any
 
 
 def _session_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     sender, flow, number, *_ = keys
     return [
         pc.coalesce(sender.cast(pa.string()), "-"),
@@ -46,25 +57,33 @@ def _session_text(keys: Sequence[Any], numbers: Callable[[Any], Any]) -> list[An
     ]
 
 
-_NAMES = pa.dictionary(pa.int32(), pa.string())
+_SENDER = ("sender", "flow")
+_NUMBERS = ("sequence_number", "capture_time_ns", "sending_time_ns")
+
+
+@cache
+def _session_schema() -> Any:
+    import pyarrow as pa
+
+    names = pa.dictionary(pa.int32(), pa.string())
+    return pa.schema(
+        [
+            *(pa.field(name, names) for name in _SENDER),
+            *(pa.field(name, key_type(name)) for name in _NUMBERS),
+        ]
+    )
+
 
 UMDF_KEYS = KeyForm(
-    KEY_SCHEMA,
+    KEY_NAMES,
+    key_schema,
     tuple(zip(("channel_id", *PACKET_KEY), (0, 2, 3), strict=True)),
-    KEY_SCHEMA.names.index("capture_time_ns"),
+    KEY_NAMES.index("capture_time_ns"),
     _packet_text,
 )
 ENTRYPOINT_KEYS = KeyForm(
-    pa.schema(
-        [
-            pa.field("sender", _NAMES),
-            pa.field("flow", _NAMES),
-            *(
-                pa.field(name, key_type(name))
-                for name in ("sequence_number", "capture_time_ns", "sending_time_ns")
-            ),
-        ]
-    ),
+    (*_SENDER, *_NUMBERS),
+    _session_schema,
     (("sender", 0), ("flow", 1), ("sequence_number", 2)),
     3,
     _session_text,
@@ -87,6 +106,8 @@ def session_keys(
 
     ``numbers`` are the sequence numbers, the times of capture and those of sending.
     """
+    import pyarrow as pa
+
     columns: list[Any] = [
         pa.DictionaryArray.from_arrays(
             pa.array(sender, pa.int32(), mask=sender < 0), pa.array(senders, pa.string())
@@ -94,3 +115,18 @@ def session_keys(
         pa.DictionaryArray.from_arrays(pa.array(flow, pa.int32()), pa.array(flows, pa.string())),
     ]
     return columns + [pa.array(values, pa.int64(), mask=values == 0) for values in numbers]
+
+
+def session_key_values(
+    sender: npt.NDArray[np.int32],
+    senders: Sequence[str],
+    flow: npt.NDArray[np.int32],
+    flows: Sequence[str],
+    numbers: Sequence[npt.NDArray[np.int64]],
+) -> list[list[Any]]:
+    """The same as plain values."""
+    return [
+        [None if each < 0 else senders[each] for each in sender.tolist()],
+        [flows[each] for each in flow.tolist()],
+        *([each or None for each in values.tolist()] for values in numbers),
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao.api.message_keys import session_keys
+from pregao.api.message_keys import session_key_values, session_keys
 from pregao.capture import PADDING, Flow, PacketBlock
 from pregao.entrypoint import Frame, FrameReader, blanked
 from pregao.entrypoint.captured import NO_MESSAGE, business_headers, flow_text
@@ -72,12 +72,19 @@ class SessionBlock:
 
     def keys(self, rows: Numbers) -> list[Any]:
         """The key columns of some messages."""
+        return session_keys(*self._keys(rows))
+
+    def key_values(self, rows: Numbers) -> list[list[Any]]:
+        """The keys of some messages as plain values."""
+        return session_key_values(*self._keys(rows))
+
+    def _keys(self, rows: Numbers) -> tuple[Any, Sequence[str], Any, Sequence[str], Sequence[Any]]:
         payload = self.walked.packet[rows]
         numbers = [self._number[payload], self.block.time_ns[payload], self._sending[payload]]
         flow = self.block.flow[payload]
         flows = [flow_text(each) for each in self._flows]
         sender = self._sender[payload].astype(np.int32)
-        return session_keys(sender, SENDERS, flow, flows, numbers)
+        return sender, SENDERS, flow, flows, numbers
 
 
 class Sessions:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Iterable, Iterator
 
 from pregao.api.message_selection import security_id
 from pregao.errors import UsageError
@@ -30,16 +27,24 @@ def learn_symbols(
         for outcome in decoder.decode_kind(walked, kind):
             if not isinstance(outcome, Batch):
                 continue
-            symbols = pc.utf8_upper(outcome.columns.column("symbol"))
-            if known is not None:
-                known.update(pc.unique(symbols).drop_null().to_pylist())
-            rows = pc.is_in(symbols, pa.array(sorted(wanted), pa.string()))
-            for symbol, number in zip(
-                symbols.filter(rows).to_pylist(),
-                outcome.columns.column("security_id").filter(rows).to_pylist(),
-                strict=True,
-            ):
-                found.setdefault(symbol, set()).add(number)
+            # Definitions come round and round: few of them tell something new.
+            for symbol, number in set(_pairs(outcome)):
+                if symbol is None:
+                    continue
+                upper = symbol.upper()
+                if known is not None:
+                    known.add(upper)
+                if upper in wanted:
+                    found.setdefault(upper, set()).add(number)
+
+
+def _pairs(outcome: Batch) -> Iterator[tuple[str | None, int]]:
+    """The symbols and numbers of defined instruments."""
+    columns = outcome.columns
+    if isinstance(columns, list):
+        return ((values["symbol"], values["securityID"]) for values in columns)
+    symbols, numbers = (columns.column(name).to_pylist() for name in ("symbol", "security_id"))
+    return zip(symbols, numbers, strict=True)
 
 
 def _defines(message: Message) -> bool:

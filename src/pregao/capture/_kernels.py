@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pregao._njit import load_u32, load_u64, njit
+from pregao._njit import load_u32, load_u64, njit, njit_or
 from pregao.capture._layer_kernels import (
     find_flow,
     find_ip,
@@ -19,6 +19,8 @@ from pregao.capture._layer_kernels import (
     put_segment,
     word,
 )
+
+_TWINS = "pregao.capture._whole_arrays"
 
 # Why a walk stopped.
 ENDED = 0
@@ -40,7 +42,7 @@ RESULTS = 10
 _SECOND = 1_000_000_000
 
 
-@njit
+@njit_or(_TWINS)
 def walk_pcap(
     buffer: Any,
     begin: int,

@@ -6,16 +6,15 @@ import io
 import os
 import re
 import stat
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
-import pyarrow as pa
-import pyarrow.fs
-
 from pregao.errors import CaptureError, UsageError
+from pregao.extras import imported
 
 
 class BinaryFile(Protocol):
@@ -33,8 +32,21 @@ _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE = b"\x2a\x4d\x18"
 _PIECE = 1 << 16
-# What a stream of somebody else's making can raise when it cannot be read.
-_READ_ERRORS = (OSError, EOFError, ValueError, zlib.error, pa.ArrowException)
+
+
+def _read_errors() -> tuple[type[Exception], ...]:
+    """What a stream of somebody else's making can raise when it cannot be read."""
+    plain = (OSError, EOFError, ValueError, zlib.error)
+    arrow = sys.modules.get("pyarrow")
+    return plain if arrow is None else (*plain, arrow.ArrowException)
+
+
+def _arrow() -> Any:
+    """Arrow, which reads zstd and places such as S3; loaded when there is one."""
+    with imported():
+        import pyarrow as pa
+        import pyarrow.fs
+    return pa
 
 
 def capture_error(name: str, position: int, reason: str) -> CaptureError:
@@ -59,7 +71,10 @@ class _Stored:
         try:
             self.seekable = bool(stream.seekable())
             self._origin: int = stream.tell() if self.seekable else 0
-        except (*_READ_ERRORS, AttributeError):
+        except AttributeError:
+            self.seekable = False
+            self._origin = 0
+        except _read_errors():
             self.seekable = False
             self._origin = 0
 
@@ -96,7 +111,7 @@ class _Stored:
                 piece = self.stream.read(len(view))
                 got = None if piece is None else len(piece)
                 view[: len(piece or b"")] = piece or b""
-        except _READ_ERRORS as error:
+        except _read_errors() as error:
             raise capture_error(self.name, at, f"cannot be read: {_sentence(error)}") from error
         except TypeError as error:
             reason = "is not a binary file: its read() must give bytes"
@@ -111,7 +126,7 @@ class _Stored:
         """Go to a position counted from where the file was when it was handed over."""
         try:
             self.stream.seek(self._origin + position)
-        except _READ_ERRORS as error:
+        except _read_errors() as error:
             raise capture_error(
                 self.name, position, f"cannot be reached: {_sentence(error)}"
             ) from error
@@ -123,7 +138,7 @@ class _Stored:
         if self.size is None:
             try:
                 self.size = max(0, int(self.stream.seek(0, io.SEEK_END)) - self._origin)
-            except _READ_ERRORS as error:
+            except _read_errors() as error:
                 reason = f"its size cannot be found: {_sentence(error)}"
                 raise capture_error(self.name, self.at, reason) from error
             self.seek(self.at)
@@ -205,6 +220,11 @@ class _Feed(io.RawIOBase):
         return self._stored.readinto(memoryview(view))
 
 
+def _opened_zstd(stored: _Stored) -> Any:
+    pa = _arrow()
+    return pa.CompressedInputStream(pa.PythonFile(_Feed(stored), mode="r"), "zstd")
+
+
 class _Zstd:
     """One or more zstd frames, one after the other.
 
@@ -215,7 +235,7 @@ class _Zstd:
 
     def __init__(self, stored: _Stored) -> None:
         self._stored = stored
-        self._stream = pa.CompressedInputStream(pa.PythonFile(_Feed(stored), mode="r"), "zstd")
+        self._stream = _opened_zstd(stored)
         self._given = 0
         self._last: bytes | None = None
         self.cut = False
@@ -225,7 +245,7 @@ class _Zstd:
         if self._last is None:
             try:
                 piece = self._stream.read(min(len(view), _PIECE))
-            except _READ_ERRORS as error:
+            except _read_errors() as error:
                 if "runcated" not in str(error):
                     reason = f"the zstd data is damaged: {_sentence(error)}"
                     raise capture_error(self._stored.name, self._stored.at, reason) from error
@@ -240,7 +260,7 @@ class _Zstd:
     def _rescue(self) -> bytes:
         """What comes after the bytes given so far, one byte at a time so that none is lost."""
         self._stored.seek(0)
-        stream = pa.CompressedInputStream(pa.PythonFile(_Feed(self._stored), mode="r"), "zstd")
+        stream = _opened_zstd(self._stored)
         found = bytearray()
         try:
             left = self._given
@@ -248,7 +268,7 @@ class _Zstd:
                 left -= len(stream.read(min(left, _PIECE)))
             while len(found) <= _PIECE and (byte := stream.read(1)):
                 found += byte
-        except _READ_ERRORS:
+        except _read_errors():
             pass
         return bytes(found)
 
@@ -345,15 +365,16 @@ def open_source(source: Source) -> ByteSource:
 
 def _open_stored(source: Source) -> _Stored:
     if isinstance(source, str) and _URI.match(source):
+        arrow = _arrow()
         try:
-            filesystem, path = pyarrow.fs.FileSystem.from_uri(source)
-        except _READ_ERRORS as error:
+            filesystem, path = arrow.fs.FileSystem.from_uri(source)
+        except _read_errors() as error:
             raise CaptureError(f"{source}: cannot be opened: {_sentence(error)}") from error
         return _open_on(filesystem, path, source)
     if isinstance(source, str | os.PathLike):
         return _open_path(Path(source))
     if isinstance(source, tuple):
-        if len(source) != 2 or not isinstance(source[0], pyarrow.fs.FileSystem):
+        if len(source) != 2 or not isinstance(source[0], _arrow().fs.FileSystem):
             raise UsageError("A capture on a filesystem is named by (pyarrow filesystem, path).")
         return _open_on(source[0], str(source[1]), str(source[1]))
     if isinstance(source, io.TextIOBase):
@@ -385,7 +406,7 @@ def _open_on(filesystem: Any, path: str, name: str) -> _Stored:
         return _Stored(name, stream, owned=True, size=int(stream.size()))
     except FileNotFoundError as error:
         raise CaptureError(f"{name}: there is no such file") from error
-    except _READ_ERRORS as error:
+    except _read_errors() as error:
         raise CaptureError(f"{name}: cannot be opened: {_sentence(error)}") from error
 
 

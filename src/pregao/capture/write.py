@@ -10,9 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
-import pyarrow as pa
-
 from pregao.errors import CaptureError, EncodeError
+from pregao.extras import require
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _RECORD = struct.Struct("<IIII")
@@ -56,6 +55,8 @@ class PcapWriter:
         self._closed = False
 
     def _open(self, path: Path) -> Any:
+        if path.suffix == ".zst":
+            require("pyarrow")
         try:
             plain = path.open("wb")
         except OSError as error:
@@ -65,6 +66,8 @@ class PcapWriter:
             # No name and no time in the gzip header, so that equal captures are equal files.
             self._opened.append(gzip.GzipFile("", "wb", 6, plain, mtime=0))
         elif path.suffix == ".zst":
+            import pyarrow as pa
+
             self._opened.append(pa.CompressedOutputStream(pa.PythonFile(plain, mode="w"), "zstd"))
         return self._opened[-1]
 

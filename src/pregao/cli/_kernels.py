@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import njit
+from pregao._njit import njit_or
 
+_TWINS = "pregao.cli._whole_arrays"
 _ZERO = 48
 _DOT = 46
 _MINUS = 45
 _TEN = np.uint64(10)
 
 
-@njit
+@njit_or(_TWINS)
 def number_sizes(values, scale, sizes):
     """How many characters each number has, written with so many digits behind the point."""
     for n in range(np.uint64(len(values))):
@@ -31,7 +32,7 @@ def number_sizes(values, scale, sizes):
         sizes[n] = size + digits
 
 
-@njit
+@njit_or(_TWINS)
 def write_numbers(values, scale, offsets, out):
     """Write each number in front of the next one's offset."""
     for n in range(np.uint64(len(values))):

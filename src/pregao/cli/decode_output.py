@@ -5,28 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from pregao.api.message_keys import KeyForm, key_form
-from pregao.cli.decode_text import csv_header, csv_lines, json_lines, text_lines
 from pregao.cli.new_files import NewFiles
 from pregao.errors import UsageError
-from pregao.sbe import Message, Schema, widened
+from pregao.extras import installed, require
+from pregao.sbe import Message, Schema
 from pregao.umdf.bulk import Batch
-from pregao.umdf.tables import TemplateTable
 
-ROW_GROUP = 1 << 17
-"""Rows that a Parquet row group and an Arrow batch have, but for the last."""
+if TYPE_CHECKING:
+    from pregao.umdf.tables import TemplateTable
+
 MOST_WAITING = 1 << 20
 """Rows of all templates that may wait in memory until a row group is full."""
-
-Lines = Callable[[Batch, Sequence[Any]], Any]
 
 
 class Output(Protocol):
@@ -63,26 +57,27 @@ class ReaderGoneError(Exception):
     """Nobody reads the output any more."""
 
 
-class LineOutput:
-    """Lines in the order of the messages in the captures."""
+class PlainLines:
+    """Lines that were written one by one, in the order of the messages in the captures."""
 
-    def __init__(self, stream: BinaryIO | StandardOutput, lines: Lines) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO | StandardOutput,
+        lines: Callable[[Batch, Sequence[Sequence[Any]]], list[str]],
+    ) -> None:
         self._stream = stream
         self._lines = lines
-        self._waiting: list[tuple[Any, Any]] = []
+        self._waiting: list[tuple[int, str]] = []
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
         """Keep the lines until the block is complete."""
-        self._waiting.append((batch.rows, self._lines(batch, keys)))
+        self._waiting += zip(batch.rows.tolist(), self._lines(batch, keys), strict=True)
 
     def end_block(self) -> None:
         """Write the lines of the block, in order."""
         if self._waiting:
-            lines = pa.concat_arrays([lines for _, lines in self._waiting])
-            if len(self._waiting) > 1:
-                rows = np.concatenate([rows for rows, _ in self._waiting])
-                lines = lines.take(pa.array(np.argsort(rows, kind="stable")))
-            self._stream.write(text_bytes(lines))
+            self._waiting.sort(key=itemgetter(0))
+            self._stream.write("".join(line for _, line in self._waiting).encode())
             self._waiting = []
 
     def close(self) -> None:
@@ -94,137 +89,9 @@ class LineOutput:
         self._waiting = []
 
 
-def text_bytes(lines: Any) -> memoryview:
-    """All the bytes of a column of text."""
-    _, offsets, data = lines.buffers()
-    places = np.frombuffer(offsets, np.int32, len(lines) + 1, 4 * lines.offset)
-    return memoryview(data)[places[0] : places[-1]] if data is not None else memoryview(b"")
-
-
-class CsvOutput:
-    """The CSV file of one template."""
-
-    def __init__(
-        self, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
-    ) -> None:
-        self._stream = stream
-        self._table = table
-        self._form = form
-        stream.write(csv_header(table, form))
-
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Write a line for each message."""
-        fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
-        self._stream.write(text_bytes(csv_lines(self._table, fitted, keys, self._form)))
-
-    def end_block(self) -> None:
-        """Do nothing: lines are written as they come."""
-
-    def close(self) -> None:
-        """Do nothing: the file is closed by its owner."""
-
-    def abandon(self) -> None:
-        """Do nothing: the file is closed by its owner."""
-
-
-class TableOutput:
-    """The Parquet or Arrow file of one template."""
-
-    def __init__(self, stream: BinaryIO, table: TemplateTable, kind: str, form: KeyForm) -> None:
-        self.waiting = 0
-        self._table = table
-        self._batches: list[Any] = []
-        own = [_apart(field, form.schema.names) for field in table.schema]
-        self._schema = pa.schema([*form.schema, *own])
-        self._stored = self._schema
-        self._writer: Any
-        if kind == "parquet":
-            self._writer = _parquet_writer(stream, self._schema)
-        else:
-            self._stored = pa.schema(
-                [field.with_type(widened(field.type)) for field in self._schema]
-            )
-            options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-            self._writer = pa.ipc.new_file(stream, self._stored, options=options)
-
-    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
-        """Keep the messages until a row group is full."""
-        fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
-        arrays = [*keys, *fitted]
-        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
-        self.waiting += len(batch.rows)
-        if self.waiting >= ROW_GROUP:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write a row group of what is waiting."""
-        if self._batches:
-            table = pa.Table.from_batches(self._batches)
-            if self._stored is not self._schema:
-                table = table.cast(self._stored)
-                self._writer.write_table(table.combine_chunks(), max_chunksize=ROW_GROUP)
-            else:
-                self._writer.write_table(table, row_group_size=ROW_GROUP)
-            self._batches = []
-            self.waiting = 0
-
-    def end_block(self) -> None:
-        """Do nothing: row groups are larger than blocks."""
-
-    def close(self) -> None:
-        """Write what is waiting, and the file's end."""
-        self.flush()
-        self._writer.close()
-
-    def abandon(self) -> None:
-        """Close the writer, which would otherwise write into a file that is gone."""
-        with suppress(Exception):
-            self._writer.close()
-        if isinstance(self._writer, pq.ParquetWriter):
-            self._writer.is_open = False
-
-
-def _apart(field: Any, taken: Sequence[str]) -> Any:
-    """A field of a message, called otherwise than the columns of its key."""
-    return field.with_name(f"{field.name}_field") if field.name in taken else field
-
-
-def _parquet_writer(stream: BinaryIO, schema: Any) -> Any:
-    dictionaries: list[str] = []
-    deltas: dict[str, str] = {}
-    for field in schema:
-        for path, kind in _leaves(field.name, field.type):
-            wide = pa.types.is_integer(kind) and kind.bit_width > 16
-            if wide or pa.types.is_decimal(kind) or pa.types.is_date(kind):
-                deltas[path] = "DELTA_BINARY_PACKED"
-            else:
-                dictionaries.append(path)
-    # Without the Arrow schema, whose 64-bit decimals older readers do not know.
-    return pq.ParquetWriter(
-        stream,
-        schema,
-        compression="zstd",
-        compression_level=1,
-        use_dictionary=dictionaries,
-        column_encoding=deltas,
-        store_decimal_as_integer=True,
-        store_schema=False,
-        write_page_index=True,
-    )
-
-
-def _leaves(path: str, kind: Any) -> list[tuple[str, Any]]:
-    """The columns that Parquet has for an Arrow column."""
-    if pa.types.is_struct(kind):
-        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
-    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _leaves(f"{path}.list.element", kind.value_type)
-    return [(path, kind)]
-
-
 Versions = dict[tuple[int, int], list[tuple[Schema, Message]]]
 """By schema id and template id: the schema versions in which its messages come."""
-Opening = Callable[[TemplateTable, KeyForm], Output]
+Opening = Callable[["TemplateTable", KeyForm], Output]
 
 
 class SingleFile:
@@ -249,6 +116,8 @@ class SingleFile:
 
     def begin(self, template: tuple[int, int]) -> None:
         """Open the file for a template, by its schema id and its own."""
+        from pregao.umdf.tables import TemplateTable
+
         self._template = template
         table = TemplateTable(self._versions[template])
         self._output = self._open(table, key_form(template[0]))
@@ -292,12 +161,16 @@ class Folder:
         template = (batch.schema.id, batch.message.id)
         output = self._outputs.get(template)
         if output is None:
+            from pregao.umdf.tables import TemplateTable
+
             table = TemplateTable(self._versions[template])
             output = self._outputs[template] = self._open(table, key_form(batch.schema.id))
         output.write(batch, keys)
 
     def end_block(self) -> None:
         """Write the fullest templates if too much is waiting."""
+        from pregao.cli.decode_tables import TableOutput
+
         for output in self._outputs.values():
             output.end_block()
         tables = [each for each in self._outputs.values() if isinstance(each, TableOutput)]
@@ -323,6 +196,8 @@ def open_output(
     files: NewFiles, target: Path | None, folder: bool, kind: str, versions: Versions
 ) -> Output | SingleFile | Folder:
     """The output of that kind: on standard output, in a file, or in a folder."""
+    if folder or kind not in ("text", "jsonl"):
+        require("pyarrow")
     if folder:
         assert target is not None
         return Folder(
@@ -332,18 +207,36 @@ def open_output(
             versions,
         )
     if kind == "text":
-        return LineOutput(StandardOutput(), text_lines)
+        return _lines(kind, StandardOutput())
     if kind == "jsonl":
+        return _lines(kind, StandardOutput() if target is None else files.create(target))
+
+    def opened(table: TemplateTable, form: KeyForm) -> Output:
         stream = StandardOutput() if target is None else files.create(target)
-        return LineOutput(stream, json_lines)
-    if target is None:
-        return SingleFile(lambda table, form: CsvOutput(StandardOutput(), table, form), versions)
-    return SingleFile(lambda table, form: _open(kind, files.create(target), table, form), versions)
+        return _open(kind, stream, table, form)
+
+    return SingleFile(opened, versions)
 
 
-def _open(kind: str, stream: BinaryIO, table: TemplateTable, form: KeyForm) -> Output:
+def _lines(kind: str, stream: BinaryIO | StandardOutput) -> Output:
+    """Text or JSON: whole columns at a time, or message by message without Arrow."""
+    if not installed("pyarrow"):
+        from pregao.cli.decode_lines import json_rows, text_rows
+
+        return PlainLines(stream, json_rows if kind == "jsonl" else text_rows)
+    from pregao.cli.decode_tables import LineOutput
+    from pregao.cli.decode_text import json_lines, text_lines
+
+    return LineOutput(stream, json_lines if kind == "jsonl" else text_lines)
+
+
+def _open(
+    kind: str, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
+) -> Output:
+    from pregao.cli.decode_tables import CsvOutput, TableOutput
+
     if kind == "jsonl":
-        return LineOutput(stream, json_lines)
+        return _lines(kind, stream)
     if kind == "csv":
         return CsvOutput(stream, table, form)
     return TableOutput(stream, table, kind, form)

@@ -18,10 +18,11 @@ from pregao.api.templates import known_schemas
 from pregao.capture import Flow, PacketBlock
 from pregao.cli.decode_output import Output, Versions
 from pregao.cli.progress import ReadingProgress
+from pregao.extras import installed
 from pregao.names import folded
 from pregao.schemas import Registry
 from pregao.umdf.bulk import Batch, BulkDecoder, MessageKind, Unknown, Walked, walk
-from pregao.umdf.key_columns import key_columns
+from pregao.umdf.key_columns import key_columns, key_values
 from pregao.umdf.survey import (
     STREAMS,
     LineNumbers,
@@ -157,6 +158,8 @@ class Pipeline:
         self._learned = learned
         self._left = limit
         self._streams: npt.NDArray[np.int8] | None = None
+        self._columns = installed("pyarrow")
+        self._keys = key_columns if self._columns else key_values
         self.account = DecodeAccount()
 
     def run(self, captures: Captures, output: Output, progress: ReadingProgress) -> DecodeAccount:
@@ -191,7 +194,7 @@ class Pipeline:
         streams = self._stream_numbers()[lines]
         walk_faults(self._decoder, walked, name, chosen, self.account.rejects)
         for batch in self._batches(self._decoder, walked, name, chosen):
-            output.write(batch, key_columns(walked, batch.rows, chosen.time_ns, streams))
+            output.write(batch, self._keys(walked, batch.rows, chosen.time_ns, streams))
         output.end_block()
 
     def messages(
@@ -203,7 +206,8 @@ class Pipeline:
         found.count_stretches(name, self.account.rejects)
         self.account.sessions = True
         for batch in self._batches(self._sessions.decoder, found.walked, name, chosen):
-            output.write(batch, found.keys(batch.rows))
+            keys = found.keys if self._columns else found.key_values
+            output.write(batch, keys(batch.rows))
         output.end_block()
 
     def _batches(

@@ -18,14 +18,11 @@ import pyarrow.compute as pc
 
 from pregao.api.message_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.cli import _kernels
+from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.tables import Column, TemplateTable, columns_of
 
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_FIRST_SECOND = -62_135_596_800
-_LAST_SECOND = 253_402_300_799
-_MONTH_YEAR = ("year", "month", "day", "week")
 _ODD_IN_CSV = r'[",\r\n]'
 _ODD_IN_TEXT = r'[^\pL\pN\pP\pS]|["{}\[\]=\\]|^$'
 
@@ -184,8 +181,8 @@ def numbers_text(array: Any, scale: int = 0) -> Any:
 
 def time_text(array: Any, unit: str = "ns") -> Any:
     """Times as ``2026-05-21T13:00:00.000000001Z``; those beyond year 9999 as numbers."""
-    factor = _PER_SECOND[unit]
-    low, high = _FIRST_SECOND * factor, (_LAST_SECOND + 1) * factor - 1
+    factor = PER_SECOND[unit]
+    low, high = FIRST_SECOND * factor, (LAST_SECOND + 1) * factor - 1
     if unit != "ns":
         outside = pc.or_(pc.less(array, low), pc.greater(array, high))
         if pc.any(outside).as_py():
@@ -197,7 +194,7 @@ def time_text(array: Any, unit: str = "ns") -> Any:
 
 def is_month_year(column: Column) -> bool:
     """Is it a record of year, month, day and week?"""
-    return tuple(child.column for child in column.children) == _MONTH_YEAR
+    return tuple(child.column for child in column.children) == MONTH_YEAR
 
 
 def _month_year(array: Any) -> Any:
@@ -312,12 +309,6 @@ def _words(array: Any, dialect: Dialect) -> Any:
     if pc.any(pc.match_substring_regex(array, r'["\\]')).as_py():
         array = pc.replace_substring(pc.replace_substring(array, "\\", r"\\"), '"', r"\"")
     return _quoted(array)
-
-
-def shown(value: str) -> str:
-    """A text in quotes in which nothing can disturb a terminal."""
-    quoted = json.dumps(value, ensure_ascii=False)
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in quoted)
 
 
 def _quoted(array: Any) -> Any:

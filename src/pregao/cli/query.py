@@ -11,6 +11,7 @@ import typer
 from pregao.cli import options
 from pregao.cli.configuration import LAKE_VARIABLE, default_lake
 from pregao.errors import UsageError
+from pregao.extras import require
 
 EPILOG = "\n\n".join(
     (
@@ -102,6 +103,7 @@ def query(
 
     Only queries are taken: what would write, drop or create is refused before it runs.
     """
+    require("deltalake")
     from pregao.cli import query_output
     from pregao.cli.new_files import NewFiles
     from pregao.lake.spark import parse_conf

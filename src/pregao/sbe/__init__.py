@@ -41,7 +41,8 @@ from pregao.xml_tree import Element, parse_tree, read_tree, schema_error
 
 if TYPE_CHECKING:
     from pregao.sbe.arrow import block_schema, column_type, data_type, widened
-    from pregao.sbe.columns import ColumnDecoder, Columns
+    from pregao.sbe.columns import ColumnDecoder
+    from pregao.sbe.decoded import Columns
 
 __all__ = [
     "LITTLE_ENDIAN_FRAME",
@@ -94,7 +95,8 @@ __all__ = [
 
 _LATE = {
     **dict.fromkeys(("block_schema", "column_type", "data_type", "widened"), "arrow"),
-    **dict.fromkeys(("ColumnDecoder", "Columns"), "columns"),
+    "ColumnDecoder": "columns",
+    "Columns": "decoded",
 }
 
 

@@ -20,9 +20,12 @@ from pregao._njit import (
     load_u32,
     load_u64,
     njit,
+    njit_or,
     prefetch,
     prefetch_to_write,
 )
+
+_TWINS = "pregao.sbe._whole_arrays"
 
 # Operations: what is loaded and what is stored.
 U8_I16 = 0
@@ -172,7 +175,7 @@ def _pack(flags, count, validity):
     return nulls
 
 
-@njit
+@njit_or(_TWINS)
 def check_blocks(positions, block_lengths, ends):
     """The shortest block, and whether any block runs past the end of its message."""
     shortest = np.int64(1 << 62)
@@ -199,7 +202,7 @@ def _aligned(size):
 
 
 @njit
-def _lay_out(table, count, report):
+def lay_out(table, count, report):
     """Give every column its place: values, bits where it has any, then the bytes of texts."""
     place = 0
     for c in range(len(table)):
@@ -248,7 +251,7 @@ def _load_texts(buffer, positions, size, widen, offsets, used, out, flags):
     return used, odd
 
 
-@njit
+@njit_or(_TWINS)
 def fill_columns(
     buffer, positions, table, names, reach, out16, out32, out64, arena, report
 ):  # fmt: skip
@@ -258,7 +261,7 @@ def fill_columns(
     ``reach`` is the offset of the last byte that is read of a block.
     """
     count = len(positions)
-    _lay_out(table, count, report)
+    lay_out(table, count, report)
     flags = np.empty(RUN, np.uint8)
     columns = max(len(table), 1)
     for first in range(0, count, RUN):

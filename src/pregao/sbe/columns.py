@@ -10,7 +10,7 @@ column has null there, and the value is counted as withheld.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,27 +20,12 @@ import pyarrow as pa
 from pregao.sbe import _kernels
 from pregao.sbe._block_columns import BlockColumns, list_of, text_of
 from pregao.sbe.arrow import block_schema, data_type, group_type
+from pregao.sbe.decoded import Columns
 from pregao.sbe.model import Block, Data, Group, Message, Schema
 from pregao.sbe.values import python_encoding
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
-
-
-@dataclass(slots=True)
-class Columns:
-    """The columns of the messages that could be decoded, and which could not."""
-
-    batch: Any
-    """A ``pyarrow.RecordBatch``: fixed fields, then groups as lists, then data."""
-    count: int
-    """How many messages were decoded; a batch without columns does not tell."""
-    kept: Numbers | None
-    """The indexes of the decoded messages; None where all were decoded."""
-    rejected: Numbers
-    """The indexes of the messages left out."""
-    withheld: Counter[str] = field(default_factory=Counter)
-    """How many values of optional fields columns cannot hold, by column; they are null."""
 
 
 @dataclass(slots=True)

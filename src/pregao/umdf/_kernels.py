@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit, part, prefetch
+from pregao._njit import load_u8, load_u16, load_u32, load_u64, njit, njit_or, part, prefetch
 from pregao.umdf.layout import (
     BLOCK_LENGTH_AT,
     CHANNEL_AT,
@@ -30,6 +30,8 @@ TRAILING_BYTES = 4
 WRONG_ENCODING = 5
 SMALL_LENGTH = 6
 LONG_LENGTH = 7
+
+_TWINS = "pregao.umdf._whole_arrays"
 
 _TIME_LIMIT = np.uint64(1 << 63)
 _SLOTS = 4096
@@ -70,7 +72,7 @@ def frame_fault(buffer, position, end):
     return LONG_LENGTH if length > room else SOUND
 
 
-@njit
+@njit_or(_TWINS)
 def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
     """The packet headers; a packet without a sound one has channel -1."""
     for p in range(np.uint64(len(offsets))):
@@ -90,7 +92,7 @@ def read_headers(buffer, offsets, lengths, channels, versions, numbers, times):
         times[p] = time
 
 
-@njit
+@njit_or(_TWINS)
 def walk_packets(
     header_size, known_headers, buffer, offsets, lengths, channels, versions, numbers, times,
     counts, faults, fault_positions, packet_of, index_of, bodies, ends, blocks, kinds, labels,
@@ -178,7 +180,7 @@ def walk_packets(
     return np.int64(total), found
 
 
-@njit
+@njit_or(_TWINS)
 def sort_by_label(labels, starts, order):
     """The messages' indexes, label by label, each label's in the order they came."""
     places = starts.copy()
@@ -188,7 +190,7 @@ def sort_by_label(labels, starts, order):
         places[label] += 1
 
 
-@njit
+@njit_or(_TWINS)
 def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
     """Where the chosen messages' blocks begin, how long they are and where the frames end."""
     for r in range(np.uint64(len(rows))):
@@ -198,7 +200,7 @@ def gather_messages(rows, bodies, ends, blocks, positions, stops, lengths):
         lengths[r] = blocks[m]
 
 
-@njit
+@njit_or(_TWINS)
 def gather_keys(
     rows, packet_of, index_of, channels, versions, numbers, times, captured,
     channel, version, number, index, time, capture,

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from pregao.errors import DecodeError
-from pregao.sbe.columns import ColumnDecoder
+from pregao.extras import installed
+from pregao.sbe.decoded import RowDecoder
 from pregao.sbe.model import Message, Schema
 from pregao.sbe.values import beyond_columns
 from pregao.schemas import UMDF_SCHEMA_ID, Registry
 from pregao.umdf import _kernels
 from pregao.umdf.layout import PACKET_HEADER_SIZE, SMALLEST_MESSAGE
 from pregao.umdf.packets import Frame, PacketDecoder, check_schema_id
+
+if TYPE_CHECKING:
+    from pregao.sbe.columns import ColumnDecoder
+
+    Decoder = ColumnDecoder | RowDecoder
 
 Bytes = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -173,7 +179,9 @@ class Batch:
     version: int
     rows: Numbers
     columns: Any
-    """A ``pyarrow.RecordBatch``; it may have no columns, so count by ``rows``."""
+    """A ``pyarrow.RecordBatch``; it may have no columns, so count by ``rows``.
+
+    Without Arrow it is a list of the messages' values by name."""
     withheld: Counter[str] = field(default_factory=Counter)
     """How many values of optional fields columns cannot hold, by column; they are null."""
 
@@ -205,6 +213,15 @@ def _template(schema: Schema, kind: MessageKind) -> Message | None:
     return schema.by_id.get(kind.template_id) if kind.template_id else None
 
 
+def _new_decoder(schema: Schema, message: Message, version: int) -> Decoder:
+    """What decodes to columns; without Arrow, to values."""
+    if not installed("pyarrow"):
+        return RowDecoder(schema, message, version)
+    from pregao.sbe.columns import ColumnDecoder
+
+    return ColumnDecoder(schema, message, version)
+
+
 class BulkDecoder:
     """Decodes walked packets to columns, template by template."""
 
@@ -213,7 +230,7 @@ class BulkDecoder:
         self.registry = Registry.bundled() if registry is None else registry
         self._schema_id = schema_id
         self._packets = PacketDecoder(self.registry, schema_id)
-        self._decoders: dict[tuple[int, int, int], tuple[Schema, ColumnDecoder]] = {}
+        self._decoders: dict[tuple[int, int, int], tuple[Schema, Decoder]] = {}
 
     def schema(self, schema_id: int, version: int) -> Schema:
         """The schema of messages of that id and version; DecodeError if there is none."""
@@ -263,8 +280,8 @@ class BulkDecoder:
 
     def _decoder(
         self, schema: Schema, message: Message, kind: MessageKind
-    ) -> tuple[Schema, ColumnDecoder]:
-        found = schema, ColumnDecoder(schema, message, kind.version)
+    ) -> tuple[Schema, Decoder]:
+        found = schema, _new_decoder(schema, message, kind.version)
         if len(self._decoders) < 1024:  # the version comes from the wire
             self._decoders[kind.schema_id, kind.template_id, kind.version] = found
         return found

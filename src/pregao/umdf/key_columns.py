@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from pregao.umdf import _kernels
 from pregao.umdf.bulk import Numbers, Walked
-from pregao.umdf.keys import KEY_SCHEMA, MESSAGE_KEY, key_type
+from pregao.umdf.keys import KEY_NAMES, KEY_TYPES, MESSAGE_KEY
 from pregao.umdf.survey.lines import STREAMS
 
-_STREAM_NAMES = pa.array([stream.value for stream in STREAMS], pa.string())
+_STREAM_NAMES = [stream.value for stream in STREAMS]
+_NULL_IS_ZERO = ("sequence_number", "capture_time_ns")
 _GATHERED: dict[str, Any] = {
-    name: np.dtype(key_type(name).to_pandas_dtype())
+    name: np.dtype(KEY_TYPES[name])
     for name in ("channel", *MESSAGE_KEY, "sending_time_ns", "capture_time_ns")
 }
 
@@ -38,18 +38,32 @@ def key_columns(
     capture_time_ns: Numbers,
     stream: npt.NDArray[np.int8],
 ) -> list[Any]:
-    """The columns of `KEY_SCHEMA` of some messages; times and stream numbers are given by packet.
+    """The columns of `key_schema` of some messages; times and stream numbers are given by packet.
 
     A heartbeat has no sequence number, and a capture may have no times: both are null.
     """
+    import pyarrow as pa
+
     found: dict[str, Any] = dict(keys(walked, rows, capture_time_ns))
     streams = pa.array(stream[walked.packet[rows]])
-    found["stream"] = pa.DictionaryArray.from_arrays(streams, _STREAM_NAMES)
-    for name in ("sequence_number", "capture_time_ns"):
-        found[name] = _zero_is_null(found[name])
-    return [pa.array(found[name]) for name in KEY_SCHEMA.names]
+    found["stream"] = pa.DictionaryArray.from_arrays(streams, pa.array(_STREAM_NAMES, pa.string()))
+    for name in _NULL_IS_ZERO:
+        zero = found[name] == 0
+        found[name] = pa.array(found[name], mask=zero if zero.any() else None)
+    return [pa.array(found[name]) for name in KEY_NAMES]
 
 
-def _zero_is_null(numbers: Numbers) -> Any:
-    zero = numbers == 0
-    return pa.array(numbers, mask=zero if zero.any() else None)
+def key_values(
+    walked: Walked,
+    rows: Numbers,
+    capture_time_ns: Numbers,
+    stream: npt.NDArray[np.int8],
+) -> list[list[Any]]:
+    """The same as plain values."""
+    found: dict[str, list[Any]] = {
+        name: column.tolist() for name, column in keys(walked, rows, capture_time_ns).items()
+    }
+    found["stream"] = [_STREAM_NAMES[number] for number in stream[walked.packet[rows]].tolist()]
+    for name in _NULL_IS_ZERO:
+        found[name] = [value or None for value in found[name]]
+    return [found[name] for name in KEY_NAMES]

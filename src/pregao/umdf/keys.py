@@ -6,9 +6,8 @@ Every table of messages takes its key from here, and so does who reads one.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
-
-import pyarrow as pa
 
 PACKET_KEY = ("sequence_version", "sequence_number")
 """What names a packet of a stream."""
@@ -17,16 +16,20 @@ MESSAGE_KEY = (*PACKET_KEY, "index_in_packet")
 STREAM_KEY = ("channel", "stream")
 """What names a stream."""
 
-_TYPES = {
-    "channel": pa.int16(),
-    "stream": pa.string(),
-    "sequence_version": pa.int32(),
-    "sequence_number": pa.int64(),
-    "index_in_packet": pa.int32(),
-    "sending_time_ns": pa.int64(),
-    "capture_time_ns": pa.int64(),
-    "schema_version": pa.int32(),
+KEY_NAMES = (*STREAM_KEY, *MESSAGE_KEY, "capture_time_ns", "sending_time_ns")
+"""What comes before a message's own fields."""
+
+KEY_TYPES = {
+    "channel": "int16",
+    "stream": "string",
+    "sequence_version": "int32",
+    "sequence_number": "int64",
+    "index_in_packet": "int32",
+    "sending_time_ns": "int64",
+    "capture_time_ns": "int64",
+    "schema_version": "int32",
 }
+"""The types of columns, as Arrow names them."""
 _MEANINGS = {
     "channel": "Channel.",
     "stream": "Stream of the channel: incremental, snapshot, definition.",
@@ -41,13 +44,17 @@ _MEANINGS = {
 
 def key_type(name: str) -> Any:
     """The type of a column of the key."""
-    return _TYPES[name]
+    import pyarrow as pa
+
+    return pa.type_for_alias(KEY_TYPES[name])
 
 
 def key_field(name: str, meaning: str | None = None) -> Any:
     """A column of the key as a table declares it, with what it means there."""
+    import pyarrow as pa
+
     comment = _MEANINGS[name] if meaning is None else meaning
-    return pa.field(name, _TYPES[name], metadata={"comment": comment})
+    return pa.field(name, key_type(name), metadata={"comment": comment})
 
 
 def key_fields(names: Iterable[str]) -> list[Any]:
@@ -55,10 +62,12 @@ def key_fields(names: Iterable[str]) -> list[Any]:
     return [key_field(name) for name in names]
 
 
-KEY_SCHEMA = pa.schema(
-    [
-        pa.field(name, pa.dictionary(pa.int8(), pa.string()) if name == "stream" else _TYPES[name])
-        for name in (*STREAM_KEY, *MESSAGE_KEY, "capture_time_ns", "sending_time_ns")
-    ]
-)
-"""The columns before a message's own in the files that `pregao decode` writes."""
+@cache
+def key_schema() -> Any:
+    """The columns before a message's own in the files that `pregao decode` writes."""
+    import pyarrow as pa
+
+    names = pa.dictionary(pa.int8(), pa.string())
+    return pa.schema(
+        [pa.field(name, names if name == "stream" else key_type(name)) for name in KEY_NAMES]
+    )

@@ -112,8 +112,8 @@ def _listen(stream: BinaryIO, answering: BinaryIO, audience: Audience) -> Traded
                 "the process in which the market trades was killed (for its memory, perhaps): "
                 "simulate a shorter day, or one with fewer messages"
             ) from None
-        for outcome in outcomes:
-            publish(*outcome)
+        for now_ns, security_id, units, event in outcomes:
+            publish(units if event is None else [MarketEvent(units, event)], now_ns, security_id)
         if name == "failed":
             raise values[0]
         if name == "traded":
@@ -164,12 +164,19 @@ class _Teller:
     def __init__(self, stream: BinaryIO, answers: BinaryIO) -> None:
         self._stream = stream
         self._answers = answers
-        self._waiting: list[tuple[Sequence[MarketEvent], int, int | None]] = []
+        self._waiting: list[tuple[int, int | None, Sequence[Any], bool | None]] = []
+        """Of each outcome when and on what it came, its units, and None; or, as most have only
+        one unit, that unit's items and whether they are an event: one object less to send.
+        """
 
     def publish(
         self, units: Sequence[MarketEvent], now_ns: int, security_id: int | None = None
     ) -> None:
-        self._waiting.append((units, now_ns, security_id))
+        if len(units) == 1:
+            unit = units[0]
+            self._waiting.append((now_ns, security_id, unit.items, unit.event))
+        else:
+            self._waiting.append((now_ns, security_id, units, None))
         if len(self._waiting) == _AT_ONCE:
             self.call("")
 

@@ -30,7 +30,7 @@ Prices are strings with all their decimals, times nanoseconds since 1970, dates 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import IntFlag, StrEnum
 from functools import lru_cache
@@ -66,35 +66,54 @@ def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
     return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
 
 
-class ToldBook(NamedTuple):
-    """How an instrument is at a time, ready to be written but for the packet that it holds after.
+_Level = tuple[int | None, list[tuple[int, int, int, int]]]
+"""The price of some orders, and of each what is shown, its public number, firm and insert time."""
 
-    ``entries`` are the members of its line that hold the orders and statistics.
-    """
+
+class ToldBook(NamedTuple):
+    """How an instrument of the engine is at a time; levels are told from the best to the worst."""
 
     channel: int
     security_id: int
     symbol: str
     status: str
-    entries: str
+    bids: list[_Level]
+    asks: list[_Level]
+    statistics: Sequence[Statistic]
     time_ns: int
     final: bool
+    """Is this the end of the run?"""
 
 
 def told_book(listing: Listing, now_ns: int, final: bool) -> ToldBook:
-    """How an instrument of the engine is now, and whether this is the end of the run."""
+    """How an instrument is now."""
     instrument = listing.instrument
-    statistics = [_statistic(item) for item in shown_statistics(listing)]
     return ToldBook(
         instrument.channel,
         instrument.security_id,
         instrument.symbol,
         listing.status.name,
-        f'"bids":{_orders(listing.bids)},"asks":{_orders(listing.offers)},'
-        f'"statistics":{json.dumps(statistics, separators=(",", ":"))}',
+        _told(listing.bids),
+        _told(listing.offers),
+        shown_statistics(listing),
         now_ns,
         final,
     )
+
+
+def _told(side: BookSide) -> list[_Level]:
+    levels = []
+    for key in reversed(side.keys):
+        level = side.levels[key]
+        orders = []
+        order = level.head
+        while order is not None:
+            orders.append(
+                (order.visible, order.secondary_order_id, order.firm, order.insert_time_ns)
+            )
+            order = order.next
+        levels.append((level.price, orders))
+    return levels
 
 
 class TruthWriter:
@@ -161,7 +180,11 @@ class TruthWriter:
             "status": book.status,
         }
         begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
-        self._books.write(f"{begin},{book.entries}}}\n")
+        statistics = [_statistic(item) for item in book.statistics]
+        self._books.write(
+            f'{begin},"bids":{_orders(book.bids)},"asks":{_orders(book.asks)},'
+            f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
+        )
 
     def close(self) -> None:
         """Close the line files."""
@@ -188,19 +211,15 @@ def _or_null(value: int | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _orders(side: BookSide) -> str:
+def _orders(levels: list[_Level]) -> str:
     """Orders as JSON, the best first; a large book has thousands, each a few plain values."""
     lines = []
-    for key in reversed(side.keys):
-        level = side.levels[key]
-        price = "null" if level.price is None else f'"{price_text(level.price)}"'
-        order = level.head
-        while order is not None:
-            firm = order.firm or "null"
-            lines.append(
-                f"[{price},{order.visible},{order.secondary_order_id},{firm},{order.insert_time_ns}]"
-            )
-            order = order.next
+    for price, orders in levels:
+        shown = "null" if price is None else f'"{price_text(price)}"'
+        lines += [
+            f"[{shown},{visible},{number},{firm or 'null'},{insert_time_ns}]"
+            for visible, number, firm, insert_time_ns in orders
+        ]
     return f"[{','.join(lines)}]"
 
 

@@ -28,7 +28,7 @@ from pregao.errors import UsageError
 PROVIDED = frozenset({"pyspark", "py4j"})
 """What every Spark installation brings along."""
 
-_EXTRAS = frozenset({"fast", "lake", "spark"})
+_EXTRAS = frozenset({"fast", "lake", "spark", "tables"})
 """Of our own, what tasks on a cluster need."""
 _EXTRA = re.compile(r";.*\bextra\s*==\s*['\"]([^'\"]+)")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

@@ -11,6 +11,7 @@ from pregao.umdf.survey.lines import (
     schema_of,
     words,
 )
+from pregao.umdf.survey.looks import streams_of
 from pregao.umdf.survey.rejects import Place, Rejects, decode_kinds, walk_faults
 from pregao.umdf.survey.sequencing import Gap, Run, SequenceAudit
 
@@ -31,6 +32,7 @@ __all__ = [
     "decode_kinds",
     "message_of",
     "schema_of",
+    "streams_of",
     "walk_faults",
     "words",
 ]

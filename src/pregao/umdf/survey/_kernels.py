@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pregao._njit import load_i64, njit
+from pregao._njit import load_i64, njit, njit_or
 from pregao.umdf._sequencing_kernels import version_distance
 from pregao.umdf.sequencing import LAST_SEQUENCE_VERSION
 
+_TWINS = "pregao.umdf.survey._whole_arrays"
 
-@njit
+
+@njit_or(_TWINS)
 def gather_words(buffer, positions, values):
     """The eight bytes at each position, as a signed number."""
     for m in range(np.uint64(len(positions))):
@@ -17,7 +19,7 @@ def gather_words(buffer, positions, values):
 
 
 @njit
-def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
+def count_one_by_one(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
     """Count messages by the line of their packet and their kind; give each message its row.
 
     Returns how many rows are in use. Messages that find the table full get the row -1.
@@ -50,7 +52,15 @@ def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, u
     return used
 
 
-@njit
+@njit_or(_TWINS)
+def count_pairs(lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows):
+    """The same for many messages of few kinds."""
+    return count_one_by_one(
+        lines, packet_of, kinds, slots, pair_line, pair_kind, tallies, used, rows
+    )
+
+
+@njit_or(_TWINS)
 def tally_peaks(times, keys, span, tags, counts, peaks):
     """Raise each key's largest count in one span of time.
 

@@ -1,0 +1,184 @@
+"""Decoded columns written: as lines of text, as CSV, and as Parquet and Arrow files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.api.message_keys import KeyForm
+from pregao.cli.decode_output import StandardOutput
+from pregao.cli.decode_text import csv_header, csv_lines
+from pregao.sbe import widened
+from pregao.umdf.bulk import Batch
+from pregao.umdf.tables import TemplateTable
+
+ROW_GROUP = 1 << 17
+"""Rows that a Parquet row group and an Arrow batch have, but for the last."""
+
+Lines = Callable[[Batch, Sequence[Any]], Any]
+
+
+class LineOutput:
+    """Lines in the order of the messages in the captures."""
+
+    def __init__(self, stream: BinaryIO | StandardOutput, lines: Lines) -> None:
+        self._stream = stream
+        self._lines = lines
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+        """Keep the lines until the block is complete."""
+        self._waiting.append((batch.rows, self._lines(batch, keys)))
+
+    def end_block(self) -> None:
+        """Write the lines of the block, in order."""
+        if self._waiting:
+            lines = pa.concat_arrays([lines for _, lines in self._waiting])
+            if len(self._waiting) > 1:
+                rows = np.concatenate([rows for rows, _ in self._waiting])
+                lines = lines.take(pa.array(np.argsort(rows, kind="stable")))
+            self._stream.write(text_bytes(lines))
+            self._waiting = []
+
+    def close(self) -> None:
+        """Write what is waiting."""
+        self.end_block()
+
+    def abandon(self) -> None:
+        """Forget what is waiting."""
+        self._waiting = []
+
+
+def text_bytes(lines: Any) -> memoryview:
+    """All the bytes of a column of text."""
+    _, offsets, data = lines.buffers()
+    places = np.frombuffer(offsets, np.int32, len(lines) + 1, 4 * lines.offset)
+    return memoryview(data)[places[0] : places[-1]] if data is not None else memoryview(b"")
+
+
+class CsvOutput:
+    """The CSV file of one template."""
+
+    def __init__(
+        self, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
+    ) -> None:
+        self._stream = stream
+        self._table = table
+        self._form = form
+        stream.write(csv_header(table, form))
+
+    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+        """Write a line for each message."""
+        fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
+        self._stream.write(text_bytes(csv_lines(self._table, fitted, keys, self._form)))
+
+    def end_block(self) -> None:
+        """Do nothing: lines are written as they come."""
+
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
+    def abandon(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
+
+class TableOutput:
+    """The Parquet or Arrow file of one template."""
+
+    def __init__(
+        self, stream: BinaryIO | StandardOutput, table: TemplateTable, kind: str, form: KeyForm
+    ) -> None:
+        self.waiting = 0
+        self._table = table
+        self._batches: list[Any] = []
+        own = [_apart(field, form.schema.names) for field in table.schema]
+        self._schema = pa.schema([*form.schema, *own])
+        self._stored = self._schema
+        self._writer: Any
+        if kind == "parquet":
+            self._writer = _parquet_writer(stream, self._schema)
+        else:
+            self._stored = pa.schema(
+                [field.with_type(widened(field.type)) for field in self._schema]
+            )
+            options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+            self._writer = pa.ipc.new_file(stream, self._stored, options=options)
+
+    def write(self, batch: Batch, keys: Sequence[Any]) -> None:
+        """Keep the messages until a row group is full."""
+        fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
+        arrays = [*keys, *fitted]
+        self._batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        self.waiting += len(batch.rows)
+        if self.waiting >= ROW_GROUP:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write a row group of what is waiting."""
+        if self._batches:
+            table = pa.Table.from_batches(self._batches)
+            if self._stored is not self._schema:
+                table = table.cast(self._stored)
+                self._writer.write_table(table.combine_chunks(), max_chunksize=ROW_GROUP)
+            else:
+                self._writer.write_table(table, row_group_size=ROW_GROUP)
+            self._batches = []
+            self.waiting = 0
+
+    def end_block(self) -> None:
+        """Do nothing: row groups are larger than blocks."""
+
+    def close(self) -> None:
+        """Write what is waiting, and the file's end."""
+        self.flush()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Close the writer, which would otherwise write into a file that is gone."""
+        with suppress(Exception):
+            self._writer.close()
+        if isinstance(self._writer, pq.ParquetWriter):
+            self._writer.is_open = False
+
+
+def _apart(field: Any, taken: Sequence[str]) -> Any:
+    """A field of a message, called otherwise than the columns of its key."""
+    return field.with_name(f"{field.name}_field") if field.name in taken else field
+
+
+def _parquet_writer(stream: Any, schema: Any) -> Any:
+    dictionaries: list[str] = []
+    deltas: dict[str, str] = {}
+    for field in schema:
+        for path, kind in _leaves(field.name, field.type):
+            wide = pa.types.is_integer(kind) and kind.bit_width > 16
+            if wide or pa.types.is_decimal(kind) or pa.types.is_date(kind):
+                deltas[path] = "DELTA_BINARY_PACKED"
+            else:
+                dictionaries.append(path)
+    # Without the Arrow schema, whose 64-bit decimals older readers do not know.
+    return pq.ParquetWriter(
+        stream,
+        schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=dictionaries,
+        column_encoding=deltas,
+        store_decimal_as_integer=True,
+        store_schema=False,
+        write_page_index=True,
+    )
+
+
+def _leaves(path: str, kind: Any) -> list[tuple[str, Any]]:
+    """The columns that Parquet has for an Arrow column."""
+    if pa.types.is_struct(kind):
+        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    return [(path, kind)]

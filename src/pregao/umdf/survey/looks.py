@@ -1,0 +1,67 @@
+"""What destinations carry, told from looks into captures at a few places."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pregao.capture import read_blocks
+from pregao.capture.split import boundary_finder
+from pregao.errors import CaptureError
+from pregao.schemas import Registry
+from pregao.umdf.bulk import walk
+from pregao.umdf.survey.lines import LineNumbers, Lines
+
+if TYPE_CHECKING:
+    from pregao.capture import Source
+
+SAMPLE_BYTES = 1024 * 1024
+SAMPLES = 3
+MOST_SAMPLED = 200
+"""Of more captures than this, some are looked into: rolling files carry the same flows."""
+
+
+def streams_of(captures: Iterable[Source], registry: Registry) -> dict[str, str]:
+    """What each destination carries, from looks into the captures."""
+    chosen: Sequence[Source] = list(captures)
+    if len(chosen) > MOST_SAMPLED:
+        step = len(chosen) / MOST_SAMPLED
+        chosen = [chosen[int(step * number)] for number in range(MOST_SAMPLED)]
+    lines = Lines()
+    for capture in chosen:
+        _look(capture, lines)
+    found = lines.streams(registry)
+    return {
+        str(destination): stream.value
+        for destination, stream in zip(lines.destinations, found, strict=True)
+    }
+
+
+def _look(capture: Source, lines: Lines) -> None:
+    """Count the messages in a few places of a capture."""
+    with boundary_finder(capture) as finder:
+        if finder is None:
+            _sample(capture, lines, None, None)
+            return
+        starts = {
+            finder.first_boundary(finder.size * number // SAMPLES) for number in range(SAMPLES)
+        }
+        for start in sorted(starts):
+            end = finder.first_boundary(min(finder.size, start + SAMPLE_BYTES), start)
+            if end > start:
+                _sample(capture, lines, start, end)
+
+
+def _sample(capture: Source, lines: Lines, start: int | None, end: int | None) -> None:
+    read = 0
+    try:
+        with read_blocks(capture, start, end, SAMPLE_BYTES) as reader:
+            numbers = LineNumbers(lines, reader.flows)
+            for block in reader:
+                lines.add(numbers.of(block.flow), walk(block.buffer, block.offset, block.length))
+                read += len(block.buffer)
+                if read >= SAMPLES * SAMPLE_BYTES:
+                    return
+    except CaptureError:
+        # Whoever reads the damaged place tells of it; other places may never be read.
+        return

@@ -1,0 +1,42 @@
+"""Lines written message by message, without Arrow, are those of whole columns."""
+
+import numpy as np
+import pytest
+
+from pregao.cli.decode_lines import json_rows, text_rows
+from pregao.cli.decode_tables import text_bytes
+from pregao.cli.decode_text import json_lines, text_lines
+from pregao.sbe.decoded import RowDecoder
+from pregao.umdf import bulk
+from pregao.umdf.bulk import Batch, BulkDecoder, walk
+from pregao.umdf.key_columns import key_columns, key_values
+from tests.cli.market import VERSIONS, wild_market
+from tests.umdf.survey_support import block_of
+
+
+def batches(block, walked):
+    return {
+        (outcome.message.id, outcome.version): outcome
+        for outcome in BulkDecoder().decode(walked)
+        if isinstance(outcome, Batch)
+    }
+
+
+@pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])
+def test_both_write_the_same(version, monkeypatch):
+    block = block_of([payload for _, payload in wild_market(version, (version,), 200).packets])
+    walked = walk(block.buffer, block.offset, block.length)
+    streams = np.zeros(len(block), np.int8)
+    columns = batches(block, walked)
+    monkeypatch.setattr(bulk, "_new_decoder", RowDecoder)
+    plain = batches(block, walked)
+    assert len(columns) > 20
+    for kind, batch in columns.items():
+        if batch.withheld or len(batch.rows) != len(plain[kind].rows):
+            continue  # columns hold less than messages do
+        arrays = key_columns(walked, batch.rows, block.time_ns, streams)
+        values = key_values(walked, batch.rows, block.time_ns, streams)
+        assert [array.to_pylist() for array in arrays] == values
+        for whole, rows in ((text_lines, text_rows), (json_lines, json_rows)):
+            written = bytes(text_bytes(whole(batch, arrays))).decode()
+            assert "".join(rows(plain[kind], values)) == written, batch.message.name

@@ -1,0 +1,18 @@
+"""Numbers written as text without numba: digit for digit the same."""
+
+import pytest
+
+from pregao.cli import _kernels, _whole_arrays
+from tests.cli import test_cli_texts as texts
+from tests.house.twins import use_twins
+
+
+@pytest.fixture(autouse=True, scope="module")
+def twins():
+    with pytest.MonkeyPatch.context() as patch:
+        use_twins(patch, _kernels, _whole_arrays)
+        yield
+
+
+def test_numbers_are_written_exactly():
+    texts.test_numbers_are_written_exactly()
