@@ -29,8 +29,9 @@ $(CONSUMERS_STAMP): requirements-consumers.lock
 demo: $(STAMP)
 	$(BIN)/pregao demo
 
+# Three processes, for two cores: a third of the time a test waits for something.
 test: $(STAMP) $(CONSUMERS_STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # What a change breaks first, without Java: two minutes.
 quick: $(STAMP)

@@ -13,7 +13,7 @@ from bench.measure import Row
 
 SECTIONS = [
     "decoding", "fast", "legacy", "market", "flow", "gateway", "feed", "live", "lake", "books",
-    "years",
+    "page", "years",
 ]  # fmt: skip
 
 

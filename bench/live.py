@@ -324,30 +324,31 @@ def followed(day: Path) -> Iterator[Row]:
     """A handler behind sockets: how late it tells what happened, in the best of some runs."""
     number = channel_of(day)
     path = day / f"{number:03d}_Incremental_A.pcap"
-    for compiled, rate, spin, runs, targets in (
-        (False, PLAIN_RATE, False, 1, ("", "")),
-        (None, PUMP_RATE, False, 5, ("≤ 40", "≤ 250")),
-        (None, PUMP_RATE, True, 5, ("", "")),
+    for compiled, rate, how, runs, targets in (
+        (False, PLAIN_RATE, "blocking", 1, ("", "")),
+        (None, PUMP_RATE, "blocking", 5, ("≤ 40", "")),
+        (None, PUMP_RATE, "blocking, realtime", 5, ("≤ 40", "≤ 250")),
+        (None, PUMP_RATE, "spinning", 5, ("", "")),
     ):
-        found = [delays_of(number, path, rate, spin, compiled) for _ in range(runs)]
+        found = [delays_of(number, path, rate, how, compiled) for _ in range(runs)]
         machine = "plain machine" if compiled is False else "pump"
         for share, target in zip((50, 99), targets, strict=True):
             value = min(float(np.percentile(delays, share)) for delays in found) / 1e3
-            how = "spinning" if spin else "blocking"
             at = f"{rate / 1e3:.0f} k packets/s"
             what = f"kernel's time to event in Python, {machine}, {at}, {how}, p{share}"
             note = f"best of {runs}" if runs > 1 else ""
             yield Row(SECTION, what, value, "µs", target, note)
 
 
-def delays_of(number: int, path: Path, rate: float, spin: bool, compiled: bool | None) -> list[int]:
+def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | None) -> list[int]:
     """How late the second half of a capture's events were told."""
     context = multiprocessing.get_context("spawn")
     lines = lines_of(number, "A", 100)
     settings = ChannelSettings(number, ("A",), from_the_start=True)
     cores = os.sched_getaffinity(0)
     times = Times()
-    handler = FeedHandler(LiveConfig((settings,), lines, BUFFER), spin=spin, compiled=compiled)
+    config = LiveConfig((settings,), lines, BUFFER, realtime="realtime" in how)
+    handler = FeedHandler(config, spin=how == "spinning", compiled=compiled)
     handler.listen(times)
     keep_to(0)
     handler.start()

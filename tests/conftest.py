@@ -32,7 +32,8 @@ _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     f'{_QUICK_JAVA} "-Dspark.executor.defaultJavaOptions={_QUICK_JAVA}"'
-    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false",
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false"
+    " -Dspark.sql.shuffle.partitions=4",
 )
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})
@@ -41,43 +42,81 @@ SLOWEST = (
     "test_cli_bad_input",
     "test_lake_cluster_page",
     "test_lake_cluster_standalone",
-    "test_lake_streaming_kills",
+    "test_web_browser",
     "test_lake_access_connect",
     "test_lake_source_answers",
-    "test_lake_analytics_late",
-    "test_lake_analytics_orders",
-    "test_lake_streaming_spark",
-    "test_lake_analytics_joined",
-    "test_lake_access_connector",
-    "test_web_browser",
-    "test_api_book",
+    "test_lake_exports",
     "test_lake_drop",
-    "test_lake_analytics_legacy",
-    "test_lake_books_levels",
-    "test_lake_streaming_ingest",
-    "test_lake_ingest_faults",
-    "test_lake_books_days",
     "test_sbe_agreement",
-    "test_lake_documented_queries",
+    "test_api_book",
+    "test_lake_streaming_kills",
+    "test_lake_books_levels",
     "test_lake_ingest",
     "test_lake_ingest_elsewhere",
-    "test_lake_books_build",
-    "test_lake_exports",
-    "test_lake_views_engines",
-    "test_feed_channel_days",
     "test_lake_books_series",
-    "test_lake_analytics_here",
-    "test_lake_books_lookup",
-    "test_feed_pump",
+    "test_lake_books_build",
+    "test_lake_streaming_ingest",
+    "test_lake_books_unconfirmed",
+    "test_lake_access_connector",
     "test_extras",
+    "test_feed_channel_days",
+    "test_live_follow",
+    "test_lake_books_lookup",
+    "test_lake_books_legacy",
+    "test_feed_pump",
+    "test_feed_twins",
+    "test_fast_properties",
+    "test_kernel_cache",
+    "test_lake_source_rows",
+    "test_lake_ingest_nothing",
+    "test_live_lake",
+    "test_lake_streaming_command",
+    "test_live_command",
 )
-"""Files that are begun first, so that no process is left alone with one of them at the end."""
+"""Files that are begun first, so that no process is left alone with one of them at the end.
+
+Those of the Spark session are begun before them all, by one process.
+"""
+
+ON_SPARK = frozenset(
+    {
+        "test_lake_access_boundaries",
+        "test_lake_access_commands",
+        "test_lake_access_session",
+        "test_lake_access_spark",
+        "test_lake_analytics_auctions",
+        "test_lake_analytics_clocks",
+        "test_lake_analytics_examples",
+        "test_lake_analytics_here",
+        "test_lake_analytics_joined",
+        "test_lake_analytics_late",
+        "test_lake_analytics_latency",
+        "test_lake_analytics_legacy",
+        "test_lake_analytics_orders",
+        "test_lake_analytics_run",
+        "test_lake_analytics_session_stats",
+        "test_lake_books_days",
+        "test_lake_demo",
+        "test_lake_documented_queries",
+        "test_lake_flat_parquet_spark",
+        "test_lake_ingest_faults",
+        "test_lake_s3_store",
+        "test_lake_schema_version",
+        "test_lake_source_spark",
+        "test_lake_sql_engines",
+        "test_lake_streaming_spark",
+        "test_lake_views_engines",
+        "test_lake_views_queries",
+    }
+)
+"""Files that use the one Spark session: it is started, and Java warmed up, in one process."""
 
 TOGETHER = {
     "test_lake_cluster_standalone": "test_lake_cluster_page",
     "test_lake_source_answers": "test_lake_access_connect",
+    **dict.fromkeys(ON_SPARK, "spark"),
 }
-"""Files that use the same cluster or server: one process runs both, and starts it once."""
+"""Files that use the same Spark, cluster or server: one process runs them, and starts it once."""
 
 FOLDERS_TOGETHER = ("api", "web")
 """Folders whose files all look at one lake."""
@@ -204,21 +243,28 @@ SLOW = frozenset(
 """Files that take four seconds or more, without what the fixture of Spark is for."""
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Mark what starts Spark or is slow, and begin with what takes longest."""
     for item in items:
-        if NEED_SPARK.intersection(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ()))
+        if NEED_SPARK & fixtures:
             item.add_marker("spark")
         if item.path.stem in SLOW:
             item.add_marker("slow")
+        if "spark" in fixtures and item.path.stem not in TOGETHER:
+            raise pytest.UsageError(f"{item.path.stem} uses Spark: name it in ON_SPARK")
     rank = {name: place for place, name in enumerate(SLOWEST)}
-    # Commands come first: what they say is looked at, and a Spark that a process has started says
-    # something now and then, wherever its tests are.
-    items.sort(
-        key=lambda item: (
-            item.path.parent.name != "cli", rank.get(item.path.stem, len(rank))
-        )
-    )  # fmt: skip
+    several = getattr(config, "workerinput", {"workercount": 1})["workercount"] > 1
+
+    def place(item):
+        file = item.path.stem
+        # Commands come before Spark: what they say is looked at, and a Spark that a process has
+        # started says something now and then, wherever its tests are. Where there are several
+        # processes, one begins with all that Spark does: others have long run the commands then.
+        first = file in ON_SPARK if several else item.path.parent.name == "cli"
+        return not first, item.path.parent.name != "cli", rank.get(file, len(rank))
+
+    items.sort(key=place)
 
 
 def together(test):
@@ -246,3 +292,13 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_unconfigure():
     """Leave nothing behind: neither what tests made nor what their commands left."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+@pytest.fixture
+def one_core():
+    """Packets that are sent on one core are received in their order; moved to another core in
+    between, the kernel may take the later ones first."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)

@@ -312,6 +312,20 @@ def test_an_interrupt_is_one_line_and_130(tmp_path):
         assert told(Ended(running), code=130) == "pregao: interrupted."
 
 
+def test_an_interrupt_while_a_market_is_simulated_is_one_line_and_130(tmp_path):
+    """It reaches the process in which the market trades, too."""
+    arguments = ["--out", tmp_path / "day", "--duration", "24h", "--rate", "1000"]
+    running = process("simulate", *arguments, start_new_session=True)
+    capture = tmp_path / "day" / "051_Incremental_A.pcap"
+    deadline = time.monotonic() + 90
+    while not (capture.exists() and capture.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(running.pid, signal.SIGINT)
+    assert told(Ended(running), code=130) == "pregao: interrupted."
+    with pytest.raises(ProcessLookupError):
+        os.killpg(running.pid, 0)
+
+
 def test_an_interrupt_while_spark_runs_is_one_line_and_130():
     sql = "SELECT count(*) FROM range(100000000000) WHERE id % 7 = 3 AND sqrt(id) > 1e9"
     running = process(

@@ -339,8 +339,10 @@ def test_a_slow_consumer_makes_the_client_read_no_more_and_loses_nothing():
 
 
 def test_a_gateway_that_does_not_read_makes_senders_wait():
+    patient = replace(SETTINGS, keep_alive_ms=60_000)  # thousands of orders are read at the end
+
     async def work():
-        async with TcpDesk() as desk, Client(SETTINGS, [desk.address]) as client:
+        async with TcpDesk() as desk, Client(patient, [desk.address]) as client:
             (link,) = desk.links
             link.transport.pause_reading()
             sent = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,6 @@ from pathlib import Path
 from pregao.book.faults import State
 from pregao.book.updates import Side
 from pregao.clock import MILLISECOND, SECOND
-from pregao.exchange.publisher import Datagram
 from pregao.exchange.simulation import Settings, Simulation
 from pregao.exchange.simulation.settings import parse_reset
 from pregao.feed.channel import Channel
@@ -35,19 +33,6 @@ from pregao.umdf.streams import Stream
 
 CHANNEL = 51
 LATENCY_NS = {"A": 9_000, "B": 12_500}
-
-
-class _NoTruth:
-    """Takes the place of what writes the truth to files."""
-
-    def know(self, instrument):
-        pass
-
-    def publish(self, units):
-        pass
-
-    def book(self, *args, **values):
-        pass
 
 
 @dataclass
@@ -75,44 +60,38 @@ class Day:
         return self.books[security_id][-1][1] if self.books[security_id] else ((), ())
 
 
-@dataclass(frozen=True)
-class _Line:
-    """Takes the place of a channel's captures."""
+class _Listener:
+    """The audience of a market that keeps what is sent, and what the engine knows then."""
 
-    channel: int
-    send: Callable[[Iterable[Datagram]], None]
-
-    def send_incremental(self, time_ns, payloads):
-        self.send(Datagram(self.channel, Stream.INCREMENTAL, time_ns, each) for each in payloads)
-
-
-class _Market(Simulation):
-    """A simulation that keeps what it sends, and what the engine knows then."""
-
-    def made(self):
-        self._progress = None
-        self.found = Day(self.day.start_ns, self.day.end_ns)
-        self._truth = _NoTruth()
-        self._routes = {
-            each.security_id: (
-                self.publisher.channels[each.channel],
-                _Line(each.channel, self._send),
-            )
-            for each in self.instruments
-        }
-        for each in self.instruments:
+    def __init__(self, simulation):
+        self._publisher = simulation.publisher
+        self._engine = simulation.trading.engine
+        self.found = Day(simulation.day.start_ns, simulation.day.end_ns)
+        for each in simulation.instruments:
             if each.channel == CHANNEL:
                 self.found.books[each.security_id] = []
-        self._begin()
-        while not self._done and self.clock.now_ns < self.day.end_ns:
-            self._trade_until(self._limit())
-            self._keep_house()
-        self._send(self.publisher.advance(self.clock.now_ns))
+
+    def begin(self, now_ns):
+        self._send(self._publisher.initialize(now_ns))
+
+    def publish(self, units, now_ns, security_id=None):
+        self._send(self._publisher.publish(units, now_ns))
+
+    def end(self, now_ns):
+        self._send(self._publisher.advance(now_ns))
         # What follows on a calm line: heartbeats and loops, nothing else.
-        self._send(self.publisher.advance(self.clock.now_ns + 3 * SECOND))
-        self.found.end_ns = self.clock.now_ns + 3 * SECOND
-        self.found.messages = self.publisher.messages
-        return self.found
+        self._send(self._publisher.advance(now_ns + 3 * SECOND))
+        self.found.end_ns = now_ns + 3 * SECOND
+        self.found.messages = self._publisher.messages
+
+    def book(self, book):
+        pass
+
+    def progress(self, done):
+        pass
+
+    def messages(self):
+        return self._publisher.messages
 
     def _send(self, datagrams):
         place = None
@@ -129,13 +108,10 @@ class _Market(Simulation):
         at = len(self.found.places)
         self.found.places.append(place)
         for security_id, known in self.found.books.items():
-            view = self.engine.book(security_id)
+            view = self._engine.book(security_id)
             book = (_side(view.bids), _side(view.offers))
             if not known or known[-1][1] != book:
                 known.append((at, book))
-
-    def _write_books(self, final):
-        pass
 
 
 def _side(entries):
@@ -144,13 +120,15 @@ def _side(entries):
 
 def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0):
     """Simulate a small day of some instruments in memory."""
-    market = _Market(
+    simulation = Simulation(
         Settings(
             profile=profile, out=Path(), seed=seed, instruments=6, duration_ns=seconds * SECOND,
             schema_version=version, rate=rate, resets=tuple(parse_reset(text) for text in resets),
         )
     )  # fmt: skip
-    return market.made()
+    listener = _Listener(simulation)
+    simulation.trading.run(listener)
+    return listener.found
 
 
 @dataclass(frozen=True)

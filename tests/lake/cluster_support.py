@@ -14,7 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pregao.lake.spark.java import find_java
+from pregao.lake.spark.class_archive import archive_options
+from pregao.lake.spark.java import require_java
 
 
 def free_port():
@@ -34,6 +35,24 @@ def stop_processes(started):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
+
+
+def java_environment():
+    """Where Java and Spark are, for what is started without Pregão."""
+    home = Path(pyspark.__file__).parent
+    found = {"JAVA_HOME": str(require_java().home), "SPARK_HOME": str(home)}
+    return {**found, **archived_classes()}
+
+
+def archived_classes():
+    """Lets every Java take the archive of Spark's classes, if an earlier one has made it.
+
+    Pregão's own sessions ask for it themselves; masters, workers, executors and what
+    `spark-submit` starts do not.
+    """
+    require_java()
+    options = archive_options(pyspark.__version__, Path(pyspark.__file__).parent / "jars")
+    return {"JDK_JAVA_OPTIONS": options} if "SharedArchiveFile" in options else {}
 
 
 def paths(environment):
@@ -59,8 +78,7 @@ class LoopbackCluster:
         home = Path(pyspark.__file__).parent
         environment = {
             **paths(os.environ),
-            "JAVA_HOME": str(find_java().home),
-            "SPARK_HOME": str(home),
+            **java_environment(),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -16,10 +16,9 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from pregao.lake.spark.java import find_java
 from pregao.lake.spark.session import spark_session
 from pregao.lake.store import Lake
-from tests.lake.cluster_support import LoopbackCluster, free_port, stop_processes
+from tests.lake.cluster_support import LoopbackCluster, free_port, java_environment, stop_processes
 from tests.lake.lake_support import ORDERS, TRADES, unit_of
 
 
@@ -55,8 +54,7 @@ def connect_server(tmp_path_factory):
         command += ["--conf", f"{key}={value}"]
     environment = {
         **os.environ,
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_HOME": str(home),
+        **java_environment(),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -16,6 +16,7 @@ from pregao.book.updates import Side
 from pregao.clock import SECOND
 from pregao.errors import UsageError
 from pregao.lake.books.build import BookOptions, build_books
+from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.export import (
     BOOK_SCHEMA,
     Selection,
@@ -24,7 +25,7 @@ from pregao.lake.books.export import (
     export_ticks,
     tick_schema,
 )
-from pregao.lake.books.lookup import book_at
+from pregao.lake.books.lookup import book_at, open_books
 from pregao.lake.ingest import ingest
 from pregao.lake.store import Lake
 from tests.lake.book_days import BookDay, built, simulate
@@ -36,6 +37,20 @@ EVERY_SECOND = BookOptions(interval_ns=SECOND)
 def day(**settings) -> BookDay:
     folder = simulate(Path(mkdtemp(prefix="pregao-books-")), seconds=12, **settings)
     return built(folder, options=EVERY_SECOND)
+
+
+class Lookups(dict):
+    """What `book_at` gives, with the books of each instrument opened once."""
+
+    def __init__(self, lake):
+        self.catalogue = Catalogue(lake)
+
+    def __missing__(self, symbol):
+        self[symbol] = open_books(self.catalogue, symbol)
+        return self[symbol]
+
+    def at(self, symbol, at_ns):
+        return self[symbol].exactly([at_ns])[0]
 
 
 def orders(moment, side):
@@ -60,10 +75,11 @@ def check(line, moment):
 def test_the_book_at_any_time_is_the_engines(version):
     clean = day(version=version)
     symbols = ["PETR3", "PETR4", "VALE3"]
+    lookups = Lookups(clean.lake)
     replayed = 0
     for line in clean.truth():
         if line["symbol"] in symbols:
-            moment = book_at(clean.lake, line["symbol"], line["time_ns"])
+            moment = lookups.at(line["symbol"], line["time_ns"])
             check(line, moment)
             assert moment.current
             assert moment.rpt_seq <= line["rpt_seq"]
@@ -107,8 +123,9 @@ def test_who_lost_messages_is_stale_until_healed_by_a_snapshot_in_between():
     bad = day(version=16, loss="0.2")
     stale = healed = 0
     symbols = ["PETR3", "PETR4", "VALE3", "ITUB4"]
+    lookups = Lookups(bad.lake)
     for line in [line for line in bad.truth() if line["symbol"] in symbols]:
-        moment = book_at(bad.lake, line["symbol"], line["time_ns"])
+        moment = lookups.at(line["symbol"], line["time_ns"])
         if moment.book.state is State.STALE:
             stale += 1
         elif moment.rpt_seq == line["rpt_seq"]:

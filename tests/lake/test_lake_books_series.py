@@ -49,7 +49,7 @@ def told(moment):
 @pytest.mark.parametrize("symbol", ["PETR4", "VALE3"])
 @pytest.mark.parametrize("day", DAYS)
 @settings(max_examples=6, deadline=None)
-@given(shares=st.lists(st.floats(-0.02, 1.05), min_size=1, max_size=12))
+@given(shares=st.lists(st.floats(-0.02, 1.05), min_size=1, max_size=8))
 def test_each_moment_of_a_series_is_what_a_lookup_gives(day, symbol, shares):
     lookup, first, last = books(day, symbol)
     times = sorted(first + int(share * (last - first)) for share in shares)

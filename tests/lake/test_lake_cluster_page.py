@@ -16,7 +16,7 @@ from pregao.errors import UsageError
 from pregao.lake.ingest import ingest
 from pregao.lake.source import register
 from pregao.lake.spark.executors import Cluster, Worker, no_executor, read_page
-from tests.lake.cluster_support import paths
+from tests.lake.cluster_support import archived_classes, paths
 from tests.lake.days import day, rows, tables
 from tests.lake.lake_support import ROOT
 from tests.lake.test_lake_cluster_standalone import LARGE
@@ -112,7 +112,8 @@ class Reader:
         return json.loads(done.stdout.splitlines()[-1])
 
     def environment(self):
-        return {**paths(os.environ), "COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
+        more = {"COLUMNS": "200", "SPARK_LOCAL_IP": "127.0.0.1"}
+        return {**paths(os.environ), **archived_classes(), **more}
 
     def follow(self, section):
         """Do all that a section says, and tell what came of each command, by its first words."""
@@ -129,6 +130,16 @@ class Reader:
 @pytest.fixture(scope="module")
 def reader(cluster, tmp_path_factory):
     return Reader(cluster, tmp_path_factory.mktemp("reader"))
+
+
+@pytest.fixture(scope="module")
+def refused(reader):
+    """A command that asks for more than the cluster has: it waits while others are looked at."""
+    command = blocks("Packages on the workers")[1][1].replace("memory=4g", "memory=900g")
+    running = reader.start(command.replace("/shared/lake", "/shared/none"))
+    yield running
+    running.kill()
+    running.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +172,7 @@ def test_packages_on_the_workers_and_a_worker_dies_in_the_middle(reader, here):
         assert rows(reader.shared / "lake", name) == rows(here, name), name
 
 
+@pytest.mark.usefixtures("refused")
 def test_an_archive_serves_every_command(reader, here):
     told = reader.follow_in_one_process("An archive")
     assert set(told) == {
@@ -187,12 +199,10 @@ def test_spark_submit_runs_the_command_line_and_scripts(reader, here):
     assert copies >= len(rows(here, ORDERS)) > 0
 
 
-def test_a_cluster_that_gives_no_executor_says_what_it_has(reader):
-    command = blocks("Packages on the workers")[1][1].replace("memory=4g", "memory=900g")
-    done = reader.start(command.replace("/shared/lake", "/shared/none"))
-    _, err = done.communicate(timeout=120)
+def test_a_cluster_that_gives_no_executor_says_what_it_has(reader, refused):
+    _, err = refused.communicate(timeout=120)
     words = " ".join(err.split())
-    assert done.returncode == 2
+    assert refused.returncode == 2
     assert "has given no executor in 15 s. Each asks for 921,600 MB of memory and 1 core" in words
     assert "the largest with 1,024 MB and 1 core" in words
     assert "--conf spark.executor.memory=1024m" in words

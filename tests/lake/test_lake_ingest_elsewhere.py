@@ -10,7 +10,7 @@ from pregao.lake.ingest.check import check_lake
 from pregao.lake.ingest.options import Options
 from pregao.lake.store import Lake
 from pregao.lake.store.location import Location
-from tests.lake.days import assert_same, day
+from tests.lake.days import SMALL, assert_same, day
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,16 +18,16 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def clean(tmp_path_factory):
     lake = tmp_path_factory.mktemp("clean")
-    ingest([str(day())], str(lake))
+    ingest([str(day(**SMALL))], str(lake))
     return lake
 
 
 def test_from_and_to_an_s3_store(clean, tmp_path, s3_endpoint):
     bucket = Location.parse("s3://bucket/captures")
-    for capture in Path(day()).glob("*.pcap"):
+    for capture in Path(day(**SMALL)).glob("*.pcap"):
         bucket.join(capture.name).write_bytes(capture.read_bytes())
     report = ingest(
-        ["s3://bucket/captures/*.pcap"], "s3://bucket/lake", Options(target_bytes=300_000)
+        ["s3://bucket/captures/*.pcap"], "s3://bucket/lake", Options(target_bytes=100_000)
     )
     assert report.committed
     assert report.tasks > 2

@@ -118,3 +118,13 @@ def test_files_that_are_none(tmp_path):
             read_config(tmp_path / "x.toml")
     with pytest.raises(UsageError, match="names no channel"):
         parsed("")
+
+
+@pytest.mark.parametrize("name", ["spin", "realtime"])
+def test_switches_are_true_or_false(name):
+    assert not getattr(parsed(GOOD), name)
+    config = parsed(f"{name} = true\n{GOOD}")
+    assert getattr(config, name)
+    assert getattr(parsed(config_text(config)), name)
+    with pytest.raises(UsageError, match=f"{name} takes true or false, not 1"):
+        parsed(f"{name} = 1\n{GOOD}")

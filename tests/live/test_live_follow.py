@@ -14,7 +14,7 @@ import pytest
 from pregao.book.faults import State
 from pregao.capture import datagrams, read_packets
 from pregao.clock import MILLISECOND
-from pregao.errors import NetworkError
+from pregao.errors import NetworkError, UsageError
 from pregao.feed.channel_events import BookChanged, Gap, Synchronized, TradeDone
 from pregao.feed.channel_settings import ChannelSettings, ChannelState
 from pregao.live import (
@@ -65,6 +65,23 @@ def day(tmp_path_factory):
 def lossy_day(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lossy")
     return folder, simulated(folder, loss="0.08", seed=3)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="only Linux has such threads")
+def test_the_feed_goes_first_where_that_is_granted_and_goes_on_where_not(caplog):
+    config = replace(followed_at()[0], realtime=True)
+    with running(config) as handler:
+        policy = handler.ask(lambda _: os.sched_getscheduler(0))
+    went_first = policy & os.SCHED_FIFO
+    refused = [each for each in caplog.messages if "may not go before others" in each]
+    assert bool(went_first) != bool(refused)
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER  # nobody else goes first
+
+
+def test_what_spins_does_not_go_first():
+    config = replace(followed_at()[0], realtime=True)
+    with pytest.raises(UsageError, match="Either spin or realtime"):
+        FeedHandler(config, spin=True)
 
 
 def packets_of(summary):

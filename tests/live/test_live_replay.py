@@ -1,6 +1,5 @@
 """Captures sent again: everything, in the order of time, each line to its own target."""
 
-import os
 import time
 
 import numpy as np
@@ -60,16 +59,6 @@ def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, 
         ]
     expected.sort(key=lambda each: each[:3])
     assert found == [(when, where, payload) for when, _, _, where, payload in expected]
-
-
-@pytest.fixture
-def one_core():
-    """Packets that are sent on one core are received in their order; moved to another core in
-    between, the kernel may take the later ones first."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 @pytest.mark.usefixtures("one_core")

@@ -41,6 +41,7 @@ def block(payloads, targets):
 
 @BOTH
 @pytest.mark.parametrize("many", [True, False], ids=["many", "one by one"])
+@pytest.mark.usefixtures("one_core")
 def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
     groups = [free_group(), free_group()]
     lines = [receiver.add(receive_socket(each, interface=LO)) for each in groups]

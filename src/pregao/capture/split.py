@@ -29,6 +29,8 @@ from pregao.errors import UsageError
 
 _WALK_BYTES = 8 * 1024 * 1024
 _FOLLOWED_BYTES = 512 * 1024
+# Looks come in twos and threes at records that follow each other: on S3 each would be a request.
+_AHEAD_BYTES = 16 * 1024
 # How far before the wanted position to begin, in longest records: first try, second try.
 _REACHES = (4, 24)
 _RECORD = pcap.RECORD_HEADER_BYTES
@@ -56,6 +58,8 @@ class BoundaryFinder:
         self.walked = 0
         self.bytes_read = 0
         self._source = source
+        self._kept = np.empty(0, np.uint8)
+        self._kept_at = 0
         self._header = header
         self._most_captured = header.most_captured if most_captured is None else most_captured
         self._longest = _RECORD + self._most_captured
@@ -103,8 +107,17 @@ class BoundaryFinder:
                     return low
                 high = middle
             else:
-                low = self.first_boundary(middle + 1, middle)
+                low = self.following(middle)
         return low
+
+    def following(self, boundary: int) -> int:
+        """The boundary behind the record at one; the size if there is none."""
+        head = self._read(boundary, _RECORD)
+        if len(head) < _RECORD:
+            return self.size
+        captured = int(self._header.record.unpack(head.tobytes())[2])
+        self._header.check_captured(captured, self._source.name, boundary)
+        return min(boundary + _RECORD + captured, self.size)
 
     def time_at(self, boundary: int) -> int | None:
         """The time of the packet at a boundary; None at the end."""
@@ -211,11 +224,16 @@ class BoundaryFinder:
         return at
 
     def _read(self, position: int, count: int) -> NDArray[np.uint8]:
-        data = np.empty(max(0, min(count, self.size - position)), np.uint8)
-        self._source.seek(position)
-        got = self._source.readinto(data.data)
-        self.bytes_read += got
-        return data[:got]
+        left = max(0, self.size - position)
+        count = min(count, left)
+        at = position - self._kept_at
+        if not 0 <= at <= len(self._kept) - count:
+            data = np.empty(max(count, min(_AHEAD_BYTES, left)), np.uint8)
+            self._source.seek(position)
+            got = self._source.readinto(data.data)
+            self.bytes_read += got
+            self._kept, self._kept_at, at = data[:got], position, 0
+        return self._kept[at : at + count]
 
 
 @contextmanager

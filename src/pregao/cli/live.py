@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,6 +73,10 @@ def live(
     spin: Annotated[
         bool, typer.Option("--spin", help="Never sleep: faster by some µs, takes a whole core.")
     ] = False,
+    realtime: Annotated[
+        bool,
+        typer.Option("--realtime", help="Go before other work of the machine, if it grants it."),
+    ] = False,
     processes: Annotated[
         int | None,
         typer.Option(
@@ -121,6 +126,8 @@ def live(
             shown = _demo(opened)
             followed = shown.config.only(channels)
             shown.prepare(pace)
+        if realtime:
+            followed = replace(followed, realtime=True)
         recorder = _recorder(record, lake, spool, roll_size, roll_time)
         groups = followed.groups(processes)
         handler: FeedHandler | FeedProcesses

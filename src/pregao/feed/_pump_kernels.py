@@ -41,6 +41,7 @@ from pregao.umdf.inlined import SOUND, continues, ends_event, event_number, fram
 from pregao.umdf.layout import (
     BLOCK_LENGTH_AT,
     CHANNEL_AT,
+    FRAMING_SIZE,
     MESSAGE_LENGTH_AT,
     PACKET_HEADER_SIZE,
     SCHEMA_ID_AT,
@@ -251,7 +252,7 @@ def _apply(table, instruments, buffer, body, kind, row):
 
 
 @part
-def _tell(control, rows, kind, item, event, number, size, index):
+def _tell(control, rows, kind, item, event, number, size, header):
     """Write down what is told."""
     at = control[w.ROWS] * w.ROW_WORDS
     rows[_u(at + w.KIND)] = kind
@@ -261,7 +262,7 @@ def _tell(control, rows, kind, item, event, number, size, index):
     rows[_u(at + w.ITEM_SENDING)] = control[w.SENDING]
     rows[_u(at + w.ITEM_RECEIVED)] = control[w.RECEIVED]
     rows[_u(at + w.ITEM_BYTES)] = size
-    rows[_u(at + w.ITEM_INDEX)] = index
+    rows[_u(at + w.ITEM_HEADER)] = header
     control[w.ROWS] += 1
 
 
@@ -320,7 +321,8 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
             for b in range(end - position):
                 store[_u(into + b)] = buffer[_u(position + b)]
             control[w.STORED] = into + end - position
-            _tell(control, rows, w.MESSAGE, into, event, number, end - position, index)
+            header = np.int64(load_i64(buffer, position + FRAMING_SIZE))
+            _tell(control, rows, w.MESSAGE, into, event, number, end - position, header)
         over = ends_event(
             buffer, body, end, table[_u(kind + w.BLOCK)], table[_u(kind + w.FLAGS_AT)]
         )

@@ -49,7 +49,8 @@ TOLD = 5
 INSTRUMENT_WORDS = 16
 
 # The words of what is told.
-KIND, ITEM, ITEM_EVENT, ITEM_NUMBER, ITEM_SENDING, ITEM_RECEIVED, ITEM_BYTES, ITEM_INDEX = range(8)
+KIND, ITEM, ITEM_EVENT, ITEM_NUMBER, ITEM_SENDING, ITEM_RECEIVED, ITEM_BYTES, ITEM_HEADER = range(8)
+"""The last one is the message's header, its eight bytes as one number."""
 ROW_WORDS = 8
 BOOK, MESSAGE = 0, 1
 

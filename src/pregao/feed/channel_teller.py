@@ -171,11 +171,11 @@ class Teller(EventLog):
             self.at(*before)
 
     def _trade(self, values: Mapping[str, Any]) -> None:
-        self.trade(
+        security_id = values["securityID"]
+        makes_last = self.trade(
             self._event,
             self._template,
-            values,
-            values["securityID"],
+            security_id,
             values["tradeID"],
             values["tradeDate"],
             mantissa(values["mDEntryPx"]),
@@ -186,12 +186,13 @@ class Teller(EventLog):
             values.get("trdSubType"),
             values.get("transactTime") or values.get("mDEntryTimestamp"),
         )
+        if makes_last:
+            self.state.keep_last(security_id, self._template, values, self._here)
 
     def trade(
         self,
         event: int,
         template: int,
-        values: Mapping[str, Any],
         security_id: int,
         trade_id: int,
         trade_date: date | None,
@@ -202,12 +203,12 @@ class Teller(EventLog):
         condition: int | None,
         sub_type: str | int | None,
         transact_ns: int | None,
-    ) -> None:
-        """A trade was told here; these are all fields of its message, and those that are told."""
+    ) -> bool:
+        """A trade is told here; if it makes the last price, its fields are to be kept."""
         # A block that is too short to tell its condition tells none, as in tables.
         condition = condition or 0
         corrects, makes_last = self.state.trade(
-            security_id, trade_id, trade_date, condition, sub_type, template, values, self._here
+            security_id, trade_id, trade_date, condition, sub_type
         )
         if self.wanted:
             # Made without a detour: there are thousands in a row.
@@ -218,6 +219,7 @@ class Teller(EventLog):
                     corrects, template == templates.FORWARD_TRADE, makes_last,
                 )
             )  # fmt: skip
+        return makes_last
 
     def _bust(self, values: Mapping[str, Any]) -> None:
         self.tell(
@@ -280,16 +282,15 @@ class Teller(EventLog):
 
     def changed(self, changes: Iterable[StateChange]) -> None:
         """Statistics, states or phases have changed."""
+        tell = self.tell
         for change in changes:
             if isinstance(change, StatisticChange):
                 values = None if change.statistic is None else change.statistic.values
-                self.tell(
-                    told.StatisticChanged, change.security_id, change.name, change.kind, values
-                )
+                tell(told.StatisticChanged, change.security_id, change.name, change.kind, values)
             elif isinstance(change, GroupChange):
-                self.tell(told.PhaseChanged, change.group, change.before, change.now)
+                tell(told.PhaseChanged, change.group, change.before, change.now)
             else:
-                self.tell(told.StatusChanged, change.security_id, change.before, change.now)
+                tell(told.StatusChanged, *change)
 
     # Snapshots
 

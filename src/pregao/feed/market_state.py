@@ -28,9 +28,8 @@ from pregao.umdf.phases import (
 from pregao.umdf.sequencing import Place, covers
 from pregao.umdf.trades import sets_last_price
 
-AUCTIONS: Final = frozenset({Status.RESERVED, Status.FINAL_CLOSING_CALL})
+AUCTIONS: Final = (Status.RESERVED, Status.FINAL_CLOSING_CALL)
 """States in which there is a theoretical price."""
-_OF_AUCTIONS = (templates.THEORETICAL_OPENING_PRICE, templates.AUCTION_IMBALANCE)
 STATISTICS: Final = frozenset(
     {
         templates.OPENING_PRICE,
@@ -159,56 +158,55 @@ class MarketState:
         trade_date: date | None,
         condition: int,
         sub_type: str | int | None,
-        template_id: int,
-        values: Mapping[str, Any],
-        place: Place,
     ) -> tuple[bool, bool]:
-        """A trade is told: does it correct one, and does it make the last price?"""
+        """A trade is told: does it correct one, and does it make the last price?
+
+        If so, whoever told of it lets `keep_last` know, before anything else is told here.
+        """
         number = _trade_number(trade_date, trade_id)
         last = self._last_trade.get(security_id)
         if last is not None and number < last:
             return True, False
         # The last trade itself may be amended: what is told then makes the last price (§13.3).
-        corrects = number == last
         self._last_trade[security_id] = number
-        if not sets_last_price(condition, sub_type):
-            return corrects, False
+        return number == last, sets_last_price(condition, sub_type)
+
+    def keep_last(
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+    ) -> None:
+        """These are the fields of the trade that made the last price."""
         self._keep(security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, place))
-        return corrects, True
 
     def security_status(
         self, security_id: int, values: Mapping[str, Any], place: Place
-    ) -> Iterator[StateChange]:
+    ) -> list[StateChange]:
         """The state of an instrument is told."""
         self._status_told[security_id] = place
         events = self.phases.security_status(
             security_id, values["securityTradingStatus"], values["securityTradingEvent"]
         )
-        yield from self._follow(events, place)
+        return self._follow(events, place)
 
     def group_phase(
         self, values: Mapping[str, Any], place: Place, missing: int
-    ) -> Iterator[StateChange]:
+    ) -> list[StateChange]:
         """The phase of a group is told; so many packets are missing by now."""
         group = group_key(values)
         self._phase_told[group] = (place, missing)
-        yield from self._phase(group, values, place)
+        return self._phase(group, values, place)
 
-    def _phase(
-        self, group: GroupKey, values: Mapping[str, Any], place: Place
-    ) -> Iterator[StateChange]:
+    def _phase(self, group: GroupKey, values: Mapping[str, Any], place: Place) -> list[StateChange]:
         before = self.phases.phase(group)
         events = self.phases.group_phase(
             group, values["tradingSessionSubID"], values["securityTradingEvent"]
         )
         now = self.phases.phase(group)
-        if now is not before:
-            yield GroupChange(group, before, now)
-        yield from self._follow(events, place)
+        of_group = [] if now is before else [GroupChange(group, before, now)]
+        return [*of_group, *self._follow(events, place)]
 
-    def define(self, instrument: Instrument, place: Place) -> Iterator[StateChange]:
+    def define(self, instrument: Instrument, place: Place) -> list[StateChange]:
         """An instrument belongs to a group."""
-        yield from self._follow(self.phases.define(instrument.security_id, instrument.group), place)
+        return self._follow(self.phases.define(instrument.security_id, instrument.group), place)
 
     def delete(self, security_id: int) -> None:
         """An instrument is no longer listed: nothing is known of it any more."""
@@ -218,23 +216,28 @@ class MarketState:
         self._session.pop(security_id, None)
         self._last_trade.pop(security_id, None)
 
-    def _follow(self, events: Iterable[PhaseEvent], place: Place) -> Iterator[StateChange]:
-        for event in events:
+    def _follow(self, events: Iterable[PhaseEvent], place: Place) -> list[StateChange]:
+        changes: list[StateChange] = []
+        statistics = self.statistics
+        for event in events:  # a phase brings one for each instrument of its group
             if isinstance(event, StatisticsReset):
                 for security_id in event.security_ids:
-                    yield from self._new_session(security_id, place)
-            else:
-                yield event
-                if event.now not in AUCTIONS:
-                    # Clients are to forget both after pre-open (000 §13.10).
-                    for template in _OF_AUCTIONS:
-                        yield from self._remove(event.security_id, (_NAMES[template], None))
+                    changes += self._new_session(security_id, place)
+                continue
+            changes.append(event)
+            if event.now not in AUCTIONS and (own := statistics.get(event.security_id)):
+                # Clients are to forget both after pre-open (000 §13.10).
+                for key in _OF_AUCTIONS:
+                    if key in own:
+                        changes += self._remove(event.security_id, key)
+        return changes
 
     def _new_session(self, security_id: int, place: Place) -> Iterator[StateChange]:
         self._session[security_id] = place
-        own = self.statistics.get(security_id, {})
-        for key in [key for key, each in own.items() if _ends_with_session(key)]:
-            yield from self._remove(security_id, key)
+        own = self.statistics.get(security_id)
+        if own:
+            for key in [key for key in own if _ends_with_session(key)]:
+                yield from self._remove(security_id, key)
 
     def _age_closing_price(
         self, security_id: int, values: Mapping[str, Any]
@@ -322,6 +325,10 @@ class MarketState:
         yield from self._phase(group, values, place)
 
 
+_OF_AUCTIONS: tuple[Key, ...] = (
+    (_NAMES[templates.THEORETICAL_OPENING_PRICE], None),
+    (_NAMES[templates.AUCTION_IMBALANCE], None),
+)
 _LAST_TRADE: Key = (_NAMES[templates.LAST_TRADE_PRICE], None)
 _OF_THE_SESSION = frozenset(
     {_NAMES[template] for template in RESET_WITH_THE_SESSION}
@@ -337,6 +344,8 @@ def _day(trade_date: Any) -> date:
 
 def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
     """What trades of an instrument are counted by."""
+    if trade_date.__class__ is date:  # as nearly always
+        return trade_date, trade_id or 0
     return _day(trade_date), trade_id or 0
 
 

@@ -75,18 +75,8 @@ class ToldBooks(NamedTuple):
         )
 
 
-class ToldMessage(NamedTuple):
-    """A message that somebody is to hear of."""
-
-    number: int
-    """Of its packet, in the sequence version that runs."""
-    sending_ns: int
-    received_ns: int
-    event: int
-    data: memoryview
-    begin: int
-    """Where it is in these bytes, with its framing; and where it ends."""
-    end: int
+Row = list[int]
+"""The words of one thing that is told, in the order of `_pump_words.KIND` and behind."""
 
 
 class Pump:
@@ -197,13 +187,13 @@ class Pump:
 
         ``of`` some instruments only: the others are still to be asked for.
         """
-        waiting = [at // w.INSTRUMENT_WORDS for at in self._changed[: self._words[w.CHANGED]]]
-        rows, left = waiting, []
+        waiting = self._changed[: self._words[w.CHANGED]] // w.INSTRUMENT_WORDS
+        rows = waiting
         if of is not None:
-            rows = [place for place in waiting if self.securities[place] in of]
-            left = [place for place in waiting if self.securities[place] not in of]
-        self._changed[: len(left)] = [place * w.INSTRUMENT_WORDS for place in left]
-        self._words[w.CHANGED] = len(left)
+            wanted = np.isin(waiting, [self._places[each] for each in of if each in self._places])
+            rows, left = waiting[wanted], waiting[~wanted]
+            self._changed[: len(left)] = left * w.INSTRUMENT_WORDS
+        self._words[w.CHANGED] = len(waiting) - len(rows)
         table = self._instruments.reshape(-1, w.INSTRUMENT_WORDS)
         found = table[rows].tolist()
         table[rows, w.CHANGE] = table[rows, w.KEY_NUMBER] = 0
@@ -342,14 +332,14 @@ class Pump:
         version, following, sending, received = self._words[w.VERSION : w.RECEIVED + 1].tolist()
         return version, following, sending, received
 
-    def take_rows(self) -> list[list[int]]:
+    def take_rows(self) -> list[Row]:
         """What there is to tell, row by row; it waits no more, but for its messages' bytes."""
         count = self._words[w.ROWS]
         self._words[w.ROWS] = self._words[w.STORED] = 0
         words: list[int] = self._row_words[: count * w.ROW_WORDS].tolist()
         return [words[at : at + w.ROW_WORDS] for at in range(0, len(words), w.ROW_WORDS)]
 
-    def told(self) -> Iterator[ToldBooks | ToldMessage]:
+    def told(self) -> Iterator[ToldBooks | Row]:
         """What there is to tell, in order, books that changed by the run; it waits no more.
 
         It is to be iterated to its end before anything else is done.
@@ -362,7 +352,7 @@ class Pump:
             if at > begin:
                 yield ToldBooks(self._securities[rows[begin:at, w.ITEM]], rows[begin:at])
             if at < count:
-                yield _message(rows[at].tolist(), self.stored)
+                yield rows[at].tolist()
             begin = at + 1
         self._words[w.ROWS] = self._words[w.STORED] = 0
 
@@ -378,25 +368,20 @@ class Pump:
 class ToldMessages:
     """Messages that somebody is to hear of, some time."""
 
-    def __init__(self, rows: Numbers, store: memoryview) -> None:
+    def __init__(self, rows: Numbers, stored: memoryview) -> None:
         self._rows = rows
-        self._store = store
+        self.stored = stored
         self._done = 0
 
     def __len__(self) -> int:
         """How many there are left."""
         return len(self._rows) - self._done
 
-    def take(self, most: int) -> Iterator[ToldMessage]:
+    def take(self, most: int) -> list[Row]:
         """The next ones."""
-        rows = self._rows[self._done : self._done + most].tolist()
+        rows: list[Row] = self._rows[self._done : self._done + most].tolist()
         self._done += len(rows)
-        return (_message(row, self._store) for row in rows)
-
-
-def _message(row: list[int], store: memoryview) -> ToldMessage:
-    _, item, event, number, sending, received, size, _ = row
-    return ToldMessage(number, sending, received, event, store, item, item + size)
+        return rows
 
 
 class Changed(NamedTuple):

@@ -27,7 +27,7 @@ from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.hearing import Hearing
 from pregao.feed.market_state import Key, Statistic
-from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessage, ToldMessages
+from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessages
 from pregao.feed.pump_tables import PumpTables
 from pregao.feed.raw_packets import RawPacket, instruments_of
 from pregao.umdf import templates
@@ -268,22 +268,12 @@ class PumpedChannel(Channel):
             messages = pump.take_messages()
             teller.backlog.add(partial(self._look, version, messages), len(messages))
             return
-        place = Place(version, following)
-        securities, stored, hear = pump.securities, pump.stored, self._hearing.hear
-        for kind, item, event, number, sending_ns, received_ns, size, _ in pump.take_rows():
-            if number != place.sequence_number:
-                place = Place(version, number)
-            teller.at(place, sending_ns, received_ns)
-            if kind == w.MESSAGE:
-                hear(place, event, stored, item, item + size)
-            else:
-                teller.tell(told.BookChanged, securities[item], event)
+        self._hearing.hear(version, pump.take_rows(), pump.stored, pump.securities)
         teller.at(Place(version, following - 1), *times)
 
     def _look(self, version: int, messages: ToldMessages, most: int) -> int:
         """Tell of messages that have waited, so many at the most; gives how many are left."""
-        for message in messages.take(most):
-            self._tell_message(Place(version, message.number), message)
+        self._hearing.hear(version, messages.take(most), messages.stored, ())
         return len(messages)
 
     def catch_up(self, most: int) -> None:
@@ -292,11 +282,6 @@ class PumpedChannel(Channel):
             self._teller.catch_up(most)
         elif self._handed and self._teller.backlog is not None:
             self._tell()
-
-    def _tell_message(self, place: Place, message: ToldMessage) -> None:
-        _, sending_ns, received_ns, event, data, begin, end = message
-        self._teller.at(place, sending_ns, received_ns)
-        self._hearing.hear(place, event, data, begin, end)
 
     def take_batch(self) -> EventBatch:
         """The same as columns, for which books that changed never become objects."""
@@ -308,7 +293,7 @@ class PumpedChannel(Channel):
                 if isinstance(part, ToldBooks):
                     parts.append(part.batch(version))
                 else:
-                    self._tell_message(Place(version, part.number), part)
+                    self._hearing.hear(version, (part,), self._pump.stored, ())
                     parts.append(EventBatch.of(teller.take()))
             teller.at(Place(version, following - 1), *times)
         return EventBatch.joined(parts)

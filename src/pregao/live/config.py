@@ -51,7 +51,7 @@ from pregao.umdf.streams import Stream
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 BACKUP_FEED = "C"
 """The feed that is another site unless ``backup`` says otherwise."""
-_TOP = ("interface", "buffer_bytes", "spin", "channel")
+_TOP = ("interface", "buffer_bytes", "spin", "realtime", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
 _NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
 _PROTOCOLS = ("umdf", "legacy")
@@ -107,6 +107,8 @@ class LiveConfig:
     """The process that follows a channel, by a name of its own; others are together."""
     recoveries: Mapping[int, RecoveryGateways] = field(default_factory=dict)
     """Where what is lost of a channel is asked for again."""
+    realtime: bool = False
+    """Let what follows channels go before all other work of the machine?"""
 
     def groups(self, most: int | None = None) -> list[LiveConfig]:
         """The channels of each process; or of so many processes, all that are named aside."""
@@ -158,9 +160,7 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
     buffer = data.get("buffer_bytes", BUFFER_BYTES)
     if not _is_whole(buffer) or not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
         reading.fail("buffer_bytes", f"takes a number from {_LEAST_BUFFER} to {_MOST_BUFFER}")
-    spin = data.get("spin", False)
-    if not isinstance(spin, bool):
-        reading.fail("spin", f"takes true or false, not {spin!r}")
+    spin, realtime = reading.switch(data, "spin"), reading.switch(data, "realtime")
     tables = reading.table(data, "channel")
     if not tables:
         raise UsageError(
@@ -183,7 +183,9 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
         if "recovery" in table:
             recoveries[int(number)] = _recovery(inside, table)
     _check_distinct(name, lines)
-    return LiveConfig(tuple(channels), tuple(lines), buffer, name, spin, processes, recoveries)
+    return LiveConfig(
+        tuple(channels), tuple(lines), buffer, name, spin, processes, recoveries, realtime
+    )
 
 
 class _Reading:
@@ -210,6 +212,13 @@ class _Reading:
                 near = difflib.get_close_matches(entry, known, 1)
                 hint = f"did you mean {near[0]}" if near else f"there are {', '.join(known)}"
                 self.fail(entry, f"means nothing here; {hint}")
+
+    def switch(self, table: Mapping[str, Any], name: str) -> bool:
+        """What is true or false; false if it is not said."""
+        value = table.get(name, False)
+        if not isinstance(value, bool):
+            self.fail(name, f"takes true or false, not {value!r}")
+        return value
 
     def text(self, table: Mapping[str, Any], entry: str) -> str | None:
         """A text, or None if there is none."""
@@ -354,8 +363,7 @@ def config_text(config: LiveConfig) -> str:
     parts = (
         [f"buffer_bytes = {config.buffer_bytes}\n"] if config.buffer_bytes != BUFFER_BYTES else []
     )
-    if config.spin:
-        parts.append("spin = true\n")
+    parts += [f"{name} = true\n" for name in ("spin", "realtime") if getattr(config, name)]
     for channel in config.channels:
         own = []
         if channel.number in config.processes:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
-from pregao.errors import NetworkError, PregaoError
+from pregao.errors import NetworkError, PregaoError, UsageError
 from pregao.feed.channel_settings import Join
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pump import Datagrams
@@ -36,6 +36,7 @@ from pregao.live.followed import (
 )
 from pregao.live.latency import one_sent_ns, sent_ns
 from pregao.live.legacy_asking import Asker
+from pregao.live.priority import go_first
 from pregao.live.recording import Recorder
 from pregao.net import Batch, LineCounts, LineReceiver, open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
@@ -102,9 +103,10 @@ class FeedHandler:
         self._questions = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._receiver: LineReceiver = open_receiver(
-            compiled=compiled, spin=config.spin if spin is None else spin
-        )
+        spin = config.spin if spin is None else spin
+        if spin and config.realtime:
+            raise UsageError("Either spin or realtime: both would leave a core to nobody else.")
+        self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
         self.started_ns = clock()
         self._askers: list[Asker] = []
         try:
@@ -279,6 +281,8 @@ class FeedHandler:
 
     def run(self) -> None:
         """Follow until `stop` is called."""
+        if self.config.realtime and (refused := go_first()):
+            _log.warning(refused)
         try:
             while not self._stopping.is_set():
                 self._step()

@@ -107,8 +107,7 @@ class GroupKey(NamedTuple):
     exchange: str = "BVMF"
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChange:
+class StatusChange(NamedTuple):
     """What holds for an instrument has changed."""
 
     security_id: int
@@ -116,8 +115,7 @@ class StatusChange:
     now: Status
 
 
-@dataclass(frozen=True, slots=True)
-class StatisticsReset:
+class StatisticsReset(NamedTuple):
     """The figures of these instruments' session begin anew."""
 
     security_ids: tuple[int, ...]
@@ -177,7 +175,7 @@ class Phases:
             self._members[state.group].pop(security_id, None)
         state.group = group
         self._members.setdefault(group, {})[security_id] = None
-        return self._changes({security_id: before})
+        return self._change(security_id, before)
 
     def remove(self, security_id: int) -> None:
         """An instrument is no longer listed."""
@@ -189,14 +187,25 @@ class Phases:
         self, group: GroupKey, trading_session_sub_id: Code, event: Code = None
     ) -> list[PhaseEvent]:
         """A SecurityGroupPhase: all instruments of the group follow, but for separate ones."""
-        members = tuple(self._members.get(group, ()))
-        before = {security_id: self.status(security_id) for security_id in members}
-        phase = phase_status(trading_session_sub_id)
-        if phase is not Status.UNKNOWN:
-            self._phases[group] = phase
-        changes = self._changes(before)
+        changes: list[PhaseEvent] = [*self._enter(group, phase_status(trading_session_sub_id))]
         if _event(event) == TradingEvent.TRADING_SESSION_CHANGE:
-            changes.append(StatisticsReset(members))
+            changes.append(StatisticsReset(tuple(self._members.get(group, ()))))
+        return changes
+
+    def _enter(self, group: GroupKey, phase: Status) -> list[StatusChange]:
+        """Let a group be in a phase; an unknown one changes nothing."""
+        before = self.phase(group)
+        if phase is Status.UNKNOWN or phase is before:
+            return []
+        self._phases[group] = phase
+        changes = []
+        states = self._states
+        for security_id in self._members.get(group, ()):
+            state = states[security_id]
+            if state.own is None:
+                was = state.told if before is Status.UNKNOWN else before
+                if was is not phase:
+                    changes.append(StatusChange(security_id, was, phase))
         return changes
 
     def untold_event(self, security_id: int, security_trading_status: Code) -> TradingEvent:
@@ -220,7 +229,8 @@ class Phases:
         a change of session, means that it follows.
         """
         event = _event(event)
-        affected = {security_id: self.status(security_id)}
+        before = self.status(security_id)
+        of_group: list[PhaseEvent] = []
         state = self._states.setdefault(security_id, _State())
         own = instrument_status(security_trading_status)
         if event == TradingEvent.SECURITY_STATUS_CHANGE and own is not Status.UNKNOWN:
@@ -228,11 +238,10 @@ class Phases:
         elif event == TradingEvent.SECURITY_REJOINS_SECURITY_GROUP_STATUS:
             state.own = None
             state.told = phase_status(security_trading_status)
-            if state.group is not None and state.told is not Status.UNKNOWN:
+            if state.group is not None:
                 # It shows now what its group does, which tells of the group as well.
-                others = {one: self.status(one) for one in self._members[state.group]}
-                affected = others | affected
-                self._phases[state.group] = state.told
+                entered = self._enter(state.group, state.told)
+                of_group = [each for each in entered if each.security_id != security_id]
         elif own is Status.UNKNOWN:
             if event is None:
                 state.own = None
@@ -240,14 +249,12 @@ class Phases:
             state.own = own
         else:
             state.told = phase_status(security_trading_status)
-        changes = self._changes(affected)
+        changes = of_group + self._change(security_id, before)
         if event == TradingEvent.TRADING_SESSION_CHANGE:
             changes.append(StatisticsReset((security_id,)))
         return changes
 
-    def _changes(self, before: dict[int, Status]) -> list[PhaseEvent]:
-        return [
-            StatusChange(security_id, was, now)
-            for security_id, was in before.items()
-            if (now := self.status(security_id)) is not was
-        ]
+    def _change(self, security_id: int, before: Status) -> list[PhaseEvent]:
+        """What holds for an instrument now, if that is something else."""
+        now = self.status(security_id)
+        return [] if now is before else [StatusChange(security_id, before, now)]

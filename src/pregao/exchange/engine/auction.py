@@ -55,13 +55,13 @@ def theoretical(listing: Listing) -> Theoretical | None:
         return None
     quantity = crossing.quantity
     reference = listing.reference_price()
-    bounds = _bounds(bids, offers)
-    if bounds is None:
+    span = _span(bids, offers, crossing)
+    if span is None:
         if reference is None:
             return None
         imbalance = crossing.bid_total - crossing.offer_total
         return Theoretical(_on_tick(reference, listing.tick), quantity, imbalance)
-    plateaus = _least_imbalance(bids, offers, bounds, listing.tick, crossing)
+    plateaus = _least_imbalance(bids, offers, span, listing.tick, crossing)
     if reference is None:
         low, _, imbalance = plateaus[0]
         return Theoretical(low, quantity, imbalance)
@@ -136,6 +136,20 @@ def _step_back(side: BookSide, index: int, quantity: int) -> int:
     return index
 
 
+def _span(bids: BookSide, offers: BookSide, crossing: _Crossing) -> tuple[int, int] | None:
+    """The lowest and highest price at which the quantity trades, if there is any limit price."""
+    lowest, highest = -offers.keys[crossing.offer_index], bids.keys[crossing.bid_index]
+    if lowest != -UNPRICED_KEY and highest != UNPRICED_KEY:
+        return lowest, highest
+    bounds = _bounds(bids, offers)
+    if bounds is None:
+        return None
+    return (
+        bounds[0] if lowest == -UNPRICED_KEY else lowest,
+        bounds[1] if highest == UNPRICED_KEY else highest,
+    )
+
+
 def _bounds(bids: BookSide, offers: BookSide) -> tuple[int, int] | None:
     """The lowest and highest limit price in the book, if there is any."""
     prices: list[int] = []
@@ -155,7 +169,7 @@ def _top(side: BookSide) -> int:
 def _least_imbalance(
     bids: BookSide,
     offers: BookSide,
-    bounds: tuple[int, int],
+    span: tuple[int, int],
     tick: int,
     crossing: _Crossing,
 ) -> list[_Plateau]:
@@ -164,11 +178,7 @@ def _least_imbalance(
     Between the two marginal prices the demand is the quantity itself, or the supply is: the
     imbalance there changes only at levels beyond the marginal ones, away from zero.
     """
-    lowest, highest = bounds
-    if (key := offers.keys[crossing.offer_index]) != UNPRICED_KEY:
-        lowest = max(lowest, -key)
-    if (key := bids.keys[crossing.bid_index]) != UNPRICED_KEY:
-        highest = min(highest, key)
+    lowest, highest = span
     if crossing.offer_total > crossing.quantity:
         return [_sellers_left(offers, crossing, lowest, highest, tick)]
     if crossing.bid_total > crossing.quantity:

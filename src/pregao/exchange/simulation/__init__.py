@@ -24,7 +24,8 @@ from pregao.exchange.simulation.settings import (
 
 if TYPE_CHECKING:
     from pregao.exchange.simulation.captures import prepare_folder
-    from pregao.exchange.simulation.run import Progress, Simulation
+    from pregao.exchange.simulation.publication import Progress
+    from pregao.exchange.simulation.run import Simulation
     from pregao.exchange.simulation.summary import Summary
 
 __all__ = [
@@ -50,7 +51,7 @@ __all__ = [
 
 # The command line needs the settings for its help, which should not wait for a market.
 _LATER = {
-    "Progress": "run",
+    "Progress": "publication",
     "Simulation": "run",
     "Summary": "summary",
     "prepare_folder": "captures",

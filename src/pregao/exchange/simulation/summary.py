@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pregao.exchange.simulation.captures import ChannelCaptures
+from pregao.exchange.simulation.publication import Publication
 from pregao.exchange.simulation.settings import Settings
-from pregao.exchange.simulation.truth import TruthWriter
+from pregao.exchange.simulation.trading import Traded
 
 if TYPE_CHECKING:
     from pregao.exchange.simulation.run import Simulation
@@ -36,11 +37,9 @@ class Summary:
         return int(self.data["trades"])
 
 
-def describe(
-    simulation: Simulation, truth: TruthWriter, captures: Mapping[int, ChannelCaptures]
-) -> Summary:
+def describe(simulation: Simulation, traded: Traded, publication: Publication) -> Summary:
     """Sum a run up. Nothing that differs from machine to machine is in it."""
-    day = simulation.day
+    truth = publication.truth
     channels = {}
     for number, channel in simulation.publisher.channels.items():
         channels[str(number)] = {
@@ -56,12 +55,12 @@ def describe(
                     "payload_bytes": file.bytes,
                     "destination": str(file.endpoint),
                 }
-                for feed, file in captures[number].files.items()
+                for feed, file in publication.captures[number].files.items()
             },
         }
     return Summary(
         {
-            "settings": _settings(simulation.settings, simulation.profile.name),
+            "settings": _settings(simulation.settings, simulation.trading.profile.name),
             "instruments": [
                 {
                     "symbol": instrument.symbol,
@@ -70,15 +69,15 @@ def describe(
                 }
                 for instrument in simulation.instruments
             ],
-            "start_ns": day.start_ns,
-            "end_ns": simulation.clock.now_ns,
+            "start_ns": simulation.day.start_ns,
+            "end_ns": traded.end_ns,
             "capture_from_ns": simulation.capture_from_ns,
-            "orders": simulation.orders,
-            "messages": simulation.publisher.messages,
+            "orders": traded.orders,
+            "messages": publication.messages(),
             "trades": truth.trades,
             "busts": truth.busts,
             "books": truth.books,
-            "bursts": simulation.pace.bursts,
+            "bursts": traded.bursts,
             "channels": channels,
         }
     )

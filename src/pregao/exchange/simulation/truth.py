@@ -30,12 +30,12 @@ Prices are strings with all their decimals, times nanoseconds since 1970, dates 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from enum import IntFlag, StrEnum
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from pregao.errors import UsageError
 from pregao.exchange.engine.events import (
@@ -64,6 +64,56 @@ def price_text(mantissa: int, scale: int = PRICE_SCALE, digits: int = 4) -> str:
     """A price as people write it, with all its decimals."""
     whole, part = divmod(abs(mantissa), scale)
     return f"{'-' if mantissa < 0 else ''}{whole}.{part:0{digits}d}"
+
+
+_Level = tuple[int | None, list[tuple[int, int, int, int]]]
+"""The price of some orders, and of each what is shown, its public number, firm and insert time."""
+
+
+class ToldBook(NamedTuple):
+    """How an instrument of the engine is at a time; levels are told from the best to the worst."""
+
+    channel: int
+    security_id: int
+    symbol: str
+    status: str
+    bids: list[_Level]
+    asks: list[_Level]
+    statistics: Sequence[Statistic]
+    time_ns: int
+    final: bool
+    """Is this the end of the run?"""
+
+
+def told_book(listing: Listing, now_ns: int, final: bool) -> ToldBook:
+    """How an instrument is now."""
+    instrument = listing.instrument
+    return ToldBook(
+        instrument.channel,
+        instrument.security_id,
+        instrument.symbol,
+        listing.status.name,
+        _told(listing.bids),
+        _told(listing.offers),
+        shown_statistics(listing),
+        now_ns,
+        final,
+    )
+
+
+def _told(side: BookSide) -> list[_Level]:
+    levels = []
+    for key in reversed(side.keys):
+        level = side.levels[key]
+        orders = []
+        order = level.head
+        while order is not None:
+            orders.append(
+                (order.visible, order.secondary_order_id, order.firm, order.insert_time_ns)
+            )
+            order = order.next
+        levels.append((level.price, orders))
+    return levels
 
 
 class TruthWriter:
@@ -114,33 +164,25 @@ class TruthWriter:
         )
 
     def book(
-        self,
-        listing: Listing,
-        *,
-        sequence_version: int,
-        sequence_number: int,
-        rpt_seq: int,
-        time_ns: int,
-        final: bool,
+        self, book: ToldBook, *, sequence_version: int, sequence_number: int, rpt_seq: int
     ) -> None:
         """Write down how an instrument is after a packet."""
         self.books += 1
-        instrument = listing.instrument
         line = {
-            "channel": instrument.channel,
-            "security_id": instrument.security_id,
-            "symbol": instrument.symbol,
-            "final": final,
+            "channel": book.channel,
+            "security_id": book.security_id,
+            "symbol": book.symbol,
+            "final": book.final,
             "sequence_version": sequence_version,
             "sequence_number": sequence_number,
             "rpt_seq": rpt_seq,
-            "time_ns": time_ns,
-            "status": listing.status.name,
+            "time_ns": book.time_ns,
+            "status": book.status,
         }
         begin = json.dumps(line, separators=(",", ":")).removesuffix("}")
-        statistics = [_statistic(item) for item in shown_statistics(listing)]
+        statistics = [_statistic(item) for item in book.statistics]
         self._books.write(
-            f'{begin},"bids":{_orders(listing.bids)},"asks":{_orders(listing.offers)},'
+            f'{begin},"bids":{_orders(book.bids)},"asks":{_orders(book.asks)},'
             f'"statistics":{json.dumps(statistics, separators=(",", ":"))}}}\n'
         )
 
@@ -169,19 +211,15 @@ def _or_null(value: int | None) -> str:
     return "null" if value is None else str(value)
 
 
-def _orders(side: BookSide) -> str:
+def _orders(levels: list[_Level]) -> str:
     """Orders as JSON, the best first; a large book has thousands, each a few plain values."""
     lines = []
-    for key in reversed(side.keys):
-        level = side.levels[key]
-        price = "null" if level.price is None else f'"{price_text(level.price)}"'
-        order = level.head
-        while order is not None:
-            firm = order.firm or "null"
-            lines.append(
-                f"[{price},{order.visible},{order.secondary_order_id},{firm},{order.insert_time_ns}]"
-            )
-            order = order.next
+    for price, orders in levels:
+        shown = "null" if price is None else f'"{price_text(price)}"'
+        lines += [
+            f"[{shown},{visible},{number},{firm or 'null'},{insert_time_ns}]"
+            for visible, number, firm, insert_time_ns in orders
+        ]
     return f"[{','.join(lines)}]"
 
 

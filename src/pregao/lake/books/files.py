@@ -17,6 +17,7 @@ from pregao.lake.store import (
     bounds_of,
     iso,
     stored_schema,
+    table_writer,
     unique_name,
 )
 
@@ -27,7 +28,6 @@ _DELTA_CODED = {
     "event_time_ns",
     "sending_time_ns",
     "capture_time_ns",
-    "last_price",
     "trade_volume",
     "rpt_seq",
     "loop_number",
@@ -69,23 +69,14 @@ class TableFile:
         place.filesystem.create_dir(place.parent.path, recursive=True)
         self._sink = place.filesystem.open_output_stream(place.path)
         leaves = self._leaves()
-        coded = {
-            leaf: "DELTA_BINARY_PACKED"
-            for leaf in leaves
-            if leaf in _DELTA_CODED or leaf in self._levels or leaf.endswith(_ORDER_LEAVES)
-        }
-        self._writer = pq.ParquetWriter(
+        self._writer = table_writer(
             self._sink,
             schema,
-            compression="snappy",
-            use_dictionary=[leaf for leaf in leaves if leaf not in coded],
-            column_encoding=coded,
+            delta_coded=[
+                leaf for leaf in leaves if leaf in _DELTA_CODED or leaf.endswith(_ORDER_LEAVES)
+            ],
             # Nobody looks for rows by the fifth level: its bounds are not worth their time.
-            write_statistics=[leaf for leaf in leaves if leaf not in self._deep],
-            write_page_index=True,
-            store_schema=False,
-            store_decimal_as_integer=True,
-            version="2.6",
+            bounded=[leaf for leaf in leaves if leaf not in self._deep],
         )
 
     def _leaves(self) -> list[str]:

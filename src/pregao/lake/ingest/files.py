@@ -53,7 +53,9 @@ BY_INSTRUMENT = (
 def write_rows(lake: Location, table: str, rows: Any, day: int) -> Written:
     """Write rows of one day, counted from 1970, as a file of a table; nobody sees it yet."""
     texts = {field.name for field in rows.schema if pa.types.is_string(field.type)}
-    return write_table(lake.filesystem, lake.path, table, rows, day, DELTA_CODED - texts, PLAIN)
+    apart = BY_INSTRUMENT[0] if BY_INSTRUMENT[0] in rows.column_names else None
+    delta_coded = DELTA_CODED - texts
+    return write_table(lake.filesystem, lake.path, table, rows, day, delta_coded, PLAIN, apart)
 
 
 def order_by_value(values: Numbers) -> Numbers:

@@ -63,6 +63,8 @@ class OpenPcap:
             return self._knots[0][1]
         if after == len(self._knots):
             return self._knots[-1][1]
+        if self._knots[after][0] == time_ns:
+            return self._knots[after][1]
         place = self._search(time_ns, self._knots[after - 1], self._knots[after])
         self.know((time_ns, place))
         return place
@@ -74,7 +76,7 @@ class OpenPcap:
             return None
         behind: list[int] = []
         while len(behind) < _BEHIND:
-            place = self.finder.first_boundary(place + 1, place)
+            place = self.finder.following(place)
             if (next_time := self.finder.time_at(place)) is None:
                 break
             behind.append(next_time)
@@ -86,7 +88,7 @@ class OpenPcap:
             time = self.time_at(found)
             if time is None or time >= time_ns:
                 return found
-            begin = self.finder.first_boundary(found + 1, found)
+            begin = self.finder.following(found)
         return None
 
     def forward(self, time_ns: int, place: int) -> int:

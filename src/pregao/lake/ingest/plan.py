@@ -264,9 +264,11 @@ def _moments(
         count = -(-size // target)
         for number in range(count):
             pcap = opened[index]
-            time = pcap.time_at(pcap.finder.first_boundary(start + size * number // count))
+            place = pcap.finder.first_boundary(start + size * number // count)
+            time = pcap.time_at(place)
             if time is not None:
                 times.add(time)
+                pcap.know((time, pcap.back(time, place)))
     return sorted(times)[1:]
 
 

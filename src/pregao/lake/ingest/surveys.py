@@ -117,7 +117,7 @@ def _last_time(finder: BoundaryFinder) -> int | None:
         times: list[int] = []
         while time is not None:
             times = [*times[-4:], time]
-            place = finder.first_boundary(place + 1, place)
+            place = finder.following(place)
             time = finder.time_at(place)
         if len(times) > 2 or reach >= finder.size:
             return sensible_time(times[-1], times[:-1], FAR_AT_ENDS_NS) if times else None
@@ -130,7 +130,7 @@ def _first_time(finder: BoundaryFinder) -> int | None:
     times: list[int] = []
     while len(times) < 5 and (time := finder.time_at(place)) is not None:
         times.append(time)
-        place = finder.first_boundary(place + 1, place)
+        place = finder.following(place)
     return sensible_time(times[0], times[1:], FAR_AT_ENDS_NS) if times else None
 
 

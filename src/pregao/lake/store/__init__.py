@@ -35,6 +35,7 @@ from pregao.lake.store.parquet import (
     number_of,
     stored_schema,
     stored_type,
+    table_writer,
     write_table,
 )
 from pregao.lake.store.replacing import count_replaced
@@ -79,6 +80,7 @@ __all__ = [
     "stats_json",
     "stored_schema",
     "stored_type",
+    "table_writer",
     "unique_name",
     "until_committed",
     "vacuum",

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.lake.store import flat_parquet
 from pregao.lake.store.file_statistics import Bounds, name_bounds, stats_json
 from pregao.lake.store.location import Location
 from pregao.lake.store.unit import DATE, NewFile
@@ -109,42 +110,71 @@ def write_table(
     day: int,
     delta_coded: Collection[str] = (),
     plain: Collection[str] = (),
+    apart: str | None = None,
 ) -> Written:
     """Write rows of one day as a file of a table, under a name that nobody else has.
 
     ``delta_coded`` are the columns, or members of a column's lists, that are stored as differences
     from one to the next, ``plain`` those whose values hardly repeat; all others repeat few values.
+    Rows that are sorted by the column ``apart`` are in row groups by its values, if the table has
+    no lists.
     """
     folder = f"{DATE}={iso(day)}"
     path = f"{folder}/part-{uuid.uuid4().hex}.parquet"
     filesystem.create_dir(f"{root}/{table}/{folder}", recursive=True)
     full = f"{root}/{table}/{path}"
     data = without_nulls(data)
-    schema = data.schema
-    leaves = {leaf: leaf.rpartition(".")[2] in delta_coded for leaf in _leaves(schema)}
-    delta = {leaf: _DELTA for leaf, coded in leaves.items() if coded}
+    lists = any(pa.types.is_list(entry.type) for entry in data.schema)
+    leaves = _leaves(data.schema)
     with filesystem.open_output_stream(full) as sink:
-        with pq.ParquetWriter(
+        writer = table_writer(
             sink,
-            schema,
-            # What is coded as differences hardly shrinks any more.
-            compression={leaf: "NONE" if coded else "SNAPPY" for leaf, coded in leaves.items()},
-            use_dictionary=[
-                leaf for leaf, coded in leaves.items() if not coded and leaf not in plain
-            ],
-            column_encoding=delta or None,
-            write_page_index=True,
-            write_batch_size=_BATCH,
-            write_statistics=_bounded_columns(schema),
-            store_schema=False,
-            store_decimal_as_integer=True,
-            version="2.6",
-        ) as writer:
-            lists = any(pa.types.is_list(entry.type) for entry in schema)
-            writer.write_table(data, row_group_size=LIST_ROW_GROUP if lists else ROW_GROUP)
+            data.schema,
+            delta_coded=[leaf for leaf in leaves if leaf.rpartition(".")[2] in delta_coded],
+            plain=plain,
+            bounded=_bounded_columns(data.schema),
+        )
+        if flat_parquet.is_flat(data.schema):
+            writer.write_table(data, ROW_GROUP, apart)
+        else:
+            writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
+        writer.close()
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
     return Written(table, path, int(size), data.num_rows, day, metadata, name_bounds(data))
+
+
+def table_writer(
+    sink: Any,
+    schema: Any,
+    *,
+    delta_coded: Collection[str],
+    plain: Collection[str] = (),
+    bounded: Collection[str],
+) -> Any:
+    """What writes tables of a schema as row groups of a file: ``write_table`` and ``close``.
+
+    Columns are named as Parquet does, members of lists by their paths; ``bounded`` are those whose
+    smallest and largest values are kept.
+    """
+    if flat_parquet.is_flat(schema):
+        return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded)
+    leaves = _leaves(schema)
+    delta = set(delta_coded)
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        # What is coded as differences hardly shrinks any more.
+        compression={leaf: "NONE" if leaf in delta else "SNAPPY" for leaf in leaves},
+        use_dictionary=[leaf for leaf in leaves if leaf not in delta and leaf not in plain],
+        column_encoding=dict.fromkeys(delta_coded, _DELTA) or None,
+        write_page_index=True,
+        write_batch_size=_BATCH,
+        write_statistics=list(bounded),
+        store_schema=False,
+        store_decimal_as_integer=True,
+        version="2.6",
+    )
 
 
 def without_nulls(rows: Any) -> Any:

@@ -1,0 +1,307 @@
+"""The trading of a simulated day: traders, engine and market operations on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from heapq import heappop, heappush
+from typing import NamedTuple, Protocol
+
+from pregao.clock import MILLISECOND, VirtualClock
+from pregao.errors import UsageError
+from pregao.exchange.engine.commands import (
+    AdvanceTime,
+    Command,
+    ResetChannel,
+    ResetStream,
+    StartDay,
+)
+from pregao.exchange.engine.engine import Engine
+from pregao.exchange.engine.events import MarketEvent
+from pregao.exchange.engine.instruments import Instrument, SecurityType
+from pregao.exchange.publisher.encoding.orders import tells_places
+from pregao.exchange.simulation.day import Day, shortened
+from pregao.exchange.simulation.settings import MOST_RATE, ResetKind, Settings, moment_ns
+from pregao.exchange.simulation.truth import ToldBook, told_book
+from pregao.exchange.traders.crowd import Crowd
+from pregao.exchange.traders.draws import Draws
+from pregao.exchange.traders.operations import Operations
+from pregao.exchange.traders.pace import Pace, curve_seconds, day_curve
+from pregao.exchange.traders.profiles import Profile
+
+_TICKS = 200
+"""So many times in a run its progress is told and its pace is set."""
+_BURSTS_PER_RUN = 100
+"""A burst takes at most so small a part of a run in the mean."""
+_TRADE_MEMORY = 10_000
+"""Only recent trades are busted or amended: the others need not be remembered."""
+_MARGIN = 1.01
+"""A run that is to have so many messages aims a little above, so that it gets there."""
+_WARM_UP_ORDERS = 500
+_LEAST_DELAY_NS, _DELAY_NS = 6_000, 6_000
+"""What has happened (T5) is sent (T10) at least so much later, and so much more in the mean."""
+_DELAYS = 4096
+
+
+class Audience(Protocol):
+    """Whoever is told what happens in the market, in the order of time."""
+
+    def begin(self, now_ns: int) -> None:
+        """The system starts."""
+
+    def publish(
+        self, units: Sequence[MarketEvent], now_ns: int, security_id: int | None = None
+    ) -> None:
+        """Something has happened, and is published now.
+
+        If it follows from a request about an instrument, then nothing of it concerns another
+        channel than the instrument's.
+        """
+
+    def book(self, book: ToldBook) -> None:
+        """So a book is after all that was told."""
+
+    def progress(self, done: float) -> None:
+        """So much of the run is over (0 to 1)."""
+
+    def messages(self) -> int:
+        """How many incremental messages came of all that was told?"""
+
+    def end(self, now_ns: int) -> None:
+        """Nothing happens any more, and it is this late."""
+
+
+class Traded(NamedTuple):
+    """What the trading of a day came to."""
+
+    end_ns: int
+    orders: int
+    """Requests that members sent: orders, changes, cancels, crosses."""
+    bursts: int
+
+
+class Trading:
+    """A market and those who trade in it, for one day."""
+
+    def __init__(
+        self, settings: Settings, profile: Profile, instruments: Sequence[Instrument], day: Day
+    ) -> None:
+        self.settings = settings
+        self.profile = profile
+        self.day = day
+        self.clock = VirtualClock(day.start_ns)
+        self.engine = Engine(
+            instruments,
+            settings.trade_date,
+            reports=False,
+            auction_duration_ns=day.auction_duration_ns,
+            trade_memory=_TRADE_MEMORY,
+            seed=settings.seed,
+            auction_rules=shortened(profile.auction_ends, day),
+            keeps_numbers=tells_places(settings.schema_version),
+        )
+        market = self._market = self.engine.market
+        curve = day_curve(day.phases, profile.activity.day, profile.activity.auction)
+        # In a run of seconds a burst of ordinary length would be all there is.
+        longest_ms = settings.duration_ns / MILLISECOND / _BURSTS_PER_RUN
+        bursts = replace(profile.bursts, length_ms=min(profile.bursts.length_ms, longest_ms))
+        traded = [
+            market.listings[instrument.security_id]
+            for instrument in instruments
+            if instrument.security_type != SecurityType.INDEX
+        ]
+        mean = self._mean(seconds := curve_seconds(curve, day.start_ns))
+        self.expected_orders = mean * seconds
+        self.crowd = Crowd(market, traded, profile, settings.seed, self.expected_orders)
+        spontaneous = self.crowd.agenda.spontaneous
+        self.pace = Pace(Draws(settings.seed, "pace"), bursts, curve, mean, spontaneous)
+        self.operations = Operations(
+            market, self.crowd, self.pace, profile, settings.seed, *day.tradable_ns
+        )
+        self._orders = 0
+        draws = self._delay_draws = Draws(settings.seed, "publishing")
+        self._delays = [
+            _LEAST_DELAY_NS + int(draws.expovariate(1 / _DELAY_NS)) for _ in range(_DELAYS)
+        ]
+        self._sent_ns = day.start_ns
+        self._timeline: list[tuple[int, int, Callable[[], None]]] = []
+        self._check_in = 0
+        self._done = False
+        self._audience: Audience
+        self._plan(sorted({instrument.channel for instrument in instruments}))
+
+    def _mean(self, seconds: float) -> float:
+        """Orders a second that give the wanted rate, or in so many seconds the wanted messages."""
+        settings = self.settings
+        if settings.rate is not None:
+            return settings.rate
+        if settings.messages is None:
+            return self.profile.rate
+        mean = settings.messages * _MARGIN / self.profile.messages_per_order / seconds
+        if mean > MOST_RATE:
+            raise UsageError(
+                f"--messages: {settings.messages} messages do not fit into so short a run: "
+                "give a longer --duration"
+            )
+        return mean
+
+    # What happens when
+
+    def _plan(self, channels: Sequence[int]) -> None:
+        """Put all that is known beforehand on the timeline."""
+        day, settings = self.day, self.settings
+        numbered = 0
+
+        def plan(when_ns: int, act: Callable[[], None]) -> None:
+            nonlocal numbered
+            heappush(self._timeline, (when_ns, numbered, act))
+            numbered += 1
+
+        for when, command in day.commands:
+            plan(when, partial(self._apply, command))
+        for reset in settings.resets:
+            kind = ResetChannel if reset.kind == ResetKind.CHANNEL else ResetStream
+            when = moment_ns("--reset-at", reset.moment, day.midnight_ns, day.start_ns, day.end_ns)
+            for number in channels:
+                plan(when, partial(self._apply, kind(number)))
+        # What the day comes to is known after the close, when no orders can come any more.
+        plan(day.tradable_ns[1] + 1, self._close)
+        for number in range(1, settings.books):
+            plan(
+                day.start_ns + settings.duration_ns * number // settings.books,
+                partial(self._tell_books, final=False),
+            )
+        for number in range(1, _TICKS):
+            plan(day.start_ns + settings.duration_ns * number // _TICKS, self._tick)
+
+    def _limit(self) -> int:
+        """Until when nothing but orders happens."""
+        limit = self.day.end_ns
+        if self._timeline:
+            limit = min(limit, self._timeline[0][0])
+        planned = self.operations.next_ns
+        return limit if planned is None else min(limit, planned)
+
+    # The run
+
+    def run(self, audience: Audience) -> Traded:
+        """Let the day pass, and tell an audience what happens."""
+        self._audience = audience
+        audience.begin(self.clock.now_ns)
+        self._apply(StartDay(self.settings.trade_date))
+        for command in self.operations.opening():
+            self._apply(command)
+        while not self._done and self.clock.now_ns < self.day.end_ns:
+            self._trade_until(self._limit())
+            self._keep_house()
+        audience.end(max(self._sent_ns, self.clock.now_ns))
+        self._tell_books(final=True)
+        return Traded(self.clock.now_ns, self._orders, self.pace.bursts)
+
+    def _trade_until(self, limit_ns: int) -> None:
+        """Let members trade until a time, or until there are messages enough."""
+        now = self.clock.now_ns
+        market, engine, pace = self._market, self.engine, self.pace
+        apply, next_ns, next_command, publish = (
+            engine.apply,
+            pace.next_ns,
+            self.crowd.next,
+            self._audience.publish,
+        )
+        delays, drawn = self._delays, self._delay_draws.random
+        agenda = self.crowd.agenda
+        orders, last_sent = 0, self._sent_ns
+        own, changes = next_ns(now), pace.changes
+        while True:
+            # Times that were drawn hold until they have come, or the rate is changed.
+            if own is not None and (own <= now or changes != pace.changes):
+                own, changes = next_ns(now), pace.changes
+            when, planned = own, agenda.due_ns
+            if planned is not None and (when is None or planned < when):
+                when = planned if planned > now else now
+            due = market.next_due_ns
+            if due is not None and due < limit_ns and (when is None or due <= when):
+                # An auction that a band called ends by itself.
+                now = self.clock.advance_to(due)
+                self._sent_ns = last_sent
+                self._apply(AdvanceTime())
+                last_sent = self._sent_ns
+                own = next_ns(now)
+                continue
+            if when is None or when >= limit_ns:
+                self.clock.advance_to(limit_ns)
+                break
+            now = when
+            command = next_command(now, pace.burst)
+            if command is None:
+                continue
+            orders += 1
+            units = apply(command, now).market
+            if not units:
+                continue
+            sent = now + delays[int(drawn() * _DELAYS)]
+            if sent < last_sent:
+                sent = last_sent
+            last_sent = sent
+            publish(units, sent, command.security_id)
+            self._check_in -= 1
+            if self._check_in < 0 and self._has_enough():
+                self.clock.advance_to(now)
+                break
+        self._sent_ns = last_sent
+        self._orders += orders
+
+    def _has_enough(self) -> bool:
+        """Are there as many messages as were wanted? It is asked again as soon as they may be."""
+        wanted = self.settings.messages
+        if wanted is None:
+            self._check_in = 1 << 30
+            return False
+        left = wanted - self._audience.messages()
+        self._check_in = left // 32
+        self._done = left <= 0
+        return self._done
+
+    def _keep_house(self) -> None:
+        """Do what is due now besides trading."""
+        now = self.clock.now_ns
+        if self._done:
+            return
+        while self._timeline and self._timeline[0][0] <= now:
+            heappop(self._timeline)[2]()
+        for command in self.operations.due(now):
+            self._apply(command)
+
+    def _apply(self, command: Command) -> None:
+        """Carry out a command of the exchange itself, which may concern any channel."""
+        now = self.clock.now_ns
+        units = self.engine.apply(command, now).market
+        self._sent_ns = max(self._sent_ns, now)
+        self._audience.publish(units, self._sent_ns)
+
+    def _close(self) -> None:
+        """Publish what is known after the close."""
+        for command in self.operations.closing():
+            self._apply(command)
+
+    def _tick(self) -> None:
+        """Tell how far the run is, and keep it on course for the number of messages wanted."""
+        settings, now = self.settings, self.clock.now_ns
+        done = (now - self.day.start_ns) / settings.duration_ns
+        if settings.messages is not None:
+            messages = self._audience.messages()
+            done = max(done, min(messages / settings.messages, 1.0))
+            if settings.rate is None and self._orders >= _WARM_UP_ORDERS:
+                left = settings.messages * _MARGIN - messages
+                seconds = self.pace.remaining(now)
+                if left > 0 and seconds > 0:
+                    mean = left * self._orders / messages / seconds
+                    self.pace.set_mean(min(mean, MOST_RATE))
+        self._audience.progress(done)
+
+    def _tell_books(self, final: bool) -> None:
+        """Tell how every instrument is now."""
+        now = self.clock.now_ns
+        for listing in self._market.listings.values():
+            self._audience.book(told_book(listing, now, final))

@@ -1,0 +1,28 @@
+"""Numbers of the Parquet format and of Thrift's compact form, and places in what kernels tell."""
+
+from __future__ import annotations
+
+# Kinds of columns.
+INT32, INT64, TEXT = 1, 2, 6
+
+# How pages are coded.
+PLAIN, RLE, DELTA, DICTIONARY = 0, 3, 5, 8
+
+UNCOMPRESSED = 0
+
+# Kinds of pages.
+DATA_PAGE, DICTIONARY_PAGE = 0, 2
+
+# Kinds of members in a record.
+TRUE, SMALL_NUMBER, NUMBER, BINARY, LIST, STRUCT = 1, 5, 6, 8, 9, 12
+
+PAGE_ROWS = 16_384
+BLOCK = 128
+"""Differences in a block; each quarter of it is packed with as many bits as it needs."""
+
+# What is known of a chunk of a column, and of a page of it.
+(
+    AT, DICTIONARY_BYTES, BYTES, ROWS, NULLS, CODING, LOW, HIGH, FIRST_PAGE, PAGES, COLUMN,
+    INDEX_AT, INDEX_BYTES, PLACES_AT, PLACES_BYTES, CHUNK_FACTS,
+) = range(16)  # fmt: skip
+PAGE_AT, PAGE_BYTES, PAGE_ROW, PAGE_NULLS, PAGE_LOW, PAGE_HIGH, PAGE_VALUES, PAGE_FACTS = range(8)

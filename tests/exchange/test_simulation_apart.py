@@ -1,0 +1,190 @@
+"""Trading in a process of its own: the same bytes, the same errors, and nothing left behind."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import pickle
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pregao.clock import SECOND
+from pregao.errors import PregaoError, UsageError
+from pregao.exchange.engine.events import MarketEvent, SequenceReset
+from pregao.exchange.simulation import (
+    FaultRates,
+    LegacyDepth,
+    Settings,
+    Simulation,
+    apart,
+    parse_reset,
+)
+from pregao.exchange.simulation.publication import Publication
+from pregao.exchange.traders.operations import Operations
+
+NOT_EVEN = {
+    "A": FaultRates(loss=0.05),
+    "B": FaultRates(loss=0.02, reorder=0.02),
+    "snapshot": FaultRates(duplicate=0.1),
+    "definition": FaultRates(),
+}
+
+
+def simulation(out: Path, profile: str = "equities", **changes: Any) -> Simulation:
+    chosen: dict[str, Any] = {"duration_ns": 3 * SECOND, "rate": 250.0, "instruments": 8}
+    return Simulation(Settings(profile=profile, out=out, **(chosen | changes)))
+
+
+def files(out: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(out)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The processes that were started."""
+    found: list[int] = []
+    fork = os.fork
+
+    def noted() -> int:
+        found.append(process := fork())
+        return process
+
+    monkeypatch.setattr(os, "fork", noted)
+    return found
+
+
+def gone(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes"),
+    [
+        ("equities", {"seed": 7, "faults": NOT_EVEN, "resets": (parse_reset("sequence@0.5"),)}),
+        ("derivatives", {"schema_version": 8}),
+        ("stress", {"legacy": LegacyDepth.PRICES, "instruments": None}),
+        ("equities", {"messages": 900, "rate": None}),
+    ],
+)
+def test_the_bytes_are_those_of_one_process(tmp_path, started, profile, changes):
+    told: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    for own in (True, False):
+        run = simulation(tmp_path / str(own), profile, **changes).run
+        run(lambda done, messages, own=own: told[own].append((done, messages)), apart=own)
+    assert files(tmp_path / "True") == files(tmp_path / "False")
+    assert told[True] == told[False]
+    assert len(started) == 1
+    assert gone(started[0])
+
+
+def test_an_error_of_the_market_comes_through_as_it_is(tmp_path, monkeypatch, started):
+    def refuse(_operations: Operations) -> None:
+        raise UsageError("the market cannot close")
+
+    monkeypatch.setattr(Operations, "closing", refuse)
+    with pytest.raises(UsageError) as caught:
+        simulation(tmp_path / "day").run(apart=True)
+    assert str(caught.value) == "the market cannot close"
+    assert "in refuse" in "".join(caught.value.__notes__)
+    assert gone(started[0])
+
+
+def test_an_error_that_cannot_be_sent_is_told_with_its_place(tmp_path, monkeypatch):
+    class UnknownElsewhereError(Exception):
+        pass
+
+    def fail(_operations: Operations) -> None:
+        raise UnknownElsewhereError("something odd")
+
+    monkeypatch.setattr(Operations, "closing", fail)
+    with pytest.raises(RuntimeError, match="something odd"):
+        simulation(tmp_path / "day").run(apart=True)
+
+
+def test_a_process_that_is_killed_is_a_sentence(tmp_path, monkeypatch):
+    def die(_operations: Operations) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    monkeypatch.setattr(Operations, "closing", die)
+    with pytest.raises(PregaoError, match="trades was killed"):
+        simulation(tmp_path / "day").run(apart=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (KeyboardInterrupt(), KeyboardInterrupt),
+        (OSError(errno.ENOSPC, "No space left on device"), UsageError),
+    ],
+)
+def test_trading_ends_where_publishing_does(tmp_path, monkeypatch, started, error, raised):
+    def fail(_publication: Publication, _done: float) -> None:
+        raise error
+
+    monkeypatch.setattr(Publication, "progress", fail)
+    with pytest.raises(raised):
+        simulation(tmp_path / "day").run(apart=True)
+    assert gone(started[0])
+
+
+def test_an_interruption_is_for_those_who_publish(tmp_path, monkeypatch):
+    """Ctrl-C reaches both processes: the one that trades goes on until it is ended."""
+    closing = Operations.closing
+
+    def interrupted(operations: Operations) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        return closing(operations)
+
+    run = simulation(tmp_path / "day")
+    monkeypatch.setattr(Operations, "closing", interrupted)
+    assert run.run(apart=True).messages > 500
+
+
+def test_where_no_process_can_be_started_the_day_passes_in_this_one(tmp_path, monkeypatch):
+    def refused() -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    simulation(tmp_path / "here").run(apart=False)
+    monkeypatch.setattr(os, "fork", refused)
+    simulation(tmp_path / "refused").run(apart=True)
+    assert files(tmp_path / "refused") == files(tmp_path / "here")
+
+
+def test_a_process_of_its_own_is_for_long_runs_on_more_than_one_core(tmp_path, monkeypatch):
+    small, large = (simulation(tmp_path, rate=rate).trading for rate in (250.0, 250_000.0))
+    for cores in ({0, 3}, {3}):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: cores)
+        assert not apart.pays(small)
+        assert apart.pays(large) == (len(cores) > 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(apart.sys, "platform", "darwin")
+    assert not apart.pays(large)
+
+
+def test_trading_ends_when_nobody_listens_any_more():
+    told, tells = os.pipe()
+    answered, answers = os.pipe()
+    with os.fdopen(tells, "wb") as stream, os.fdopen(answered, "rb") as reading:
+        teller = apart._Teller(stream, reading)
+        os.close(answers)
+        with pytest.raises(BrokenPipeError):
+            teller.messages()
+        with os.fdopen(told, "rb") as listening:
+            assert pickle.load(listening) == ([], "messages", ())
+        teller.publish([MarketEvent([SequenceReset(51)])], 1)
+        with pytest.raises(BrokenPipeError):
+            teller.progress(0.5)
+        with pytest.raises(BrokenPipeError):
+            stream.close()
