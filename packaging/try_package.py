@@ -1,8 +1,9 @@
 """Install what was built into fresh environments outside the checkout, and use it there.
 
 ``python packaging/try_package.py dist`` takes every Python from 3.11 on that is on the PATH, or
-those that are named behind the folder: the wheel with nothing but the core, then the source
-distribution with the extra ``lake``. It needs the network, or a pip that has one configured.
+those that are named behind the folder: the wheel with nothing but the core, which must be small,
+then the source distribution with the extra ``lake``. It needs the network, or a pip that has one
+configured.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ import tempfile
 from pathlib import Path
 
 NAMES = [f"python3.{minor}" for minor in range(11, 20)]
+MOST_MB = 250
+"""What the core and all that it needs may take on disk, without pip and what it brings."""
+TOOLS = ("pip", "setuptools", "pkg_resources", "wheel", "_distutils_hack")
 CORE = [
     ["simulate", "--messages", "5000", "--duration", "2m", "--out", "day"],
     ["info", "day/051_Incremental_A.pcap"],
-    ["decode", "day/051_Incremental_A.pcap", "--limit", "3"],
+    ["decode", "day/051_Incremental_A.pcap"],
+    ["decode", "day/051_Incremental_A.pcap", "-o", "day.jsonl"],
 ]
 LAKE = [
     ["ingest", "day", "--lake", "lake", "--master", "here", "--quiet"],
@@ -66,8 +71,10 @@ def _try(python: str, wheel: Path, source: Path, folder: Path) -> None:
     pip = [inside / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run(*pip, wheel)
     packages = next((folder / "env" / "lib").glob("python*/site-packages"))
-    size = sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) >> 20
+    size = _megabytes(packages)
     print(f"{python}: the core and what it needs take {size} MB", flush=True)
+    if size > MOST_MB:
+        raise SystemExit(f"{python}: the core takes {size} MB; it may take {MOST_MB}")
     for command in CORE:
         run(inside / "pregao", *command)
     run(*pip, "--force-reinstall", "--no-deps", source)
@@ -75,6 +82,17 @@ def _try(python: str, wheel: Path, source: Path, folder: Path) -> None:
     for command in LAKE:
         run(inside / "pregao", *command)
     print(f"{python}: wheel and source distribution work", flush=True)
+
+
+def _megabytes(packages: Path) -> int:
+    """What installed packages take, byte code included, without the tools of every environment."""
+    files = (each for each in packages.rglob("*") if each.is_file() and not each.is_symlink())
+    sizes = (
+        each.stat().st_size
+        for each in files
+        if not each.relative_to(packages).parts[0].startswith(TOOLS)
+    )
+    return sum(sizes) // 1_000_000
 
 
 if __name__ == "__main__":

@@ -99,9 +99,11 @@ def _expanded(name: str) -> list[str]:
     """The captures that a pattern means; any other name is left as it is."""
     if not _MAGIC.search(name) or os.path.exists(name):  # noqa: PTH110 - it may be no path
         return [name]
-    if not installed("pyarrow"):
-        return sorted(glob(name)) or [name]  # noqa: PTH207 - a pattern may begin anywhere
-    from pregao.lake.ingest import find_captures
+    if "://" not in name and not (installed("pyarrow") and installed("deltalake")):
+        # A pattern may begin anywhere, so that no Path can look for it.
+        return sorted(glob(name, recursive=True)) or [name]  # noqa: PTH207
+    with imported():
+        from pregao.lake.ingest import find_captures
 
     return [str(entry.location) for entry in find_captures([name])]
 
