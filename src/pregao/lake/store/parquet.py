@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pregao.extras import kernels_compiled
 from pregao.lake.store import flat_parquet
 from pregao.lake.store.file_statistics import Bounds, name_bounds, stats_json
 from pregao.lake.store.location import Location
@@ -133,11 +134,9 @@ def write_table(
             delta_coded=[leaf for leaf in leaves if leaf.rpartition(".")[2] in delta_coded],
             plain=plain,
             bounded=_bounded_columns(data.schema),
+            apart=apart,
         )
-        if flat_parquet.is_flat(data.schema):
-            writer.write_table(data, ROW_GROUP, apart)
-        else:
-            writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
+        writer.write_table(data, LIST_ROW_GROUP if lists else ROW_GROUP)
         writer.close()
         size = sink.tell()
     metadata = pq.read_metadata(full, filesystem=filesystem)
@@ -151,14 +150,15 @@ def table_writer(
     delta_coded: Collection[str],
     plain: Collection[str] = (),
     bounded: Collection[str],
+    apart: str | None = None,
 ) -> Any:
     """What writes tables of a schema as row groups of a file: ``write_table`` and ``close``.
 
     Columns are named as Parquet does, members of lists by their paths; ``bounded`` are those whose
-    smallest and largest values are kept.
+    smallest and largest values are kept. Tables with lists do not mind ``apart``.
     """
-    if flat_parquet.is_flat(schema):
-        return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded)
+    if flat_parquet.is_flat(schema) and kernels_compiled():
+        return flat_parquet.FlatWriter(sink, schema, delta_coded, plain, bounded, apart)
     leaves = _leaves(schema)
     delta = set(delta_coded)
     return pq.ParquetWriter(

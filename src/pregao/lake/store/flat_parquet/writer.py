@@ -70,7 +70,8 @@ class FlatWriter:
 
     ``delta_coded`` are the columns that are stored as differences from row to row, ``plain`` those
     that are stored as they are; all others repeat few values, and have a dictionary. ``bounded``
-    are those whose smallest and largest values are kept.
+    are those whose smallest and largest values are kept. Rows that are sorted by the column
+    ``apart`` are in row groups as `group_starts` says.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class FlatWriter:
         delta_coded: Collection[str],
         plain: Collection[str],
         bounded: Collection[str],
+        apart: str | None = None,
     ) -> None:
         self._sink = sink
         self._schema = schema
@@ -92,20 +94,21 @@ class FlatWriter:
         ]
         self._bounded = np.array([name in bounded for name in schema.names], np.bool_)
         self._bounded &= self._kinds != TEXT
+        self._apart = None if apart is None else schema.names.index(apart)
         self._chunks: list[Numbers] = []
         self._pages: list[Numbers] = []
         self._page_count = 0
         self._rows = 0
         self._base = sink.write(_MAGIC)
 
-    def write_table(self, rows: Any, row_group_size: int, apart: str | None = None) -> None:
-        """Write rows as row groups of at most so many; see `group_starts` for ``apart``."""
+    def write_table(self, rows: Any, row_group_size: int) -> None:
+        """Write rows as row groups of at most so many."""
         for entry, column in zip(self._schema, rows.columns, strict=True):
             if column.null_count and not entry.nullable:
                 raise ValueError(f"{entry.name} has nulls, but is declared without.")
         columns = [_Column.of(column) for column in rows.columns]
         scratch = _scratch(min(row_group_size, rows.num_rows), max(len(c.texts) for c in columns))
-        sorted_by = None if apart is None else columns[self._schema.names.index(apart)].values
+        sorted_by = None if self._apart is None else columns[self._apart].values
         starts = group_starts(rows.num_rows, row_group_size, sorted_by)
         at = 0
         for first, end in pairwise([*starts, rows.num_rows]):
