@@ -58,7 +58,9 @@ def kernels_compiled() -> bool:
 def tell_of_slowness() -> None:
     """Say, once, that the interpreter does work of which there is much."""
     logging.getLogger(__name__).warning(
-        "numba is not installed, so this takes long: %s makes it many times faster", remedy("numba")
+        "kernels are not compiled, so that the interpreter does the work: %s makes it many times "
+        "faster",
+        remedy("numba"),
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from pregao.cli.main import app
 from tests.house.blocked_packages import command, without
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 BLOCKED = ("numba", "llvmlite")
 BARE = tuple(extras.EXTRAS)
@@ -158,6 +161,28 @@ def test_an_order_is_entered(tmp_path):
     )
     assert plain == answer(compiled)
     assert plain[1] == 200
+
+
+LIVE = """
+import json, sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from pregao.net.receiving import PlainReceiver
+from tests.live.live_support import followed_at, replayer, running, settled
+
+config, targets = followed_at()
+with running(config) as handler:
+    assert isinstance(handler._receiver, PlainReceiver)
+    replayer(Path({day!r}), targets, speed=60.0).run()
+    made = settled(handler, 100)
+    print(json.dumps(sum(feed["packets"] for feed in made.channels[0].feeds.values())))
+"""
+
+
+def test_the_live_feed_is_followed_by_the_plain_machine(day, tmp_path):
+    done = without(BARE, LIVE.format(root=str(ROOT), day=str(day)), tmp_path)
+    assert answer(done) >= 100
+    assert done.stderr.count("pip install 'pregao[fast]'") == 1
 
 
 @pytest.mark.parametrize(

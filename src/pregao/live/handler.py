@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
 from pregao.errors import NetworkError, PregaoError, UsageError
+from pregao.extras import kernels_compiled, tell_of_slowness
 from pregao.feed.channel_settings import Join
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pump import Datagrams
@@ -75,6 +76,8 @@ class FeedHandler:
         ``compiled`` everything is done as fast as this system can; True refuses to do it
         in plain Python, False does nothing else.
         """
+        if compiled is None and not kernels_compiled():
+            tell_of_slowness()
         self.config = config
         self.channels = {
             each.number: new_followed(each, compiled=compiled) for each in config.channels
