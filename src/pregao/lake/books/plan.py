@@ -29,9 +29,9 @@ from pregao.umdf.templates import (
     SNAPSHOT_ORDERS,
 )
 
-ROWS_PER_TASK = 800_000
+ROWS_PER_TASK = 700_000
 """So many messages are held in memory at once, at a few hundred bytes each."""
-ROWS_PER_WINDOW = 400_000
+ROWS_PER_WINDOW = 200_000
 """The same where one instrument alone has more, and is replayed window by window."""
 SMALLEST_TASK = 50_000
 ORDERS_PER_MESSAGE = 5
