@@ -13,10 +13,16 @@ from pregao.book.rows import NULL
 from pregao.feed import _kernels
 from pregao.feed.places import BEHIND_PACKET, in_order, packet_of, place_of, ranked
 from pregao.feed.snapshots import LoopRows, owners
+from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.ingest import first_version
+from pregao.lake.books.inputs import Part
+from pregao.lake.books.legacy_reader import open_reader
+from pregao.lake.ingest import first_version, ingest
+from pregao.lake.store import Lake
 from pregao.umdf.sequencing import serial_of
+from pregao.umdf.templates import ORDER
+from tests.lake.days import day
 
 MANY = settings(max_examples=150, deadline=None)
 
@@ -197,3 +203,18 @@ def test_checkpoints_are_at_intervals_phases_many_updates_and_ends():
     )  # fmt: skip
     assert rows.tolist() == [0, 1]
     assert reasons.tolist() == [BY_UPDATES, INTERVAL]
+
+
+def test_only_columns_that_were_asked_for_are_read(tmp_path):
+    """Whether rows of a file are chosen, or its row groups are taken whole."""
+    ingest([str(day())], str(tmp_path))
+    catalogue = Catalogue(Lake(str(tmp_path)))
+    date = catalogue.dates()[0]
+    inputs = catalogue.inputs(date, catalogue.channels(date)[0])
+    reader = open_reader(catalogue.lake.location, inputs)
+    securities = sorted(reader.rows_by_security(ORDER))
+    asked = ["sequence_number", "md_entry_px"]
+    for part in (Part(), Part(securities[0], securities[0]), Part(securities[-1])):
+        found = reader.read(ORDER, asked, part)
+        assert found
+        assert all(rows.column_names == asked for rows in found)

@@ -250,6 +250,8 @@ class Reader:
             rows = opened.read_row_groups(groups, columns=there, use_threads=False)
         if not whole:
             rows = _filtered(rows, self.inputs.channel, part, serials)
+            # All tables have the same columns, whether rows had to be chosen or not.
+            rows = rows.select([name for name in there if name in columns])
         for name in columns:
             if name not in there:
                 missing = self.inputs.tables[template].missing(name, rows.num_rows)
