@@ -89,7 +89,7 @@ def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
     found, made = asyncio.run(slow())
     missed = [item for item in found if isinstance(item, Missed)]
     assert missed
-    assert missed[0].count > 100
+    assert missed[0].count > 0
     # The feed itself missed nothing.
     assert made.channels[0].counters["messages"] == summary.messages
     assert made.channels[0].counters["gaps"] == 0

@@ -9,7 +9,6 @@ import typer
 
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
-from pregao.extras import installed, require
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -75,6 +74,8 @@ def demo(
     ] = Path("demo-output"),
 ) -> None:
     """Simulate a session, take it into a lake, ask it, prove its books, draw one."""
+    from pregao.extras import require
+
     require("deltalake", "duckdb")
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,6 +132,7 @@ def run(folder: Path, duration_ns: int = 3 * MINUTE) -> None:
 def _take_in(out: Console, captures: Path, lake: Path) -> Report:
     """Take the captures in: on Spark, or in this process where Spark or Java is missing."""
     from pregao.cli.terminal import say
+    from pregao.extras import require
     from pregao.lake.ingest import ingest, merge_here, run_here
 
     try:
@@ -151,6 +153,7 @@ def _take_in(out: Console, captures: Path, lake: Path) -> Report:
 def _draw(out: Console, folder: Path, lake: Path, symbol: str) -> None:
     """A picture of the book over time; without matplotlib a drawing of it as it is now."""
     from pregao.cli.terminal import say
+    from pregao.extras import installed
 
     say(out, f"\nA picture of {symbol}", "bold")
     if installed("matplotlib"):
