@@ -274,7 +274,7 @@ class Channel:
         if expected is not None and header.sequenced and _is_past(place, expected):
             raw = RawPacket(header, payload, received_ns)  # a duplicate is not looked into
         else:
-            raw = RawPacket.of(header, payload, received_ns)
+            raw = self._walked(header, payload, received_ns)
             if not raw.frames:
                 self._counters.bad_packets += 1
                 return
@@ -293,6 +293,10 @@ class Channel:
         number = next_number(raw, self._decoder)
         if number is not None:
             self._heartbeat(Place(header.sequence_version, number), header, received_ns)
+
+    def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+        """A packet, and where its messages are."""
+        return RawPacket.of(header, payload, received_ns)
 
     def _heartbeat(self, following: Place, header: PacketHeader, received_ns: int) -> None:
         """A heartbeat names the packet that comes next (000 §7.5)."""

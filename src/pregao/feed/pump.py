@@ -190,7 +190,10 @@ class Pump:
         waiting = self._changed[: self._words[w.CHANGED]] // w.INSTRUMENT_WORDS
         rows = waiting
         if of is not None:
-            wanted = np.isin(waiting, [self._places[each] for each in of if each in self._places])
+            wanted = np.zeros(len(waiting), np.bool_)
+            for each in of:  # they are few
+                if each in self._places:
+                    wanted |= waiting == self._places[each]
             rows, left = waiting[wanted], waiting[~wanted]
             self._changed[: len(left)] = left * w.INSTRUMENT_WORDS
         self._words[w.CHANGED] = len(waiting) - len(rows)

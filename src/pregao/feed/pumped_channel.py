@@ -32,7 +32,7 @@ from pregao.feed.pump_tables import PumpTables
 from pregao.feed.raw_packets import RawPacket, instruments_of
 from pregao.umdf import templates
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, PACKET_HEADER_SIZE, SMALLEST_MESSAGE
-from pregao.umdf.packets import PacketDecoder, decode_header
+from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
 from pregao.umdf.recovery import NEVER_DISCARDED
 from pregao.umdf.sequencing import Place
@@ -57,6 +57,8 @@ class PumpedChannel(Channel):
         self._lines_of: tuple[str, ...] = ()
         """The site whose lines the kernel knows."""
         self._pause = self._pausing = 0
+        self._looked_at: RawPacket | None = None
+        """The packet that was just decoded to see what it concerns."""
         self._pumped = 0
         self._backlog = Backlog()
         self._hearing = Hearing(self._decoder, self._teller)
@@ -150,7 +152,14 @@ class PumpedChannel(Channel):
             return None
         if header.channel != self.settings.number:
             return None
-        return instruments_of(RawPacket.of(header, payload, when).decoded(self._decoder))
+        self._looked_at = RawPacket.of(header, payload, when)
+        return instruments_of(self._looked_at.decoded(self._decoder))
+
+    def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
+        looked_at, self._looked_at = self._looked_at, None
+        if looked_at is not None and looked_at.payload is payload:
+            return looked_at
+        return super()._walked(header, payload, received_ns)
 
     def _read_schema(self, datagrams: Datagrams, at: int) -> bool:
         """Is a packet's first message of a version that the kernel did not expect, but can read?"""

@@ -30,6 +30,7 @@ class RawPacket:
     frames: tuple[Frame, ...] = ()
     broken: DecodedMessage | None = None
     """Where and why the walk over its messages could not go on."""
+    _decoded: DecodedPacket | None = None
 
     @staticmethod
     def of(header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
@@ -47,11 +48,13 @@ class RawPacket:
         return packet
 
     def decoded(self, decoder: PacketDecoder) -> DecodedPacket:
-        """The packet with its messages decoded."""
-        outcomes = [decoder.outcome(self.payload, part) for part in self.frames]
-        if self.broken is not None:
-            outcomes.append(self.broken)
-        return DecodedPacket(self.header, outcomes)
+        """The packet with its messages decoded; a channel has one decoder."""
+        if self._decoded is None:
+            outcomes = [decoder.outcome(self.payload, part) for part in self.frames]
+            if self.broken is not None:
+                outcomes.append(self.broken)
+            self._decoded = DecodedPacket(self.header, outcomes)
+        return self._decoded
 
 
 def is_reset(packet: RawPacket) -> bool:
