@@ -1,10 +1,12 @@
 """The page in a real browser: what is drawn is what the lake says."""
 
 import time
+from contextlib import suppress
 from datetime import date
 
 import numpy as np
 import pytest
+from playwright.sync_api import Error as PlaywrightError
 
 from pregao.clock import format_ns
 from pregao.web import LakeMarket, PageServer, lake_application
@@ -221,9 +223,8 @@ def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
     with live_page() as (served, exchange, _):
         watched = opened(served.address)
         page = watched.page
-        until(page, "!!window.__pregao && !!__pregao.page.about")
-        page.keyboard.press("/")
-        page.keyboard.type("petr4")
+        until(page, "!!window.__pregao && document.title.endsWith('· live')")
+        found_for(page, "petr4")
         page.keyboard.press("Enter")
         until(page, "__pregao.drawn.symbol === 'PETR4' && !!__pregao.page.book")
         entered(page, "Buy", 300, "30.10")
@@ -244,6 +245,55 @@ def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
         until(page, "document.querySelectorAll('#health-packets tbody tr').length > 2")
         page.click("[data-view=latency]")
         until(page, "__pregao.drawn.spread.reduce((sum, [, many]) => sum + many, 0) > 3")
+        assert watched.errors == []
+        watched.close()
+
+
+def found_for(page, words):
+    """Search, and wait until what is listed answers these words and no earlier ones."""
+    page.keyboard.press("/")
+    page.keyboard.type(words)
+    until(
+        page,
+        "(document.querySelector('#found [role=option]')?.textContent ?? '').toLowerCase()"
+        f".startsWith('{words}')",
+    )
+
+
+def in_the_order_of_choice(page, first, second):
+    """Choose two instruments; the first is answered when the second is on the page already."""
+    held = []
+    page.route(
+        "**/api/instrument?*", lambda route: route.continue_() if held else held.append(route)
+    )
+    found_for(page, first)
+    page.keyboard.press("Enter")
+    while not held:
+        page.wait_for_timeout(20)
+    found_for(page, second)
+    page.keyboard.press("Enter")
+    until(page, f"__pregao.drawn.symbol?.startsWith('{second.upper()}')")
+    chosen = page.evaluate("__pregao.drawn.symbol")
+    with suppress(PlaywrightError):  # the page may have given the question up
+        held[0].continue_()
+    page.wait_for_timeout(500)
+    assert page.evaluate("__pregao.drawn.symbol") == chosen
+    assert page.inner_text("#symbol") == chosen
+
+
+def test_a_late_answer_does_not_undo_a_later_choice(opened):
+    watched = opened()
+    settled(watched.page)
+    in_the_order_of_choice(watched.page, "petr", "vale")
+    settled(watched.page)
+    assert watched.errors == []
+
+
+def test_a_late_answer_does_not_undo_a_later_choice_on_the_live_page(opened):
+    with live_page(panel=False) as (served, _, _):
+        watched = opened(served.address)
+        until(watched.page, "!!window.__pregao && document.title.endsWith('· live')")
+        in_the_order_of_choice(watched.page, "petr4", "vale3")
         assert watched.errors == []
         watched.close()
 

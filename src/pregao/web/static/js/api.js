@@ -25,6 +25,15 @@ export async function ask(path, parameters = {}, signal = undefined) {
   return told;
 }
 
+// Questions of which only the newest counts: an older one that is still open is given up.
+export class Newest {
+  ask(path, parameters) {
+    this.open?.abort();
+    this.open = new AbortController();
+    return ask(path, parameters, this.open.signal);
+  }
+}
+
 export async function send(path, data) {
   const response = await fetch(path, {
     method: "POST",

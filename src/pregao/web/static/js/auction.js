@@ -14,8 +14,10 @@ export class AuctionView {
   async load(context) {
     this.context = context;
     note("#auction-price", "loading …");
-    this.auctions = await ask("/api/auctions", context.target());
-    const { offset } = context;
+    const { about, offset } = context;
+    const auctions = await ask("/api/auctions", context.target());
+    if (about !== context.about) return;
+    this.auctions = auctions;
     this.shown = Math.max(0, this.auctions.findIndex((one) => context.at >= one.begin && context.at <= (one.end ?? Infinity)));
     choice(find("#auction-choice"), this.auctions.map((one, at) => [at, `${format.words(one.kind)} ${format.clock(one.begin, offset, 0)}`]), this.shown, (at) => { this.shown = at; this.draw(); });
     this.draw();

@@ -27,9 +27,11 @@ export class Bars {
   }
 
   async fetch({ fit = true } = {}) {
-    const { context } = this;
-    const rows = context.about.intervals.length ? await ask("/api/bars", { ...context.target(), interval: this.interval }) : [];
-    if (context !== this.context) return;
+    const { context, interval } = this;
+    const { about } = context;
+    const rows = about.intervals.length ? await ask("/api/bars", { ...context.target(), interval }) : [];
+    // What was asked for another instrument or interval may come late.
+    if (about !== context.about || interval !== this.interval) return;
     this.rows = rows;
     this.draw({ fit });
   }

@@ -1,6 +1,6 @@
 // The live feed: books and trades as they come, and how the feed is.
 
-import { Line, ask } from "./api.js";
+import { Line, Newest, ask } from "./api.js";
 import { points } from "./auction.js";
 import { Chart } from "./charts.js";
 import { alpha, colours, element, find, note, table } from "./dom.js";
@@ -89,17 +89,24 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
     problem(why || null, "info");
   }
 
+  // Every second until something is chosen, by the page or by who looks at it.
+  let chosen = false;
   async function begin() {
     const found = await ask("/api/instruments").catch(() => null);
-    if (!page.about && found?.instruments.length) page.choose(found.instruments[0]);
-    else if (!page.about) note("#ladder", "waiting for the definitions of instruments …");
+    if (chosen) return;
+    if (found?.instruments.length) page.choose(found.instruments[0]);
+    else note("#ladder", "waiting for the definitions of instruments …");
   }
 
+  const choices = new Newest();
   page.choose = async (one) => {
+    chosen = true;
     try {
-      const about = await ask("/api/instrument", { channel: one.channel, id: one.id });
+      const about = await choices.ask("/api/instrument", { channel: one.channel, id: one.id });
       page.about = { ...about, begin: 0, end: 86400e9, trades: 0 };
     } catch (error) {
+      if (error.name === "AbortError") return;
+      chosen = !!page.about;
       problem(error.message);
       return;
     }

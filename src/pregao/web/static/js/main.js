@@ -1,6 +1,6 @@
 // The page: what is shown, where we are, and what every part is told.
 
-import { ask } from "./api.js";
+import { Newest, ask } from "./api.js";
 import { AuctionView } from "./auction.js";
 import { Bars } from "./bars.js";
 import { restyle } from "./charts.js";
@@ -152,11 +152,13 @@ async function first() {
   else if (told) problem("No book of this day was built: run `pregao books`.", "info");
 }
 
+const choices = new Newest();
+
 async function open({ channel, id }, at = null) {
   replay.pause();
   transport();
   note("#ladder", "loading …");
-  const about = await trying(() => ask("/api/instrument", { day: page.day, channel, id }));
+  const about = await trying(() => choices.ask("/api/instrument", { day: page.day, channel, id }));
   note("#ladder", null);
   if (!about) return;
   page.about = about;
