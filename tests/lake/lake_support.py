@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
 from pregao.lake.store.location import Location, unique_name
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DAY = "2026-05-21"
@@ -119,4 +120,4 @@ def python(code: str, *arguments: str, wait=True, env=None):
     process = subprocess.Popen(
         [sys.executable, "-c", preface + code, *map(str, arguments)], cwd=ROOT, env=env
     )
-    return process.wait(60) if wait else process
+    return process.wait(PATIENCE_S) if wait else process
