@@ -42,8 +42,8 @@ _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     f'{_QUICK_JAVA} "-Dspark.executor.defaultJavaOptions={_QUICK_JAVA}"'
-    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false"
-    " -Dspark.sql.shuffle.partitions=4",
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    " -Dspark.sql.adaptive.enabled=false -Dspark.sql.shuffle.partitions=4",
 )
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})

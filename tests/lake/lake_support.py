@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -112,6 +113,16 @@ def ingest_row(capture, day=DAY):
 def counts(lake: Lake):
     """The visible rows of every table."""
     return {name: lake.delta(name).to_pyarrow_table().num_rows for name in lake.table_names()}
+
+
+@contextlib.contextmanager
+def compiling(session):
+    """Let Spark compile expressions: it cannot list its own tables without."""
+    name = "spark.sql.codegen.factoryMode"
+    before = session.conf.get(name)
+    session.conf.set(name, "FALLBACK")
+    yield
+    session.conf.set(name, before)
 
 
 def python(code: str, *arguments: str, wait=True, env=None):
