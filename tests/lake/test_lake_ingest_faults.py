@@ -16,6 +16,7 @@ from pregao.lake.ingest.options import Options
 from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
 from pregao.lake.store.vacuum import vacuum
+from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
 
@@ -74,8 +75,7 @@ DIE = """
     "step", ["tasks", "before", "written", "intended", "packets", "umdf_trade_53", "ingests"]
 )
 def test_killed_at_any_step_and_run_again(clean, tmp_path, step):
-    died = in_a_process(DIE, day(), tmp_path, step)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert Forked(textwrap.dedent(DIE), day(), tmp_path, step).wait() == -signal.SIGKILL
     report = ingest([str(day())], str(tmp_path))
     assert bool(report.captures) == (step in ("tasks", "before", "written"))
     assert_same(clean, tmp_path)
