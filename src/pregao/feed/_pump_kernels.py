@@ -302,8 +302,9 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
         control[w.EVENT_AT] = number
         if row >= 0:
             instruments[_u(row + w.NUMBER)] = number
-            if not instruments[_u(row + w.CHANGE)]:
-                instruments[_u(row + w.CHANGE)] = 1
+            change = instruments[_u(row + w.CHANGE)]
+            instruments[_u(row + w.CHANGE)] = w.CHANGES
+            if not change:
                 changed[_u(control[w.CHANGED])] = row
                 control[w.CHANGED] += 1
             if orders:
