@@ -1,12 +1,15 @@
 """What holds for all tests: the same cases of properties each time, one folder to clear."""
 
+import functools
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+import typer.main
 from hypothesis import settings
 
 # A machine that is busy is not a mistake of ours: no test has a deadline.
@@ -14,12 +17,19 @@ settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("new", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
+# A process has one command to run, and a process of tests some thousand: what they understand is
+# made of their signatures once, which takes twenty times as long as most of them run.
+typer.main.get_command = functools.cache(typer.main.get_command)
+
 _FOLDER = tempfile.mkdtemp(prefix="pregao-tests-")
 os.environ["TMPDIR"] = tempfile.tempdir = _FOLDER
 # What a user set for all commands is not for tests.
 os.environ["XDG_CONFIG_HOME"] = _FOLDER
 for _set in ("PREGAO_LAKE", "PREGAO_TZ"):
     os.environ.pop(_set, None)
+# A run in the background of a shell ignores interrupts, and so would all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests start some hundred processes: modules are compiled for the first of them alone.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -32,8 +42,8 @@ _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     f'{_QUICK_JAVA} "-Dspark.executor.defaultJavaOptions={_QUICK_JAVA}"'
-    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.adaptive.enabled=false"
-    " -Dspark.sql.shuffle.partitions=4",
+    " -Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+    " -Dspark.sql.adaptive.enabled=false -Dspark.sql.shuffle.partitions=4",
 )
 
 NEED_SPARK = frozenset({"spark", "cluster", "standalone_cluster", "connect_server"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
 from pregao.lake.store.location import Location, unique_name
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DAY = "2026-05-21"
@@ -113,10 +115,20 @@ def counts(lake: Lake):
     return {name: lake.delta(name).to_pyarrow_table().num_rows for name in lake.table_names()}
 
 
+@contextlib.contextmanager
+def compiling(session):
+    """Let Spark compile expressions: it cannot list its own tables without."""
+    name = "spark.sql.codegen.factoryMode"
+    before = session.conf.get(name)
+    session.conf.set(name, "FALLBACK")
+    yield
+    session.conf.set(name, before)
+
+
 def python(code: str, *arguments: str, wait=True, env=None):
     """Run a piece of Python in a process of its own."""
     preface = "import os, sys; from tests.lake.lake_support import *\n"
     process = subprocess.Popen(
         [sys.executable, "-c", preface + code, *map(str, arguments)], cwd=ROOT, env=env
     )
-    return process.wait(60) if wait else process
+    return process.wait(PATIENCE_S) if wait else process

@@ -25,6 +25,7 @@ from tests.lake.lake_support import (
     unit_of,
     write_file,
 )
+from tests.waiting import PATIENCE_S
 
 
 def age(path, hours):
@@ -172,7 +173,7 @@ def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small
     while any(process.poll() is None for process in processes):
         name = f"y{len(small_lake.known_captures())}"
         small_lake.commit(unit_of(small_lake.location, name, [name]))
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
     captures = len(small_lake.known_captures())
     assert captures > 7
     assert counts(small_lake) == {

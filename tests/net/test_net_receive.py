@@ -157,7 +157,7 @@ def test_a_waiting_receiver_can_be_woken_up(receiver):
     waiting = threading.Thread(target=receiver.receive, args=(30,))
     waiting.start()
     receiver.wake()
-    waiting.join(20)
+    waiting.join(60)
     assert not waiting.is_alive()
 
 
