@@ -227,7 +227,12 @@ class Reader:
         there = set(metadata.schema.names)
         named = [name for name in columns if name in table.texts and name in there]
         return pq.ParquetFile(
-            place.path, filesystem=place.filesystem, read_dictionary=named, metadata=metadata
+            place.path,
+            filesystem=place.filesystem,
+            read_dictionary=named,
+            metadata=metadata,
+            # Other threads that fetch ahead are for distant stores: here they only cost time.
+            pre_buffer=not place.is_local,
         )
 
     def _read_file(
