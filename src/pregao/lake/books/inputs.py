@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pregao.feed.meaning import BOOK_TEMPLATES
-from pregao.lake.books.columns import integers, taken
+from pregao.lake.books.columns import Numbers
+from pregao.lake.books.opened import FileRows, OpenedFile, open_file
 from pregao.lake.books.slots import Slots
-from pregao.lake.store import Location
+from pregao.lake.store import FlatRows, Location
 from pregao.umdf.sequencing import serial_of
 from pregao.umdf.streams import ONLY_INCREMENTAL
 from pregao.umdf.templates import ORDER, SNAPSHOT_HEADER
@@ -140,12 +140,12 @@ class Part:
 
 
 class Reader:
-    """Reads rows of the input files; metadata of files is kept between reads."""
+    """Reads rows of the input files; what files tell of themselves is kept between reads."""
 
     def __init__(self, lake: Location, inputs: Inputs) -> None:
         self._lake = lake
         self.inputs = inputs
-        self._metadata: dict[str, Any] = {}
+        self._files: dict[str, OpenedFile] = {}
 
     def read(
         self,
@@ -158,13 +158,49 @@ class Reader:
 
         ``part`` None is for templates without an instrument.
         """
-        found = []
+        return [
+            self._table(template, rows, columns, there)
+            for rows, there in self._rows(template, columns, part, serials)
+        ]
+
+    def read_columns(
+        self,
+        template: int,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: Serials | None = None,
+    ) -> list[Any]:
+        """The same rows as they are cheapest: `FlatRows` with the columns that there are, or
+        tables."""
+        return [
+            rows if isinstance(rows, FlatRows) else self._table(template, rows, columns, there)
+            for rows, there in self._rows(template, columns, part, serials)
+        ]
+
+    def _table(
+        self, template: int, rows: FileRows, columns: Sequence[str], there: list[str]
+    ) -> Any:
+        """Rows as a table with all columns that are wanted."""
+        missing = [name for name in columns if name not in there]
+        nulls = [self.inputs.tables[template].missing(name, rows.count) for name in missing]
+        if not there:
+            return pa.Table.from_arrays(nulls, names=missing)
+        made = rows.table(there, self.inputs.tables[template].texts)
+        for name, column in zip(missing, nulls, strict=True):
+            made = made.append_column(name, column)
+        return made
+
+    def _rows(
+        self, template: int, columns: Sequence[str], part: Part | None, serials: Serials | None
+    ) -> Iterator[tuple[FileRows, list[str]]]:
+        """The rows of each file that has some, and which of the columns it has."""
         for file in self.inputs.files.get(template, ()):
             if part is None or file.touches(part.first, part.last):
-                rows = self._read_file(template, file, columns, part, serials)
-                if rows is not None:
-                    found.append(rows)
-        return found
+                opened = self._open(template, file)
+                there = [name for name in columns if name in opened.names]
+                rows = self._read_file(opened, there, part, serials)
+                if rows is not None and rows.count:
+                    yield rows, there
 
     def knows(self, security: int) -> bool:
         """Are there orders or snapshots of an instrument?"""
@@ -176,28 +212,21 @@ class Reader:
     def rows_by_security(self, template: int) -> Counter[int]:
         """How many rows each instrument has, from statistics as far as they tell."""
         counts: Counter[int] = Counter()
+        channel = self.inputs.channel
         for file in self.inputs.files.get(template, ()):
-            with self._open(template, file, ()) as opened:
-                metadata = opened.metadata
-                channel_at = _place_of(metadata, "channel")
-                security_at = _place_of(metadata, "security_id")
-                mixed = []
-                for number in range(metadata.num_row_groups):
-                    group = metadata.row_group(number)
-                    channels = _bounds(group, channel_at, 0, 255)
-                    low, high = _bounds(group, security_at, FIRST_SECURITY, LAST_SECURITY)
-                    if not channels[0] <= self.inputs.channel <= channels[1]:
-                        continue
-                    if low == high and channels[0] == channels[1]:
-                        counts[low] += group.num_rows
-                    else:
-                        mixed.append(number)
-                if mixed:
-                    names = ["channel", "security_id"]
-                    rows = opened.read_row_groups(mixed, columns=names, use_threads=False)
-                    own = integers(rows.column(0)) == self.inputs.channel
-                    found, tally = np.unique(integers(rows.column(1))[own], return_counts=True)
-                    counts.update(dict(zip(found.tolist(), tally.tolist(), strict=True)))
+            opened = self._open(template, file)
+            lowest, highest = opened.bounds("channel", 0, 255)
+            low, high = opened.bounds("security_id", FIRST_SECURITY, LAST_SECURITY)
+            own = (lowest <= channel) & (channel <= highest)
+            alone = own & (low == high) & (lowest == highest)
+            for at in np.flatnonzero(alone).tolist():
+                counts[int(low[at])] += int(opened.group_rows[at])
+            mixed = np.flatnonzero(own & ~alone).tolist()
+            if mixed:
+                rows = opened.read(mixed, ["channel", "security_id"])
+                securities = rows.numbers("security_id")[rows.numbers("channel") == channel]
+                found, tally = np.unique(securities, return_counts=True)
+                counts.update(dict(zip(found.tolist(), tally.tolist(), strict=True)))
         return counts
 
     def group_ends(self, template: int, security: int, base: int) -> Iterator[tuple[int, int]]:
@@ -205,134 +234,84 @@ class Reader:
         for file in self.inputs.files.get(template, ()):
             if not file.touches(security, security):
                 continue
-            with self._open(template, file, ()) as opened:
-                metadata = opened.metadata
-                for number in range(metadata.num_row_groups):
-                    group = metadata.row_group(number)
-                    at = _place_of(metadata, "security_id")
-                    low, high = _bounds(group, at, FIRST_SECURITY, LAST_SECURITY)
-                    if low <= security <= high:
-                        version = _bounds(group, _place_of(metadata, "sequence_version"), 0, 0)[1]
-                        last = _bounds(group, _place_of(metadata, "sequence_number"), 0, 0)[1]
-                        serial = serial_of(np.array([version]), np.array([last]), base)
-                        yield int(serial[0]), group.num_rows
+            opened = self._open(template, file)
+            low, high = opened.bounds("security_id", FIRST_SECURITY, LAST_SECURITY)
+            _, version = opened.bounds("sequence_version", 0, 0)
+            _, last = opened.bounds("sequence_number", 0, 0)
+            serial = serial_of(version, last, base)
+            for at in np.flatnonzero((low <= security) & (security <= high)).tolist():
+                yield int(serial[at]), int(opened.group_rows[at])
 
-    def _open(self, template: int, file: InputFile, columns: Iterable[str]) -> Any:
-        table = self.inputs.tables[template]
-        place = self._lake.join(table.name, file.path)
-        metadata = self._metadata.get(file.path)
-        if metadata is None:
-            metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
-            self._metadata[file.path] = metadata
-        there = set(metadata.schema.names)
-        named = [name for name in columns if name in table.texts and name in there]
-        return pq.ParquetFile(
-            place.path, filesystem=place.filesystem, read_dictionary=named, metadata=metadata
-        )
+    def _open(self, template: int, file: InputFile) -> OpenedFile:
+        if file.path not in self._files:
+            table = self.inputs.tables[template]
+            place = self._lake.join(table.name, file.path)
+            self._files[file.path] = open_file(place, table.texts)
+        return self._files[file.path]
 
     def _read_file(
         self,
-        template: int,
-        file: InputFile,
+        opened: OpenedFile,
         columns: Sequence[str],
         part: Part | None,
         serials: Serials | None,
-    ) -> Any | None:
+    ) -> FileRows | None:
         filters = ["channel"] if part is None else ["channel", "security_id"]
         if serials is not None:
             filters += ["sequence_version", "sequence_number"]
-        with self._open(template, file, columns) as opened:
-            groups, whole = _chosen(opened.metadata, self.inputs.channel, part, serials)
-            if not groups:
-                return None
-            wanted = list(dict.fromkeys([*columns, *([] if whole else filters)]))
-            there = [name for name in wanted if name in opened.schema_arrow.names]
-            rows = opened.read_row_groups(groups, columns=there, use_threads=False)
-        if not whole:
-            rows = _filtered(rows, self.inputs.channel, part, serials)
-            # All tables have the same columns, whether rows had to be chosen or not.
-            rows = rows.select([name for name in there if name in columns])
-        for name in columns:
-            if name not in there:
-                missing = self.inputs.tables[template].missing(name, rows.num_rows)
-                rows = rows.append_column(name, missing)
-        return rows if rows.num_rows else None
+        groups, whole = _chosen(opened, self.inputs.channel, part, serials)
+        if not groups:
+            return None
+        if whole:
+            return opened.read(groups, columns)
+        rows = opened.read(groups, list(dict.fromkeys([*columns, *filters])))
+        return _filtered(rows, self.inputs.channel, part, serials)
 
 
-def in_serials(rows: Any, serials: Serials) -> npt.NDArray[np.bool_]:
-    """Which rows are of packets from one serial to another."""
+def in_serials(versions: Numbers, numbers: Numbers, serials: Serials) -> npt.NDArray[np.bool_]:
+    """Which packets, by their versions and numbers, are from one serial to another."""
     base, first, last = serials
-    versions = integers(rows.column("sequence_version"))
-    places = serial_of(versions, integers(rows.column("sequence_number"), 0), base)
+    places = serial_of(versions, numbers, base)
     inside: npt.NDArray[np.bool_] = (places >= first) & (places <= last)
     return inside
 
 
-def _place_of(metadata: Any, name: str) -> int | None:
-    names = metadata.schema.names
-    return names.index(name) if name in names else None
-
-
-def _bounds(group: Any, at: int | None, low: int, high: int) -> tuple[int, int]:
-    """The statistics of a column in a row group, or what may be."""
-    if at is None:
-        return low, high
-    statistics = group.column(at).statistics
-    if statistics is None or not statistics.has_min_max:
-        return low, high
-    return int(statistics.min), int(statistics.max)
-
-
 def _chosen(
-    metadata: Any, channel: int, part: Part | None, serials: Serials | None
+    opened: OpenedFile, channel: int, part: Part | None, serials: Serials | None
 ) -> tuple[list[int], bool]:
     """The row groups that may hold what is wanted, and whether they hold nothing else."""
-    channel_at = _place_of(metadata, "channel")
-    security_at = _place_of(metadata, "security_id")
-    version_at = _place_of(metadata, "sequence_version")
-    number_at = _place_of(metadata, "sequence_number")
-    groups = []
-    whole = True
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        low, high = _bounds(group, channel_at, 0, 255)
-        if not low <= channel <= high:
-            continue
-        inside = low == high
-        if part is not None:
-            low, high = _bounds(group, security_at, FIRST_SECURITY, LAST_SECURITY)
-            if low > part.last or high < part.first:
-                continue
-            inside &= part.first <= low and high <= part.last
-        if serials is not None:
-            base, first, last = serials
-            versions = _bounds(group, version_at, 0, 1 << 16)
-            numbers = _bounds(group, number_at, 0, 1 << 32)
-            if versions[0] == versions[1]:
-                low, high = (
-                    int(serial_of(np.array([versions[0]]), np.array([number]), base)[0])
-                    for number in numbers
-                )
-                if low > last or high < first:
-                    continue
-                inside &= first <= low and high <= last
-            else:
-                inside = False
-        groups.append(number)
-        whole &= inside
-    return groups, whole
-
-
-def _filtered(rows: Any, channel: int, part: Part | None, serials: Serials | None) -> Any:
-    wanted = integers(rows.column("channel")) == channel
+    low, high = opened.bounds("channel", 0, 255)
+    some = (low <= channel) & (channel <= high)
+    inside = low == high
     if part is not None:
-        securities = integers(rows.column("security_id"))
+        low, high = opened.bounds("security_id", FIRST_SECURITY, LAST_SECURITY)
+        some &= (low <= part.last) & (high >= part.first)
+        inside &= (part.first <= low) & (high <= part.last)
+    if serials is not None:
+        base, first, last = serials
+        lowest, highest = opened.bounds("sequence_version", 0, 1 << 16)
+        one = lowest == highest
+        low, high = (
+            serial_of(lowest, numbers, base)
+            for numbers in opened.bounds("sequence_number", 0, 1 << 32)
+        )
+        some &= ~one | ((low <= last) & (high >= first))
+        inside &= one & (first <= low) & (high <= last)
+    return np.flatnonzero(some).tolist(), bool(inside[some].all())
+
+
+def _filtered(rows: FileRows, channel: int, part: Part | None, serials: Serials | None) -> FileRows:
+    wanted = rows.numbers("channel") == channel
+    if part is not None:
+        securities = rows.numbers("security_id")
         wanted &= (securities >= part.first) & (securities <= part.last)
     if serials is not None:
-        wanted &= in_serials(rows, serials)
+        versions, numbers = rows.numbers("sequence_version"), rows.numbers("sequence_number")
+        wanted &= in_serials(versions, numbers, serials)
     chosen = np.flatnonzero(wanted)
     if not len(chosen):
-        return rows.slice(0, 0)
-    if chosen[-1] - chosen[0] + 1 == len(chosen):  # files are sorted: mostly it is one run
-        return rows.slice(int(chosen[0]), len(chosen))
-    return taken(rows, chosen)
+        return rows.taken(slice(0, 0))
+    first, last = int(chosen[0]), int(chosen[-1])
+    if last - first + 1 == len(chosen):  # files are sorted: mostly it is one run
+        return rows.taken(slice(first, last + 1))
+    return rows.taken(chosen)

@@ -115,13 +115,25 @@ class LegacyReader(Reader):
         for rows in self._translated(template, part or Part()):
             whole = rows
             if serials is not None:
-                whole = taken(rows, np.flatnonzero(in_serials(rows, serials)))
+                versions = integers(rows.column("sequence_version"))
+                numbers = integers(rows.column("sequence_number"), 0)
+                whole = taken(rows, np.flatnonzero(in_serials(versions, numbers, serials)))
             for name in columns:
                 if name not in whole.column_names:
                     whole = whole.append_column(name, pa.nulls(whole.num_rows, pa.int64()))
             if whole.num_rows:
                 found.append(whole.select(list(columns)))
         return found
+
+    def read_columns(
+        self,
+        template: int,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: Serials | None = None,
+    ) -> list[Any]:
+        """The rows of a template as tables."""
+        return self.read(template, columns, part, serials)
 
     def rows_by_security(self, template: int) -> Counter[int]:
         """How many rows each instrument has: of all entries with those of orders."""

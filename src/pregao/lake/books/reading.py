@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.book.rows import NULL
-from pregao.feed.columns import Codes, ComparedColumns, Flags, Numbers
+from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
 from pregao.feed.day import ChannelDay
 from pregao.feed.meaning import (
     BOOK_TEMPLATES,
@@ -40,7 +40,8 @@ from pregao.feed.snapshots import (
 from pregao.feed.statistics import TRADE_COLUMNS, OtherMessages, PhaseChanges
 from pregao.lake.books.columns import checksums, codes, integers, taken
 from pregao.lake.books.inputs import INSTRUMENTS, Part, Reader, Serials
-from pregao.lake.store import DATE
+from pregao.lake.books.opened import FlatColumns
+from pregao.lake.store import DATE, FlatRows
 from pregao.umdf.gaps import Item
 from pregao.umdf.streams import Stream
 from pregao.umdf.templates import (
@@ -154,7 +155,7 @@ class Source:
     securities: tuple[int, ...] | None = None
     """The only instruments that are wanted."""
 
-    def _implied(self, rows: ArrowColumns) -> Numbers:
+    def _implied(self, rows: MessageColumns) -> Numbers:
         """The masks of implied orders, by each message's schema version."""
         versions = rows.numbers(VERSION)
         untold = versions == NULL
@@ -173,8 +174,9 @@ class Source:
             columns = [*KEY, *TIMES, "rpt_seq", VERSION, *fields[template]]
             if template == EMPTY_BOOK:
                 columns = [*KEY, TIMES[-1], "rpt_seq", VERSION]  # of the legacy feed it may count
-            for found in self.reader.read(template, columns, self.part, serials):
-                rows = ArrowColumns(found)
+            for found in self.reader.read_columns(template, columns, self.part, serials):
+                flat = isinstance(found, FlatRows)
+                rows = FlatColumns(found, columns) if flat else ArrowColumns(found)
                 books = update_columns(template, rows, self._implied(rows), levels=levels)
                 item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
                 changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))

@@ -24,6 +24,7 @@ from pregao.lake.store.delta_tables import (
     visible_files,
 )
 from pregao.lake.store.file_statistics import INDEXED_COLUMNS, Bounds, bounds_of, stats_json
+from pregao.lake.store.flat_parquet import FlatRows, open_flat
 from pregao.lake.store.intents import NAME as INTENTS
 from pregao.lake.store.lake import STAGING, Lake
 from pregao.lake.store.location import FileEntry, Location, unique_name
@@ -53,6 +54,7 @@ __all__ = [
     "CommitResult",
     "Compacted",
     "FileEntry",
+    "FlatRows",
     "Lake",
     "LakeTable",
     "Layout",
@@ -75,6 +77,7 @@ __all__ = [
     "iso",
     "new_file",
     "number_of",
+    "open_flat",
     "remove_action",
     "replace_partition",
     "stats_json",

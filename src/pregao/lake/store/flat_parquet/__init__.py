@@ -1,4 +1,4 @@
-"""Parquet files of tables of numbers and repeated texts, written by kernels."""
+"""Parquet files of tables of numbers and repeated texts, written and read by kernels."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING, Any
 from pregao.lake.store.flat_parquet.kinds import is_flat
 
 if TYPE_CHECKING:
+    from pregao.lake.store.flat_parquet.reader import FlatFile
     from pregao.lake.store.flat_parquet.writer import FlatWriter
 
-__all__ = ["FlatWriter", "is_flat"]
+from pregao.lake.store.flat_parquet.rows import FlatColumn, FlatRows
+
+__all__ = ["FlatColumn", "FlatRows", "FlatWriter", "is_flat", "open_flat"]
+
+
+def open_flat(path: str) -> FlatFile | None:
+    """A file of this machine as our own writer left it; None if somebody else wrote it."""
+    from pregao.lake.store.flat_parquet import reader
+
+    return reader.open_flat(path)
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,13 @@ UNCOMPRESSED = 0
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 # Kinds of members in a record.
-TRUE, SMALL_NUMBER, NUMBER, BINARY, LIST, STRUCT = 1, 5, 6, 8, 9, 12
+TRUE, FALSE, BYTE, SMALL_NUMBER, NUMBER, DOUBLE, BINARY, LIST, SET, STRUCT = (
+    1, 2, 3, 5, 6, 7, 8, 9, 10, 12,
+)  # fmt: skip
+MOST_MEMBERS = 24
+"""Members that a record has at most; what comes behind them is passed over."""
+DEEPEST = 12
+"""Records and lists in one another."""
 
 PAGE_ROWS = 16_384
 BLOCK = 128
@@ -26,3 +32,10 @@ BLOCK = 128
     INDEX_AT, INDEX_BYTES, PLACES_AT, PLACES_BYTES, CHUNK_FACTS,
 ) = range(16)  # fmt: skip
 PAGE_AT, PAGE_BYTES, PAGE_ROW, PAGE_NULLS, PAGE_LOW, PAGE_HIGH, PAGE_VALUES, PAGE_FACTS = range(8)
+
+# What the end of a file tells of a row group, and of a column in it.
+GROUP_ROWS, GROUP_FACTS = range(2)
+(
+    KNOWN_KIND, KNOWN_CODEC, KNOWN_AT, KNOWN_BYTES, KNOWN_NULLS, KNOWN_BOUNDED, KNOWN_LOW,
+    KNOWN_HIGH, KNOWN_FACTS,
+) = range(9)  # fmt: skip

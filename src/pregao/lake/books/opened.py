@@ -1,0 +1,204 @@
+"""A file of a message table, opened: what its row groups hold, and their rows.
+
+Files that our own writer wrote on this machine's disks are read as flat numbers, all others by
+pyarrow; both are asked alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from pregao.book.rows import NULL
+from pregao.extras import kernels_compiled
+from pregao.feed.columns import Codes, Numbers
+from pregao.lake.books.columns import integers, taken
+from pregao.lake.store import FlatRows, Location, open_flat
+
+
+class FileRows(Protocol):
+    """Rows of a file."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def numbers(self, name: str) -> Numbers:
+        """A column as numbers, NULL where there is no value."""
+
+    def taken(self, chosen: slice | Numbers) -> FileRows:
+        """Some of the rows."""
+
+    def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
+        """Columns as an Arrow table; those named have their texts as dictionaries."""
+
+
+class OpenedFile(Protocol):
+    """What is asked of a file."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Its columns."""
+
+    @property
+    def group_rows(self) -> Numbers:
+        """How many rows each row group has."""
+
+    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+        """The smallest and largest value of a column in each row group, or what may be."""
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
+        """Columns of some row groups."""
+
+
+def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
+    """Open a file; ``texts`` are the columns of texts that repeat."""
+    if place.is_local and kernels_compiled():
+        flat = open_flat(place.path)
+        if flat is not None:
+            return _OwnFile(place, texts, flat)
+    return _ArrowFile(place, texts)
+
+
+class ArrowRows:
+    """Rows as an Arrow table."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        count: int = self.rows.num_rows
+        return count
+
+    def numbers(self, name: str) -> Numbers:
+        """A column as numbers."""
+        return integers(self.rows.column(name))
+
+    def taken(self, chosen: slice | Numbers) -> ArrowRows:
+        """Some of the rows."""
+        if isinstance(chosen, slice):
+            return ArrowRows(self.rows.slice(chosen.start, chosen.stop - chosen.start))
+        return ArrowRows(taken(self.rows, chosen))
+
+    def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:  # noqa: ARG002
+        """Some of the columns; what is a dictionary was said when they were read."""
+        return self.rows.select(list(names))
+
+
+class _ArrowFile:
+    """A file that is read by pyarrow."""
+
+    def __init__(self, place: Location, texts: Collection[str]) -> None:
+        self._place = place
+        self._metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
+        self._leaves: list[str] = self._metadata.schema.names
+        self.names: Sequence[str] = self._metadata.schema.to_arrow_schema().names
+        self._texts = [name for name in self.names if name in texts]
+        groups = (self._metadata.row_group(at) for at in range(self._metadata.num_row_groups))
+        self.group_rows = np.array([group.num_rows for group in groups], np.int64)
+        self._bounds: dict[str, list[tuple[int, int] | None]] = {}
+
+    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+        """The smallest and largest value of a column in each row group, or what may be."""
+        if name not in self._bounds:
+            self._bounds[name] = [self._bound(at, name) for at in range(len(self.group_rows))]
+        found = [bound or (least, most) for bound in self._bounds[name]]
+        low, high = np.array(found, np.int64).reshape(-1, 2).T
+        return low, high
+
+    def _bound(self, group: int, name: str) -> tuple[int, int] | None:
+        if name not in self._leaves:
+            return None
+        statistics = self._metadata.row_group(group).column(self._leaves.index(name)).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return int(statistics.min), int(statistics.max)
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> ArrowRows:
+        """Columns of some row groups."""
+        place = self._place
+        with pq.ParquetFile(
+            place.path,
+            filesystem=place.filesystem,
+            read_dictionary=[name for name in self._texts if name in names],
+            metadata=self._metadata,
+            # Other threads that fetch ahead are for distant stores: here they only cost time.
+            pre_buffer=not place.is_local,
+        ) as opened:
+            rows = opened.read_row_groups(list(groups), columns=list(names), use_threads=False)
+        return ArrowRows(rows)
+
+
+class _OwnFile:
+    """A file that our own writer wrote."""
+
+    def __init__(self, place: Location, texts: Collection[str], flat: Any) -> None:
+        self._place = place
+        self._texts = texts
+        self._flat = flat
+        self.names: Sequence[str] = flat.names
+        self.group_rows: Numbers = flat.group_rows
+
+    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+        """The smallest and largest value of a column in each row group, or what may be."""
+        found: tuple[Numbers, Numbers] = self._flat.bounds(name, least, most)
+        return found
+
+    def read(self, groups: Sequence[int], names: Sequence[str]) -> FileRows:
+        """Columns of some row groups."""
+        rows: FlatRows | None = self._flat.read(groups, names, NULL)
+        if rows is None:
+            # It is damaged, or not what it seems: pyarrow says so, or knows better.
+            return _ArrowFile(self._place, self._texts).read(groups, names)
+        return rows
+
+
+class FlatColumns:
+    """Flat rows as the columns that a follower asks for; a column that is not there is null."""
+
+    __slots__ = ("_rows", "names")
+
+    def __init__(self, rows: FlatRows, names: Sequence[str]) -> None:
+        self._rows = rows
+        self.names = names
+
+    def __len__(self) -> int:
+        return self._rows.count
+
+    def numbers(self, name: str, null: int = NULL) -> Numbers:
+        """A column of integers, days or decimals as numbers."""
+        column = self._rows.columns.get(name)
+        if column is None:
+            return np.full(len(self), null, np.int64)
+        if null == NULL or column.there is None:
+            return column.values
+        return np.where(column.there, column.values, null)
+
+    def codes(self, name: str, known: Mapping[str, int], other: int) -> Codes:
+        """The numbers that the names of a column are known by."""
+        column = self._rows.columns.get(name)
+        if column is None or column.texts is None:
+            return np.full(len(self), other, np.uint8)
+        of_text = [known.get(text, other) for text in column.texts]
+        # Where there is none, its place is that behind all others.
+        codes: Codes = np.array([*of_text, other], np.uint8)[column.values]
+        return codes
+
+    def texts(self, name: str) -> Sequence[str | None]:
+        """A column of texts."""
+        column = self._rows.columns.get(name)
+        if column is None or column.texts is None:
+            return [None] * len(self)
+        of_text: list[str | None] = [*column.texts, None]
+        return [of_text[at] for at in column.values.tolist()]
+
+    def taken(self, chosen: Numbers) -> FlatColumns:
+        """Some of the rows, in the order given."""
+        return FlatColumns(self._rows.taken(chosen), self.names)

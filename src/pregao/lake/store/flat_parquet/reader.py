@@ -1,0 +1,287 @@
+"""A reader of the files that our own writer wrote, which knows how they are coded.
+
+Columns become flat numbers at once, as books are made of, where pyarrow's reader makes Arrow's
+arrays first. Who writes otherwise, or to another place than this machine's disks, is read by
+pyarrow: then there is no `FlatFile`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pregao.lake.store.flat_parquet import _decoding_kernels, _footer_kernels
+from pregao.lake.store.flat_parquet.numbers import (
+    GROUP_FACTS,
+    GROUP_ROWS,
+    KNOWN_AT,
+    KNOWN_BOUNDED,
+    KNOWN_BYTES,
+    KNOWN_CODEC,
+    KNOWN_FACTS,
+    KNOWN_HIGH,
+    KNOWN_KIND,
+    KNOWN_LOW,
+    MOST_MEMBERS,
+    TEXT,
+    UNCOMPRESSED,
+)
+from pregao.lake.store.flat_parquet.rows import FlatColumn, FlatRows
+
+Numbers = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+_WRITER = b"pregao version "
+_TAIL = 64 << 10
+"""Bytes at the end of a file that are read at first: mostly all that it tells is in them."""
+_BEHIND = 16
+"""Bytes that kernels may look at behind what is theirs."""
+_MOST_FILES = 1_000
+_GAP = 64 << 10
+"""Bytes between two columns that are read along with them, rather than reading twice."""
+
+
+class FlatFile:
+    """What the end of such a file tells, by which its rows are read."""
+
+    def __init__(self, path: str, schema: Any, groups: Numbers, chunks: Numbers) -> None:
+        self._path = path
+        self._schema = schema
+        self._chunks = chunks
+        self.group_rows: Numbers = groups[:, GROUP_ROWS]
+        """How many rows each row group has."""
+        self.names: list[str] = schema.names
+        """The columns."""
+        self._places = {name: place for place, name in enumerate(self.names)}
+
+    def bounds(self, name: str, least: int, most: int) -> tuple[Numbers, Numbers]:
+        """The smallest and largest value of a column in each row group, or what may be."""
+        place = self._places.get(name)
+        if place is None:
+            count = len(self.group_rows)
+            return np.full(count, least, np.int64), np.full(count, most, np.int64)
+        own = self._chunks[:, place]
+        told = own[:, KNOWN_BOUNDED] != 0
+        low, high = own[:, KNOWN_LOW], own[:, KNOWN_HIGH]
+        return np.where(told, low, least), np.where(told, high, most)
+
+    def read(self, groups: Sequence[int], names: Sequence[str], null: int) -> FlatRows | None:
+        """Columns of some row groups, ``null`` where there is no value; None if they are not as
+        our own writer writes them."""
+        places = [self._places[name] for name in names]
+        rows = self.group_rows[list(groups)].tolist()
+        count = sum(rows)
+        made = [_Made(self._schema.field(place), count) for place in places]
+        facts = self._chunks[np.ix_(list(groups), places)]
+        if (facts[..., KNOWN_CODEC] != UNCOMPRESSED).any():
+            return None
+        known = _scratch(_KNOWN, max(rows, default=0) + 64)
+        starts = [0, *accumulate(rows)]
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            for own, own_rows, first in zip(facts, rows, starts, strict=False):
+                begins, sizes = own[:, KNOWN_AT], own[:, KNOWN_BYTES]
+                for run in _runs(begins, sizes):
+                    base = int(begins[run[0]])
+                    end = int(begins[run[-1]] + sizes[run[-1]])
+                    data = _bytes(descriptor, base, end - base)
+                    if data is None:
+                        return None
+                    for at in run:
+                        begin = int(begins[at]) - base
+                        if not made[at].add(
+                            data, begin, begin + int(sizes[at]), own_rows, first,
+                            int(own[at, KNOWN_KIND]), null, known,
+                        ):  # fmt: skip
+                            return None
+        finally:
+            os.close(descriptor)
+        columns = {name: column.done() for name, column in zip(names, made, strict=True)}
+        return FlatRows(count, columns)
+
+
+def _runs(begins: Numbers, sizes: Numbers) -> list[list[int]]:
+    """Columns by their places in the file, those together that are near one another."""
+    runs: list[list[int]] = []
+    end = 0
+    for at in np.argsort(begins).tolist():
+        begin = int(begins[at])
+        if runs and begin - end <= _GAP:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+        end = begin + int(sizes[at])
+    return runs
+
+
+class _Made:
+    """A column that is being read."""
+
+    def __init__(self, entry: Any, count: int) -> None:
+        self._entry = entry
+        self._values = np.empty(count, np.int64)
+        self._there = np.empty(count if entry.nullable else 0, np.uint8)
+        self._texts: dict[str, int] = {}
+        self._of_text = pa.types.is_string(entry.type)
+
+    def add(
+        self, data: Bytes, begin: int, end: int, rows: int, first: int, kind: int, null: int,
+        known: Numbers,
+    ) -> bool:  # fmt: skip
+        texts = np.empty(3, np.int64)
+        if (kind == TEXT) != self._of_text:
+            return False
+        own = -1 if self._of_text else null
+        if not _decoding_kernels.decode_chunk(
+            data, begin, end, rows, kind, self._entry.nullable, own, known, self._values,
+            self._there, first, texts,
+        ):  # fmt: skip
+            return False
+        if self._of_text and texts[0]:
+            found = _texts(int(texts[0]), data[texts[1] : texts[2]].tobytes())
+            if found is None:
+                return False
+            numbers = [self._texts.setdefault(text, len(self._texts)) for text in found]
+            if numbers != list(range(len(numbers))):
+                labels = self._values[first : first + rows]
+                labels[:] = np.array([*numbers, -1], np.int64)[labels]
+        return True
+
+    def done(self) -> FlatColumn:
+        there = self._there.view(np.bool_) if self._entry.nullable else None
+        texts = list(self._texts) if self._of_text else None
+        return FlatColumn(self._entry.type, self._values, there, texts)
+
+
+@lru_cache(1_000)
+def _texts(count: int, page: bytes) -> tuple[str, ...] | None:
+    """The texts of a dictionary's page; None if they are not that many, or no texts."""
+    found = []
+    at = 0
+    for _ in range(count):
+        begin = at + 4
+        at = begin + int.from_bytes(page[at:begin], "little")
+        if at > len(page):
+            return None
+        found.append(page[begin:at])
+    try:
+        return tuple(text.decode() for text in found)
+    except UnicodeDecodeError:
+        return None
+
+
+_KEPT = threading.local()
+_KNOWN, _DATA = ("known", np.int64), ("data", np.uint8)
+
+
+def _scratch(what: tuple[str, Any], count: int) -> Any:
+    """Memory for so many values at least, which a thread keeps for the next time."""
+    name, kind = what
+    kept = getattr(_KEPT, name, None)
+    if kept is None or len(kept) < count:
+        kept = np.empty(count + (count >> 2), kind)
+        setattr(_KEPT, name, kept)
+    return kept
+
+
+def _bytes(descriptor: int, at: int, count: int) -> Bytes | None:
+    """Bytes of a file, with some behind them; None if it ends before."""
+    data: Bytes = _scratch(_DATA, count + _BEHIND)
+    read = os.preadv(descriptor, [data[:count].data], at)
+    return data if read == count else None
+
+
+_FILES: OrderedDict[tuple[str, int, int], FlatFile | None] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def open_flat(path: str) -> FlatFile | None:
+    """A file of this machine as our own writer left it; None if somebody else wrote it.
+
+    What the end of a file tells is kept for the next task.
+    """
+    found = Path(path).stat()
+    key = (path, found.st_size, found.st_mtime_ns)
+    with _LOCK:
+        if key in _FILES:
+            _FILES.move_to_end(key)
+            return _FILES[key]
+    file = _opened(path, found.st_size)
+    with _LOCK:
+        _FILES[key] = file
+        while len(_FILES) > _MOST_FILES:
+            _FILES.popitem(last=False)
+    return file
+
+
+def _opened(path: str, size: int) -> FlatFile | None:
+    with Path(path).open("rb") as file:
+        file.seek(max(0, size - _TAIL))
+        tail = file.read()
+        length = int.from_bytes(tail[-8:-4], "little")
+        if tail[-4:] != b"PAR1" or length + 8 > size:
+            return None
+        if length + 8 > len(tail):
+            file.seek(size - length - 8)
+            tail = file.read()
+    data = np.frombuffer(tail, np.uint8)
+    begin, end = len(tail) - length - 8, len(tail) - 8
+    found = np.empty(MOST_MEMBERS, np.int64)
+    if _footer_kernels.read_record(data, begin, end, found) != end:
+        return None
+    # Its version, its schema, how many rows there are, its row groups, and who wrote it.
+    _, schema_at, rows, groups_at, _, writer_at = found[1:7].tolist()
+    if min(schema_at, rows, groups_at, writer_at) < 0:
+        return None
+    if tail[writer_at + 1 : writer_at + 1 + len(_WRITER)] != _WRITER:
+        return None
+    # Behind the schema is the number of rows: in front of each there is a byte.
+    schema = _schema(tail[schema_at : groups_at - 2 - -(-(2 * rows).bit_length() // 7)], path)
+    if schema is None:
+        return None
+    groups = np.zeros((_footer_kernels.count_of(data, groups_at, end), GROUP_FACTS), np.int64)
+    chunks = np.zeros((len(groups), len(schema), KNOWN_FACTS), np.int64)
+    if not _footer_kernels.read_row_groups(data, groups_at, end, groups, chunks):
+        return None
+    places, sizes = chunks[..., KNOWN_AT], chunks[..., KNOWN_BYTES]
+    if ((places < 0) | (sizes > size) | (places > size - sizes)).any():
+        return None
+    return FlatFile(path, schema, groups, chunks)
+
+
+_SCHEMAS: dict[bytes, Any] = {}
+
+
+def _schema(coded: bytes, path: str) -> Any:
+    """The schema of a file as pyarrow reads it; most files have one that was seen before.
+
+    None if it is damaged, or has what our own writer does not write.
+    """
+    schema = _SCHEMAS.get(coded)
+    if schema is None:
+        try:
+            schema = pq.read_schema(path)
+        except (pa.ArrowException, OSError, ValueError):
+            return None
+        if not all(pa.types.is_string(entry.type) or _is_number(entry.type) for entry in schema):
+            return None
+        if len(_SCHEMAS) < _MOST_FILES:
+            _SCHEMAS[coded] = schema
+    return schema
+
+
+def _is_number(kind: Any) -> bool:
+    """Is it what our own numbers are read as?"""
+    decimal = pa.types.is_decimal128(kind)
+    return bool(pa.types.is_signed_integer(kind) or decimal or pa.types.is_date32(kind))

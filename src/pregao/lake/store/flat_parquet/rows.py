@@ -1,0 +1,80 @@
+"""Rows of a file as flat numbers, and as the Arrow tables that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Numbers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class FlatColumn:
+    """A column as flat numbers; texts as places in a list of theirs."""
+
+    kind: Any
+    """Its Arrow type, as pyarrow reads it."""
+    values: Numbers
+    there: Flags | None
+    """Which values are there; None if all are."""
+    texts: list[str] | None = None
+
+    def taken(self, chosen: slice | Numbers) -> FlatColumn:
+        """Some of the values."""
+        there = None if self.there is None else self.there[chosen]
+        return FlatColumn(self.kind, self.values[chosen], there, self.texts)
+
+    def arrow(self, *, as_dictionary: bool) -> Any:
+        """The column as pyarrow reads it."""
+        count, there = len(self.values), self.there
+        if there is not None and there.all():
+            there = None
+        if self.texts is not None:
+            mask = None if there is None else ~there
+            labels = pa.array(self.values.astype(np.int32), mask=mask)
+            named = pa.DictionaryArray.from_arrays(labels, pa.array(self.texts, pa.string()))
+            return named if as_dictionary else named.cast(pa.string())
+        bits = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little"))
+        if pa.types.is_decimal128(self.kind):
+            wide = np.empty((count, 2), np.int64)
+            wide[:, 0] = self.values
+            np.right_shift(self.values, 63, out=wide[:, 1])
+        else:
+            width = self.kind.bit_width // 8
+            wide = np.ascontiguousarray(self.values, np.dtype(f"<i{width}"))
+        return pa.Array.from_buffers(self.kind, count, [bits, pa.py_buffer(wide)])
+
+
+@dataclass(frozen=True, slots=True)
+class FlatRows:
+    """Rows of a file by their columns."""
+
+    count: int
+    columns: dict[str, FlatColumn]
+
+    def numbers(self, name: str) -> Numbers:
+        """A column as numbers."""
+        return self.columns[name].values
+
+    def taken(self, chosen: slice | Numbers) -> FlatRows:
+        """Some of the rows."""
+        columns = {name: column.taken(chosen) for name, column in self.columns.items()}
+        count = (
+            len(range(*chosen.indices(self.count))) if isinstance(chosen, slice) else len(chosen)
+        )
+        return FlatRows(count, columns)
+
+    def table(self, names: Sequence[str], dictionaries: Collection[str]) -> Any:
+        """The columns as an Arrow table; some of its texts stay dictionaries."""
+        arrays = [self.columns[name].arrow(as_dictionary=name in dictionaries) for name in names]
+        fields = [
+            pa.field(name, array.type, self.columns[name].there is not None)
+            for name, array in zip(names, arrays, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))

@@ -1,0 +1,114 @@
+"""Files of the lake's own Parquet writer, read by its own reader: the same as pyarrow reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from pregao.lake.store import open_flat
+from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
+
+NULL = -(1 << 63)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("flat")
+
+
+def kept(folder: Path, file: pa.Buffer) -> str:
+    """The file on disk, under a name of its own."""
+    path = folder / f"{len(list(folder.iterdir()))}.parquet"
+    path.write_bytes(file)
+    return str(path)
+
+
+shapes_of = st.lists(st.sampled_from(SHAPES), min_size=6, max_size=6)
+shares_of = st.lists(st.sampled_from([0.0, 0.0, 0.01, 0.5, 1.0]), min_size=6, max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.sampled_from([1, 2, 7, 8, 9, 33, 129, 130, 1_000, 16_384, 16_390, 40_000]),
+    shapes=shapes_of,
+    nulls=shares_of,
+    rows=st.sampled_from([9, 1_000, 20_000, 65_536]),
+    delta=st.sets(st.sampled_from([*KINDS, "price"])),
+    plain=st.sampled_from([*KINDS, "price"]),
+    seed=st.integers(0, 1 << 30),
+    data=st.data(),
+)
+def test_it_reads_what_pyarrow_reads(
+    folder, count, shapes, nulls, rows, delta, plain, seed, data
+) -> None:
+    whole = table(min(count, 30 * rows), shapes, nulls, seed)
+    path = kept(folder, written([whole], rows, tuple(delta), plain))
+    file = open_flat(path)
+    assert file is not None
+    theirs = pq.ParquetFile(path)
+    groups = data.draw(
+        st.lists(st.integers(0, theirs.num_row_groups - 1), min_size=1, max_size=4, unique=True)
+    )
+    names = data.draw(
+        st.lists(st.sampled_from(whole.column_names), min_size=1, unique=True).map(list)
+    )
+    found = file.read(groups, names, NULL)
+    assert found is not None
+    expected = theirs.read_row_groups(groups, columns=names).select(names)
+    assert found.table(names, ()).equals(expected)
+    assert found.table(names, names).cast(expected.schema).equals(expected)
+    first = expected.num_rows // 3
+    part = found.taken(slice(first, expected.num_rows)).table(names, ())
+    assert part.equals(expected.slice(first))
+    chosen = np.arange(expected.num_rows)[::-2]
+    assert found.taken(chosen).table(names, ()).equals(expected.take(chosen))
+
+
+@settings(max_examples=20, deadline=None)
+@given(count=st.integers(1, 3_000), shapes=shapes_of, nulls=shares_of, seed=st.integers(0, 99))
+def test_it_knows_the_bounds_of_row_groups(folder, count, shapes, nulls, seed) -> None:
+    path = kept(folder, written([table(count, shapes, nulls, seed)], 700, ("word",)))
+    file, metadata = open_flat(path), pq.read_metadata(path)
+    assert file is not None
+    groups = [metadata.row_group(at) for at in range(metadata.num_row_groups)]
+    assert file.group_rows.tolist() == [group.num_rows for group in groups]
+    for at, name in enumerate(file.names[:3]):
+        low, high = file.bounds(name, 5, 6)
+        for group, found in zip(groups, zip(low.tolist(), high.tolist(), strict=True), strict=True):
+            told = group.column(at).statistics
+            assert found == ((told.min, told.max) if told.has_min_max else (5, 6))
+    assert [ends.tolist() for ends in file.bounds("no such column", 5, 6)] == [
+        [5] * len(groups),
+        [6] * len(groups),
+    ]
+
+
+def test_files_of_others_are_not_ours(tmp_path) -> None:
+    path = tmp_path / "other.parquet"
+    pq.write_table(pa.table({"a": [1, 2, 3]}), path)
+    assert open_flat(str(path)) is None
+    for content in (b"", b"PAR1", b"nothing of the kind", b"\xff" * 40 + b"PAR1"):
+        path.write_bytes(content)
+        assert open_flat(str(path)) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_damage_is_found_or_does_no_harm(folder, data) -> None:
+    """Whatever bytes there are, reading ends, and what comes has as many rows as was said."""
+    shapes = [data.draw(st.sampled_from(SHAPES)) for _ in range(6)]
+    content = bytearray(written([table(300, shapes, [0.0, 0.3] * 3, 5)], 200, ("word", "half")))
+    for _ in range(data.draw(st.integers(1, 6))):
+        content[data.draw(st.integers(4, len(content) - 9))] = data.draw(st.integers(0, 255))
+    path = folder / "damaged.parquet"
+    path.write_bytes(content)
+    file = open_flat(str(path))
+    if file is not None and file.group_rows.sum() < 1_000:
+        found = file.read(range(len(file.group_rows)), file.names, NULL)
+        assert found is None or found.count == file.group_rows.sum()
