@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
 from pregao.lake.store.location import Location, unique_name
+from tests.forked import Forked
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -125,10 +126,16 @@ def compiling(session):
     session.conf.set(name, before)
 
 
-def python(code: str, *arguments: str, wait=True, env=None):
+PREFACE = "import os, sys; from tests.lake.lake_support import *\n"
+
+
+def python(code: str, *arguments: str, wait=True):
     """Run a piece of Python in a process of its own."""
-    preface = "import os, sys; from tests.lake.lake_support import *\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", preface + code, *map(str, arguments)], cwd=ROOT, env=env
-    )
-    return process.wait(PATIENCE_S) if wait else process
+    process = Forked(PREFACE + code, *arguments)
+    return process.wait() if wait else process
+
+
+def new_python(code: str, *arguments: str):
+    """The same in a Python that begins with nothing, where that or its end is asked about."""
+    command = [sys.executable, "-c", PREFACE + code, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S).returncode

@@ -14,7 +14,6 @@ from pregao.lake.spark.views import connect
 from pregao.lake.store import Lake
 from pregao.lake.store.location import Location
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
-from tests.waiting import PATIENCE_S
 
 COMMIT = """
 lake = Lake("s3://bucket/lake")
@@ -58,7 +57,7 @@ def test_processes_that_create_and_commit_at_once_are_told_apart(s3_endpoint):
         python(COMMIT, "u2", "shared", wait=False),
         python(COMMIT, "u3", "own", wait=False),
     ]
-    codes = [process.wait(PATIENCE_S) for process in processes]
+    codes = [process.wait() for process in processes]
     assert sorted(codes[:2]) == [0, 10]
     assert codes[2] == 0
     assert counts(Lake("s3://bucket/lake")) == {"ingests": 2, "orders": 4, "trades": 4}

@@ -9,7 +9,6 @@ from pregao.lake.store import Lake, commits, delta_tables, intents, visible_file
 from pregao.lake.store import lake as lake_module
 from pregao.lake.store.delta_tables import load_existing
 from tests.lake.lake_support import ORDERS, TRADES, counts, python, unit_of
-from tests.waiting import PATIENCE_S
 
 UNITS = 5
 
@@ -167,7 +166,7 @@ def test_processes_that_retire_and_commit_at_once_lose_and_double_nothing(lake):
         assert commit(lake, number).committed
         assert not commit(lake, number, rows=3).taken
         number += 1
-    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     units = UNITS + number - 100
     rows = {"orders": 2 * units, "trades": 2 * units, "ingests": 2 * units}
     assert counts(lake) == rows

@@ -25,7 +25,6 @@ from tests.lake.lake_support import (
     unit_of,
     write_file,
 )
-from tests.waiting import PATIENCE_S
 
 
 def age(path, hours):
@@ -173,7 +172,7 @@ def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small
     while any(process.poll() is None for process in processes):
         name = f"y{len(small_lake.known_captures())}"
         small_lake.commit(unit_of(small_lake.location, name, [name]))
-    assert [process.wait(PATIENCE_S) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     captures = len(small_lake.known_captures())
     assert captures > 7
     assert counts(small_lake) == {
