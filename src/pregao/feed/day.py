@@ -165,6 +165,7 @@ class DayFollower:
         """Snapshots that tell what was not known before."""
         self._told = Statistics.joined(())
         """Their statistics."""
+        self._statistic_audit: StatisticAudit | None = None
 
     def window(
         self, messages: Messages, resets: Resets, serials: tuple[int, int], *, last: bool
@@ -282,12 +283,14 @@ class DayFollower:
             return
         agrees, step = _compared(followed), followed.step
         audited = np.setdiff1d(sequence.snapshot[agrees], sequence.snapshot[doubtful])
-        differences = StatisticAudit(
-            self.others, self.snapshots, self._changes, sequence.securities, self.day.base,
-            self.day.from_the_start, self.day.marks_trades,
-        ).differences(
+        if self._statistic_audit is None:
+            self._statistic_audit = StatisticAudit(
+                self.others, self.snapshots, self._changes, sequence.securities, self.day.base,
+                self.day.from_the_start, self.day.marks_trades,
+            )  # fmt: skip
+        differences = self._statistic_audit.differences(
             audited, self._loaded, Statistics.joined([self._statistics, self._told])
-        )  # fmt: skip
+        )
         behind = rows.begins[agrees] - 1
         with_rows = np.zeros(len(agrees), np.bool_)
         with_rows[self._with_rows(sequence, rows, agrees)] = True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from pregao.book.rows import NULL
 from pregao.feed import _kernels
 from pregao.feed.columns import Codes, ComparedColumns, Flags, MessageColumns, Numbers
+from pregao.feed.messages import KeyColumns, key_columns
 from pregao.feed.places import places_in
 from pregao.feed.snapshots import LoopRows, Snapshots, owners
 from pregao.umdf.templates import (
@@ -47,6 +48,23 @@ class OtherMessages:
     """Each row once, in order."""
     names: Mapping[int, str]
     """The names of the templates."""
+    _keys: dict[int, list[KeyColumns]] = field(default_factory=dict, repr=False)
+    _owners: dict[int, tuple[Snapshots, Numbers]] = field(default_factory=dict, repr=False)
+    # Both are asked for by every window of a day, and are the same each time.
+
+    def keys(self, base: int) -> list[KeyColumns]:
+        """The keys of those that are incremental, by template."""
+        if base not in self._keys:
+            self._keys[base] = [key_columns(rows, base) for rows in self.incremental.values()]
+        return self._keys[base]
+
+    def _owner(self, template: int, snapshots: Snapshots) -> Numbers:
+        """The snapshots to which the statistics of a template belong."""
+        known = self._owners.get(template)
+        if known is None or known[0] is not snapshots:
+            rows = LoopRows.of(self.snapshot[template])
+            known = self._owners[template] = (snapshots, owners(snapshots.loop, rows))
+        return known[1]
 
     def loop_rows(self) -> LoopRows:
         """Where all statistics of the snapshot stream are."""
@@ -59,7 +77,7 @@ class OtherMessages:
         rows = self.snapshot.get(template)
         if rows is None or snapshots is None or not len(chosen):
             return None
-        owner = owners(snapshots.loop, LoopRows.of(rows))
+        owner = self._owner(template, snapshots)
         own = np.flatnonzero(np.isin(owner, chosen))
         return (rows.taken(own), owner[own]) if len(own) else None
 

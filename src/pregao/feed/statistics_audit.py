@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,8 @@ class StatisticAudit:
     from_the_start: bool
     marks_trades: bool = True
     """Can the last price be known from trades?"""
+    _known: dict[int, tuple[bytes, _Published | None]] = field(default_factory=dict, repr=False)
+    """By template: what was published, and the snapshots with which it began."""
 
     def differences(
         self, audited: Numbers, loaded: Numbers, statistics: Statistics
@@ -101,6 +103,14 @@ class StatisticAudit:
 
     def _published(self, template: int, loaded: Numbers) -> _Published | None:
         """What was published: rows, each one's instrument and kind as one number, and place."""
+        # One window of a day begins with the same snapshots as the next, nearly always.
+        begun = loaded.tobytes()
+        known = self._known.get(template)
+        if known is None or known[0] != begun:
+            known = self._known[template] = (begun, self._found(template, loaded))
+        return known[1]
+
+    def _found(self, template: int, loaded: Numbers) -> _Published | None:
         tables, places = [], []
         rows = self.others.incremental.get(template)
         if rows is not None:
@@ -139,19 +149,20 @@ class StatisticAudit:
         label, place = self._label(rows), self.snapshots.place[owner]
         order = np.lexsort((place, label))
         at = last_before(labels, places, label[order], place[order])
-        rows, owner = rows.taken(order), owner[order]
+        owner = owner[order]
         alone = np.flatnonzero(at < 0)
         if len(alone):
             self._only_shown(template, owner[alone], found)
         both = np.flatnonzero(at >= 0)
-        theirs, mine = rows.taken(both), known.taken(at[both])
+        theirs, mine = rows.taken(order[both]), known.taken(at[both])
         owner = owner[both]
         if "md_update_action" in mine.names:
             gone = mine.codes("md_update_action", _DELETED, 0) == 1
             for which in np.flatnonzero(gone).tolist():
                 _say(found, owner[which], f"{name} was withdrawn, and the snapshot shows it")
-            kept = np.flatnonzero(~gone)
-            theirs, mine, owner = theirs.taken(kept), mine.taken(kept), owner[kept]
+            if gone.any():
+                kept = np.flatnonzero(~gone)
+                theirs, mine, owner = theirs.taken(kept), mine.taken(kept), owner[kept]
         for column in theirs.names:
             if column in _NOT_COMPARED or column.endswith("_ns"):
                 continue

@@ -25,7 +25,7 @@ from pregao.lake.books.catalogue import Catalogue, guard_prefix, latest_build
 from pregao.lake.books.inputs import INSTRUMENTS, Inputs, Part
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.books.names import security_number
-from pregao.lake.books.plan import plan_day, plan_tasks
+from pregao.lake.books.plan import largest_first, plan_day, plan_tasks
 from pregao.lake.books.tables import DEFAULT_DEPTH, DERIVED, MOST_LEVELS, specs
 from pregao.lake.books.tasks import BookManifest, BookTask, BuildSettings, run_book_task
 from pregao.lake.ingest import TaskProgress
@@ -37,7 +37,7 @@ FORMAT = 3
 """Rises when the same inputs give other tables: what was built before is then built again."""
 DEFAULT_INTERVAL_NS = 10 * MINUTE
 
-TASKS_TOGETHER = 4
+TASKS_TOGETHER = 16
 """Days of channels are done together until there are so many tasks for each that runs at once."""
 
 BookRunner = Callable[[list[BookTask], TaskProgress], list[BookManifest]]
@@ -264,7 +264,7 @@ class _Build:
         tasks = [task for planned in held for task in planned.tasks]
         tasks = [replace(task, number=number) for number, task in enumerate(tasks)]
         self._progress.started(len(tasks), len(tasks))
-        manifests = self._run(tasks, self._progress) if tasks else []
+        manifests = self._run(largest_first(tasks), self._progress) if tasks else []
         ordered = iter(sorted(manifests, key=lambda manifest: manifest.task))
         return [(planned, list(islice(ordered, len(planned.tasks)))) for planned in held]
 

@@ -225,8 +225,7 @@ class Reader:
             if mixed:
                 rows = opened.read(mixed, ["channel", "security_id"])
                 securities = rows.numbers("security_id")[rows.numbers("channel") == channel]
-                found, tally = np.unique(securities, return_counts=True)
-                counts.update(dict(zip(found.tolist(), tally.tolist(), strict=True)))
+                counts.update(_tally(securities))
         return counts
 
     def group_ends(self, template: int, security: int, base: int) -> Iterator[tuple[int, int]]:
@@ -266,6 +265,16 @@ class Reader:
             return opened.read(groups, columns)
         rows = opened.read(groups, list(dict.fromkeys([*columns, *filters])))
         return _filtered(rows, self.inputs.channel, part, serials)
+
+
+def _tally(securities: Numbers) -> dict[int, int]:
+    """How often each instrument comes; files are sorted, so that there are few runs of them."""
+    if not len(securities):
+        return {}
+    begins = np.flatnonzero(np.append(True, securities[1:] != securities[:-1]))
+    found, which = np.unique(securities[begins], return_inverse=True)
+    tally = np.bincount(which, np.diff(begins, append=len(securities)), len(found))
+    return dict(zip(found.tolist(), tally.astype(np.int64).tolist(), strict=True))
 
 
 def in_serials(versions: Numbers, numbers: Numbers, serials: Serials) -> npt.NDArray[np.bool_]:

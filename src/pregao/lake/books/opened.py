@@ -7,6 +7,8 @@ pyarrow; both are asked alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -60,6 +62,7 @@ def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
         flat = open_flat(place.path)
         if flat is not None:
             return _OwnFile(place, texts, flat)
+        return _kept(place, frozenset(texts), Path(place.path).stat().st_mtime_ns)
     return _ArrowFile(place, texts)
 
 
@@ -134,6 +137,12 @@ class _ArrowFile:
         ) as opened:
             rows = opened.read_row_groups(list(groups), columns=list(names), use_threads=False)
         return ArrowRows(rows)
+
+
+@lru_cache(100)
+def _kept(place: Location, texts: frozenset[str], modified: int) -> _ArrowFile:  # noqa: ARG001
+    """Such a file of this machine; what its end tells is kept for the next task."""
+    return _ArrowFile(place, texts)
 
 
 class _OwnFile:

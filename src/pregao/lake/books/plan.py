@@ -88,7 +88,12 @@ def plan_tasks(inputs: DayInputs, settings: BuildSettings, parallelism: int) -> 
     tasks: list[BookTask] = []
     for own in inputs.kinds():
         tasks += _tasks_of(own, settings, parallelism, len(tasks))
-    return tasks
+    return largest_first(tasks)
+
+
+def largest_first(tasks: list[BookTask]) -> list[BookTask]:
+    """Tasks in the order in which they are done best: what is left at the end is small."""
+    return sorted(tasks, key=lambda task: -task.rows)
 
 
 def _tasks_of(
@@ -114,7 +119,8 @@ def _tasks_of(
             windows: tuple[tuple[int, int], ...] = ()
             if len(held) == 1 and rows[held[0]] > ROWS_PER_TASK:
                 windows = windows_of(reader, inputs.day.base, held[0])
-            tasks.append(BookTask(number + len(tasks), inputs, settings, part, windows))
+            size = sum(rows[own] for own in held)
+            tasks.append(BookTask(number + len(tasks), inputs, settings, part, windows, size))
             held.clear()
 
     for security in sorted(rows):
@@ -122,12 +128,7 @@ def _tasks_of(
             close()
         held.append(security)
     close()
-    # The largest first: what is left at the end is small.
-    return sorted(tasks, key=lambda task: -_weight(rows, task.part))
-
-
-def _weight(rows: Counter[int], part: Part) -> int:
-    return sum(count for own, count in rows.items() if part.first <= own <= part.last)
+    return tasks
 
 
 def windows_of(reader: Reader, base: int, security: int) -> tuple[tuple[int, int], ...]:

@@ -180,7 +180,7 @@ class Source:
                 books = update_columns(template, rows, self._implied(rows), levels=levels)
                 item = Item.EMPTIED if template == EMPTY_BOOK else Item.MESSAGE
                 changing.append(BookMessages(key_columns(rows, base), times_of(rows), books, item))
-        keys = [key_columns(rows, base) for rows in others.incremental.values()]
+        keys = others.keys(base)
         if serials is not None:
             keys = [each.within(*serials[1:]) for each in keys]
         messages = Messages.of(changing, keys)

@@ -76,6 +76,8 @@ class BookTask:
     part: Part
     windows: tuple[tuple[int, int], ...] = ()
     """The serials of each window of a single instrument's sequence; none for all at once."""
+    rows: int = 0
+    """About how much there is to do."""
 
 
 @dataclass(slots=True)
