@@ -1,6 +1,7 @@
 """What holds for all tests: the same cases of properties each time, one folder to clear."""
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -27,6 +28,10 @@ os.environ["TMPDIR"] = tempfile.tempdir = _FOLDER
 os.environ["XDG_CONFIG_HOME"] = _FOLDER
 for _set in ("PREGAO_LAKE", "PREGAO_TZ"):
     os.environ.pop(_set, None)
+# The tests themselves are half a million objects, which stay: garbage is not looked for among them,
+# and less often.
+gc.disable()
+gc.set_threshold(10_000, 20, 50)
 # A run in the background of a shell ignores interrupts, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -259,6 +264,12 @@ def pytest_collection_modifyitems(config, items):
         return not first, item.path.parent.name != "cli", rank.get(file, len(rank))
 
     items.sort(key=place)
+
+
+def pytest_collection_finish():
+    """Look for garbage from now on, but not among what was collected."""
+    gc.freeze()
+    gc.enable()
 
 
 def together(test):

@@ -48,7 +48,8 @@ T = TypeVar("T")
 _LONGEST_WAIT_NS = 200 * MILLISECOND
 _AGAIN_NS = 5 * SECOND
 """How long after a refusal something is tried again."""
-_ANSWER_S = 30.0
+_ANSWER_S = 120.0
+"""How long an answer is waited for: with the first packets kernels may have to be compiled."""
 _LOOK_S = 1.0
 _FEW = 8
 _AT_EASE = 64
