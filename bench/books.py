@@ -193,7 +193,7 @@ def in_the_lake(folder: Path) -> Iterator[Row]:
     captures = [str(path) for path in sorted(day.glob("*.pcap"))]
     ingest(captures, lake, run=on_spark(spark), merge=merge_on_spark(spark))
     for depth, words, target in (
-        (10, "ten-level ticks, checkpoints, audit", "≥ 1.2"),
+        (10, "ten-level ticks, checkpoints, audit", "≥ 1.6"),
         (1, "the same with top of book only", "≥ 2"),
     ):
         # Built again with other settings each time; the first is to warm up.

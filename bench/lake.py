@@ -84,7 +84,7 @@ def ingests(spark: Any, capture: Path, folder: Path) -> Iterator[Row]:
         f"ingest of {size:.2f} GB to committed tables, packets included, warm",
         best,
         "M messages/s",
-        "≥ 3",
+        "≥ 3.5",
     )
     yield Row(SECTION, "  largest worker", reports[-1].worker_memory / 1e6, "MB", "≤ 1500")
     large = days.repeated(capture, 4)

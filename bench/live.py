@@ -207,11 +207,18 @@ class Times:
 
 
 def send_at(
-    addresses: list[Address], path: Path, rate: float, piece: int, ready: Any, took: Any
-) -> None:
-    """Send the packets of a capture with an even pace, each to every address."""
+    addresses: list[Address], path: Path, rate: float, piece: int, ready: Any, took: Any,
+    *, gives_way: bool = False,
+) -> None:  # fmt: skip
+    """Send the packets of a capture with an even pace, each to every address.
+
+    One that gives way leaves its core to whatever else the machine has to do: it spins, and all of
+    that would have to be done on the feed's core. What it could not send meanwhile comes at once.
+    """
     keep_to(1)
     payloads = payloads_of(path)
+    if gives_way and hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     length = np.array([len(each) for each in payloads], np.int32)
     buffer = np.frombuffer(b"".join(payloads), np.uint8)
     offset = np.cumsum(length, dtype=np.int64) - length
@@ -354,7 +361,7 @@ def delays_of(number: int, path: Path, rate: float, how: str, compiled: bool | N
     handler.start()
     os.sched_setaffinity(0, cores)
     given = ([lines[0].address], path, rate, 1, context.Event(), context.Value("d", 0.0))
-    process = context.Process(target=send_at, args=given)
+    process = context.Process(target=send_at, args=given, kwargs={"gives_way": True})
     with seldom_collected():  # as `pregao live` does
         process.start()
         process.join()

@@ -12,6 +12,7 @@ import pytest
 from pregao.cli.ep_language import Command, parse
 from pregao.errors import UsageError
 from tests.entrypoint.tcp_desk import TcpDesk
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,18 +36,18 @@ class Served:
 
         self._thread = threading.Thread(target=serve)
         self._thread.start()
-        ready.wait(10)
+        assert ready.wait(PATIENCE_S)
         return self
 
     def __exit__(self, *error):
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
 
     def ep(self, *arguments, typed=""):
         """Run the command; give its exit code, output and complaints."""
         done = subprocess.run(
             [sys.executable, "-m", "pregao", "ep", *arguments, "--gateway", self.address],
-            input=typed, capture_output=True, text=True, timeout=60, check=False,
+            input=typed, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )  # fmt: skip
         return done.returncode, done.stdout, done.stderr
@@ -99,9 +100,9 @@ def test_scripts_end_with_what_came_of_them(tmp_path):
         assert "10 steps, 6 expectations, all met" in out
         # A second run forgot the first one's session: it is sent that again, and passes it over.
         assert served.ep("run", str(script))[0] == 0
-        code, _, err = served.ep("run", "-", typed="new BUY 5 100 10\nexpect trade within 50ms\n")
+        code, _, err = served.ep("run", "-", typed="new BUY 5 100 10\nexpect trade within 2s\n")
         assert code == 1
-        assert "-:2: ExecutionReport_Trade did not come within 0.05 s; there is: Exec" in err
+        assert "-:2: ExecutionReport_Trade did not come within 2 s; there is: Exec" in err
         code, _, err = served.ep("run", "-", typed="new BUY 5 100 10\nexpect new colour=red\n")
         assert code == 2
         assert "-:2: ExecutionReport_New has no field 'colour'" in err
@@ -158,7 +159,7 @@ def test_the_example_of_the_documents():
     with Served() as served:
         done = subprocess.run(
             [sys.executable, "examples/entrypoint_client.py", served.address, "5"],
-            capture_output=True, text=True, timeout=60, check=False, cwd=ROOT,
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False, cwd=ROOT,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()

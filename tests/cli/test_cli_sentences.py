@@ -1,12 +1,12 @@
 """Every command with broken inputs: one sentence, the exit code 2, no stack, no escape codes."""
 
+import contextlib
 import os
 import resource
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -16,6 +16,7 @@ import pytest
 from pregao.cli.ingest import ingest as ingest_command
 from pregao.cli.simulate import simulate
 from pregao.lake.store import Lake
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 
@@ -255,7 +256,7 @@ def process(*arguments, limit=None, **options):
 
 class Ended:
     def __init__(self, running):
-        out, self.err = running.communicate(timeout=120)
+        out, self.err = running.communicate(timeout=PATIENCE_S)
         self.out = out or ""
         self.code = running.returncode
 
@@ -317,9 +318,7 @@ def test_an_interrupt_while_a_market_is_simulated_is_one_line_and_130(tmp_path):
     arguments = ["--out", tmp_path / "day", "--duration", "24h", "--rate", "1000"]
     running = process("simulate", *arguments, start_new_session=True)
     capture = tmp_path / "day" / "051_Incremental_A.pcap"
-    deadline = time.monotonic() + 90
-    while not (capture.exists() and capture.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: capture.exists() and capture.stat().st_size)
     os.killpg(running.pid, signal.SIGINT)
     assert told(Ended(running), code=130) == "pregao: interrupted."
     with pytest.raises(ProcessLookupError):
@@ -331,9 +330,7 @@ def test_an_interrupt_while_spark_runs_is_one_line_and_130():
     running = process(
         "query", sql, "--lake", sound_lake(), "--master", "local[1]", start_new_session=True
     )
-    deadline = time.monotonic() + 90
-    while not _has_a_task(running.pid) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    until(lambda: _has_a_task(running.pid), running.poll, every=0.1)
     os.killpg(running.pid, signal.SIGINT)
     assert told(Ended(running), code=130) == "pregao: interrupted."
 
@@ -341,8 +338,9 @@ def test_an_interrupt_while_spark_runs_is_one_line_and_130():
 def _has_a_task(process_id):
     """Does a Java that this process has started run a task of Spark? A thread is named so."""
     children = Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
-    names = (name for child in children for name in Path(f"/proc/{child}/task").glob("*/comm"))
-    try:
-        return any(name.read_text().startswith("Executor task") for name in names)
-    except OSError:  # a thread that has ended meanwhile
-        return False
+    for child in children:
+        for name in Path(f"/proc/{child}/task").glob("*/comm"):
+            with contextlib.suppress(OSError):  # a thread that has ended meanwhile
+                if name.read_text().startswith("Executor task"):
+                    return True
+    return False

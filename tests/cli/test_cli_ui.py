@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 
 import httpx
 import pytest
@@ -14,6 +15,7 @@ from pregao.cli.main import app
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.simulation import Settings, Simulation
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -50,18 +52,22 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
     Lake(tmp_path / "lake").ingest(tmp_path / "day", analytics=False)
     command = [sys.executable, "-m", "pregao", "ui", "--no-open", "--port", "0"]
     command += ["--lake", str(tmp_path / "lake"), "--tz", "America/Sao_Paulo"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running,
+        ExitStack() as left,
+    ):
+        left.callback(running.kill)  # or what fails here would wait for it for ever
         line = running.stderr.readline()
         address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
-        about = httpx.get(f"{address}api/about", timeout=30).json()
+        about = httpx.get(f"{address}api/about", timeout=PATIENCE_S).json()
         assert about["zone"] == "America/Sao_Paulo"
         assert about["days"][0]["offset"] == -3 * 3600
         found = httpx.get(
-            f"{address}api/instruments", params={"day": about["days"][0]["day"]}, timeout=30
+            f"{address}api/instruments", params={"day": about["days"][0]["day"]}, timeout=PATIENCE_S
         ).json()["instruments"]
         own = {"day": about["days"][0]["day"], "channel": found[0]["channel"], "id": found[0]["id"]}
-        told = httpx.get(f"{address}api/instrument", params=own, timeout=30).json()
+        told = httpx.get(f"{address}api/instrument", params=own, timeout=PATIENCE_S).json()
         assert told["intervals"] == []  # nobody made analytics
         running.send_signal(signal.SIGINT)
-        assert running.wait(20) == 0
+        assert running.wait(PATIENCE_S) == 0
         assert running.stderr.read() == ""

@@ -1,7 +1,5 @@
 """``pregao ui --demo``: an exchange of its own, which is followed, operated and traded on."""
 
-import time
-
 from pregao.book.updates import Side
 from pregao.cli.ui_demo import INSTRUMENTS, DemoExchange
 from pregao.entrypoint import ClientSettings
@@ -9,17 +7,7 @@ from pregao.live import FeedHandler
 from pregao.web import LiveMarket
 from pregao.web.answers import Parameters
 from pregao.web.exchange_panel import ExchangePanel
-
-PATIENCE_S = 30.0
-
-
-def until(question):
-    """Wait until something is so, and give it."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := question()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
+from tests.waiting import until
 
 
 def test_the_page_of_the_demonstration_has_an_exchange_behind_it():

@@ -26,6 +26,7 @@ from pregao.entrypoint import (
 from pregao.errors import UsageError
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.entrypoint.tcp_desk import Market, TcpDesk
+from tests.waiting import PATIENCE_S
 
 SETTINGS = ClientSettings(SESSION, FIRM, KEY, keep_alive_ms=500)
 QUICK = Reconnecting(first_s=0.001, most_s=0.01)
@@ -53,7 +54,7 @@ def cancel(client_id, original):
 
 
 def run(work):
-    asyncio.run(asyncio.wait_for(work, 30))
+    asyncio.run(asyncio.wait_for(work, PATIENCE_S))
 
 
 def same(client, market):

@@ -11,11 +11,11 @@ from decimal import Decimal
 from pregao.exchange.host import ExchangeServer, ExchangeSettings, ask
 from pregao.net import Address
 from tests.entrypoint.raw_peer import SESSION, RawPeer
+from tests.waiting import PATIENCE_S
 
 PETR4 = 100_000_010_014
 VALE3 = 100_000_010_021
 DOL = "D1"
-PATIENCE_S = 10.0
 ANYWHERE = Address("127.0.0.1", 0)
 
 

@@ -12,6 +12,7 @@ from pregao.lake.store import Lake
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION
 from tests.exchange.host_desk import PETR4, VALE3, Exchange, quiet_settings
 from tests.lake.days import rows
+from tests.waiting import PATIENCE_S
 
 QUICK = Reconnecting(first_s=0.001, most_s=0.02)
 
@@ -23,7 +24,7 @@ def held(exchange, version=2, session_id=SESSION):
 
 
 def run(work):
-    asyncio.run(asyncio.wait_for(work, 60))
+    asyncio.run(asyncio.wait_for(work, PATIENCE_S))
 
 
 def test_both_know_the_same_orders_though_the_exchange_ends_connections():
@@ -64,7 +65,7 @@ def test_both_know_the_same_orders_though_the_exchange_ends_connections():
         return mine
 
     with Exchange() as exchange:
-        mine = asyncio.run(asyncio.wait_for(work(exchange), 60))
+        mine = asyncio.run(asyncio.wait_for(work(exchange), PATIENCE_S))
         theirs = exchange.asked(working_orders)
     assert mine == theirs
     assert len(mine) > 3

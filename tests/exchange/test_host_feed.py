@@ -9,6 +9,7 @@ from pregao.feed.channel import Channel
 from pregao.feed.channel_settings import ChannelSettings
 from pregao.umdf.streams import Stream
 from tests.exchange.host_desk import PETR4, Exchange, quiet_settings
+from tests.waiting import until
 
 EQUITIES = 51
 
@@ -51,14 +52,12 @@ class Listener:
             for feed in feeds:
                 self.channel.receive(datagram.stream, feed, datagram.payload, datagram.time_ns)
 
-    def until(self, condition, seconds=20):
-        end = time.monotonic() + seconds
-        while True:
+    def until(self, condition):
+        def so():
             self.follow()
-            if condition():
-                return
-            assert time.monotonic() < end
-            time.sleep(0.02)
+            return condition()
+
+        until(so, lambda: self.channel.counters)
 
 
 def rows(book):
@@ -125,8 +124,8 @@ def test_who_joins_later_learns_it_from_the_loops():
         trade(exchange.trader(), rng, 60, 1)
         late = Listener()
         exchange.server._tap = late
-        late.until(lambda: is_the_engines(late, exchange))
-        assert len(late.channel.instruments) > 20
+        # The loops of definitions and of snapshots come in any order.
+        late.until(lambda: is_the_engines(late, exchange) and len(late.channel.instruments) > 20)
 
 
 def test_operations_are_on_the_feed():

@@ -10,6 +10,7 @@ from pregao.errors import UsageError
 from pregao.exchange.host.journal import Journal, Kind, Record
 from tests.exchange.host_desk import Client, Exchange, quiet_settings
 from tests.exchange.test_host_restart import Process, free_ports
+from tests.waiting import PATIENCE_S
 
 RECORD = Record(Kind.REQUEST, 5, 7, b"some bytes")
 
@@ -119,7 +120,7 @@ def test_the_command_ends_with_a_sentence_and_a_restart_has_all_that_was_told(tm
             told += [values["clOrdID"] for _, values in client.hear(10)]
     assert 0 < len(told) < sent
     words = running.process.stderr.read()
-    assert running.process.wait(20) == 2
+    assert running.process.wait(PATIENCE_S) == 2
     running.process.stderr.close()
     client.close()
     assert "Traceback" not in words

@@ -3,7 +3,6 @@
 import contextlib
 import random
 import struct
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from pregao.exchange.engine import bundled_catalogue
 from pregao.exchange.host import Host, Journal
 from tests.entrypoint.raw_peer import SESSION, RawPeer
 from tests.exchange.host_desk import ORDER, PETR4, Exchange, parties, whole_state
+from tests.waiting import until
 
 ROUNDS = 60
 PETR4T = next(each.security_id for each in bundled_catalogue() if each.symbol == "PETR4T")
@@ -136,7 +136,7 @@ def fuzz(version, seed, folder):
             with contextlib.suppress(OSError):
                 client.say(rng.randbytes(rng.randrange(64)))
             client.close()
-            _wait(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+            until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
             number += 1
             other.new(1000 + number, quantity=100, price=5)
             answered += other.one("ExecutionReport_New")["clOrdID"] == 1000 + number
@@ -158,13 +158,10 @@ def test_connections_that_say_nothing_or_nonsense_leave_nothing_behind():
             with contextlib.suppress(OSError):
                 client.say(rng.randbytes(rng.randrange(200)))
             client.close()
-        _wait(lambda: exchange.server.connections == 0)
-        assert exchange.asked(lambda host: len(host.talking)) == 0
-        exchange.trader().new(1)
-
-
-def _wait(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        # Who comes behind all of them is served, which shows that all have been accepted.
+        trader = exchange.trader()
+        trader.new(1)
+        assert trader.one("ExecutionReport_New")["clOrdID"] == 1
+        trader.close()
+        until(lambda: exchange.server.connections == 0)
+        until(lambda: exchange.asked(lambda host: len(host.talking)) == 0)

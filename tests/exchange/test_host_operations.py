@@ -174,7 +174,7 @@ def test_what_is_sent_and_received_is_captured_without_credentials(tmp_path):
         client = exchange.trader()
         client.new(1)
         client.one("ExecutionReport_New")
-        time.sleep(0.05)
+        time.sleep(0.5)
     data = (folder / "EntryPoint.pcap").read_bytes()
     assert b"123456789ABC" not in data
     assert data.count(b"\x50\xeb") >= 6
@@ -197,7 +197,7 @@ def test_the_legacy_feed_is_captured_too(tmp_path):
         client = exchange.trader()
         client.new(1)
         client.one("ExecutionReport_New")
-        time.sleep(0.05)
+        time.sleep(0.5)
     for name in ("051_Legacy_Incremental_A", "051_Legacy_Incremental_B"):
         (block,) = read_blocks(folder / f"{name}.pcap")
         payloads = [block.payload(row) for row in range(len(block))]

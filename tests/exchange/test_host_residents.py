@@ -1,7 +1,6 @@
 """Traders without a session on a running exchange: members hear of them only by what they do."""
 
 import asyncio
-import time
 
 import pytest
 
@@ -12,6 +11,7 @@ from pregao.exchange.host import Residents
 from pregao.exchange.traders import load_profile
 from tests.exchange.floor import px
 from tests.exchange.host_desk import PATIENCE_S, PETR4, Exchange, row
+from tests.waiting import until
 
 NOBODY = 7
 
@@ -64,8 +64,5 @@ def test_a_crowd_fills_the_books_and_goes_on():
         in_its_loop(exchange, residents.begin)
         assert residents.requests > 100
         filled = residents.requests
-        end = time.monotonic() + PATIENCE_S
-        while residents.requests < filled + 50:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        until(lambda: residents.requests >= filled + 50, lambda: (filled, residents.requests))
         assert exchange.asked(lambda host: len(host.engine.market.orders)) > 50

@@ -11,6 +11,7 @@ from pregao.clock import SECOND
 from pregao.entrypoint import Account, ThrottleLimit
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, secret
 from tests.exchange.host_desk import Exchange, quiet_settings, row
+from tests.waiting import until
 
 NEXT = SESSION + 1
 
@@ -276,7 +277,7 @@ def test_003_5_4_client_side_failure(exchange, version):
     client.new(1)
     client.one("ExecutionReport_New")
     client.close()
-    _wait(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
     lost = exchange.connect(version=version)
     lost.say(lost.peer.negotiate(8, now=now()))
     told = refused(lost, "NegotiateReject", "negotiationRejectCode", "ALREADY_NEGOTIATED")
@@ -342,8 +343,8 @@ def test_003_4_7_orders_are_cancelled_and_reported_after_reconnection(
         client.ended()
     client.close()
     left = 2 if reason is None else 1
-    _wait(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
-    _wait(lambda: exchange.asked(lambda host: len(host.engine.market.orders)) == left)
+    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+    until(lambda: exchange.asked(lambda host: len(host.engine.market.orders)) == left)
     again = exchange.connect(version=version)
     ack = again.establish(1, 3)
     assert ack["nextSeqNo"] == 3 + (reason is not None)
@@ -361,7 +362,7 @@ def test_003_4_7_2_within_the_window_orders_stay(exchange, version):
     client.new(1)
     client.one("ExecutionReport_New")
     client.close()
-    _wait(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
+    until(lambda: exchange.asked(lambda host: not host.store.state(SESSION).connected))
     assert exchange.asked(lambda host: host.store.state(SESSION).cancel_due_ns) is not None
     again = exchange.connect(version=version)
     again.establish(1, 2)
@@ -400,7 +401,7 @@ def test_a_slow_reader_is_disconnected_and_others_go_on():
             deadline = time.monotonic() + 20
             while time.monotonic() < deadline:
                 slow.socket.sendall(b"".join(slow.peer.order() for _ in range(200)))
-        _wait(lambda: exchange.server.counts.slow_readers == 1)
+        until(lambda: exchange.server.counts.slow_readers == 1)
         other.new(1)
         other.one("ExecutionReport_New")
 
@@ -422,16 +423,9 @@ def test_many_sessions_at_once():
         assert exchange.control(do="status")["connections"] == count
 
 
-def _wait(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def _when_free(client, exchange, version, **establish):
     """Establish once the exchange has noticed that the connection before is gone."""
-    _wait(lambda: exchange.asked(lambda host: host.gateways[1][SESSION].connection is None))
+    until(lambda: exchange.asked(lambda host: host.gateways[1][SESSION].connection is None))
     return client.establish(**establish)
 
 

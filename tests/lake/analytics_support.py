@@ -49,16 +49,14 @@ def analysed(tables=None, books=False, **settings):
 
 @contextmanager
 def few_partitions(spark):
-    """Days this small need no more than one, and nothing that is compiled for them."""
-    chosen = {"spark.sql.shuffle.partitions": "1", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    before = {name: spark.conf.get(name) for name in chosen}
-    for name, value in chosen.items():
-        spark.conf.set(name, value)
+    """Days this small need no more than one."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "1")
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        spark.conf.set(name, before)
 
 
 def the_day(spark, lake):

@@ -31,10 +31,10 @@ def stop_processes(started):
             os.killpg(process.pid, signal.SIGTERM)
     for process in started:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(10)
+            process.wait(60)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
 
 def java_environment():
@@ -105,7 +105,7 @@ class LoopbackCluster:
     def kill_worker(self, work):
         """Kill a worker and its executors, as if its machine had gone."""
         os.killpg(self.workers[work].pid, signal.SIGKILL)
-        self.workers[work].wait(10)
+        self.workers[work].wait(60)
 
     def wait_for_workers(self):
         """Wait until the master knows all workers that live; at most a minute and a half."""

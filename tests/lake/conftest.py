@@ -124,7 +124,7 @@ def s3_server():
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
-    thread.join(10)
+    thread.join(60)
     server.server_close()
 
 
@@ -132,10 +132,10 @@ def s3_server():
 def s3_endpoint(s3_server, monkeypatch):
     """The store's address; the environment names it and keys, and the bucket ``bucket`` is new."""
     urllib.request.urlopen(
-        urllib.request.Request(f"{s3_server}/moto-api/reset", method="POST"), timeout=10
+        urllib.request.Request(f"{s3_server}/moto-api/reset", method="POST"), timeout=60
     ).close()
     urllib.request.urlopen(
-        urllib.request.Request(f"{s3_server}/bucket", method="PUT"), timeout=10
+        urllib.request.Request(f"{s3_server}/bucket", method="PUT"), timeout=60
     ).close()
     for name in list(os.environ):
         if name.startswith("AWS_"):

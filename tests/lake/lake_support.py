@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import pyarrow.parquet as pq
 
 from pregao.lake.store import Lake, NewFile, TableSpec, Unit, stats_json
 from pregao.lake.store.location import Location, unique_name
+from tests.forked import Forked
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DAY = "2026-05-21"
@@ -113,10 +116,26 @@ def counts(lake: Lake):
     return {name: lake.delta(name).to_pyarrow_table().num_rows for name in lake.table_names()}
 
 
-def python(code: str, *arguments: str, wait=True, env=None):
+@contextlib.contextmanager
+def compiling(session):
+    """Let Spark compile expressions: it cannot list its own tables without."""
+    name = "spark.sql.codegen.factoryMode"
+    before = session.conf.get(name)
+    session.conf.set(name, "FALLBACK")
+    yield
+    session.conf.set(name, before)
+
+
+PREFACE = "import os, sys; from tests.lake.lake_support import *\n"
+
+
+def python(code: str, *arguments: str, wait=True):
     """Run a piece of Python in a process of its own."""
-    preface = "import os, sys; from tests.lake.lake_support import *\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", preface + code, *map(str, arguments)], cwd=ROOT, env=env
-    )
-    return process.wait(60) if wait else process
+    process = Forked(PREFACE + code, *arguments)
+    return process.wait() if wait else process
+
+
+def new_python(code: str, *arguments: str):
+    """The same in a Python that begins with nothing, where that or its end is asked about."""
+    command = [sys.executable, "-c", PREFACE + code, *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, check=False, timeout=PATIENCE_S).returncode

@@ -13,7 +13,7 @@ from pregao.lake.spark import connect
 from pregao.lake.spark.remote import remote_master, remote_session
 from tests.lake.cluster_support import free_port
 from tests.lake.days import day, rows
-from tests.lake.lake_support import ROOT
+from tests.lake.lake_support import ROOT, compiling
 from tests.lake.test_lake_access_spark import numbers
 
 COMMAND = "from pregao.cli.main import run; run()"
@@ -78,7 +78,9 @@ def test_views_are_opened_when_they_are_named(connect_session, small_lake):
     session = connect(small_lake.location, spark=connect_session)
     assert numbers(session) == [1, 2, 3, 4]
     assert session.table("orders").count() == session.read.table("orders").count() == 4
-    assert {"orders", "trades"} <= {table.name for table in session.catalog.listTables()}
+    with compiling(session):
+        listed = {table.name for table in session.catalog.listTables()}
+    assert {"orders", "trades"} <= listed
     session.refresh()
     del session
     assert connect_session.range(3).count() == 3

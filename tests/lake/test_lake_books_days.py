@@ -12,9 +12,6 @@ from pregao.book.replay import Replay
 from pregao.book.rows import UpdateKind
 from pregao.exchange.simulation import SCHEMA_VERSIONS
 from pregao.lake.books.build import BookOptions, build_books
-from pregao.lake.books.runner import books_on_spark
-from pregao.lake.ingest import ingest
-from pregao.lake.store import Lake
 from tests.lake.book_days import (
     BookDay,
     built,
@@ -207,36 +204,6 @@ def test_the_audit_finds_a_fault_planted_in_the_code_of_the_book(monkeypatch, mu
         monkeypatch.undo()
         again = build_books(source.lake.location, BookOptions())
         assert "different" not in again[0].audit
-
-
-def test_on_spark_the_books_are_the_same(spark, tmp_path):
-    here = day(version=16)
-    lake = Lake(tmp_path / "lake")
-    ingest([str(path) for path in sorted(here.folder.glob("*.pcap"))], lake.location)
-    reports = build_books(lake.location, run=books_on_spark(spark))
-    there = BookDay(here.folder, lake, reports)
-    for table in ("ticks", "book_checkpoints", "book_audit"):
-        assert keyed(there.rows(table)) == keyed(here.rows(table))
-    frame = spark.read.parquet(str(tmp_path / "lake" / "ticks"))
-    best = frame.selectExpr("max(bid_price_1)", "min(ask_price_1)", "count(*)").collect()[0]
-    rows = here.rows("ticks")
-    bids = [row["bid_price_1"] for row in rows if row["bid_price_1"] is not None]
-    asks = [row["ask_price_1"] for row in rows if row["ask_price_1"] is not None]
-    assert tuple(best) == (max(bids), min(asks), len(rows))
-
-
-def keyed(rows):
-    return sorted(
-        rows,
-        key=lambda row: (
-            row["channel"],
-            row["security_id"],
-            row["sequence_version"],
-            row["sequence_number"],
-            row.get("index_in_packet") or -1,
-            row.get("loop_version") or -1,
-        ),
-    )
 
 
 def test_checkpoints_hold_the_book_of_their_message():

@@ -3,8 +3,6 @@
 import gzip
 import shutil
 import signal
-import subprocess
-import sys
 import textwrap
 from datetime import date
 
@@ -17,8 +15,8 @@ from pregao.lake.books.catalogue import latest_build
 from pregao.lake.dropping import Selection, drop
 from pregao.lake.ingest import check_lake, ingest, unsound
 from pregao.lake.store import Lake
+from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, day, rows
-from tests.lake.lake_support import ROOT
 from tests.lake.test_lake_streaming_ingest import streamed
 
 FIRST, SECOND = date(2026, 5, 21), date(2026, 5, 22)
@@ -213,13 +211,8 @@ DIE = """
 
 @pytest.mark.parametrize("step", ["written", "intended", "umdf_trade_53"])
 def test_killed_at_any_step_it_is_finished_or_never_was(both, lake, step):
-    died = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(DIE), lake.location.path, step],
-        cwd=ROOT,
-        check=False,
-        timeout=120,
-    )
-    assert died.returncode == -signal.SIGKILL
+    died = Forked(textwrap.dedent(DIE), lake.location.path, step)
+    assert died.wait() == -signal.SIGKILL
     lake.roll_forward()
     assert_sound(lake)
     there = {row["date"] for row in rows(lake.location.path, "packets")}

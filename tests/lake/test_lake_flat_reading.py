@@ -109,6 +109,6 @@ def test_damage_is_found_or_does_no_harm(folder, data) -> None:
     path = folder / "damaged.parquet"
     path.write_bytes(content)
     file = open_flat(str(path))
-    if file is not None and file.group_rows.sum() < 1_000:
+    if file is not None:
         found = file.read(range(len(file.group_rows)), file.names, NULL)
         assert found is None or found.count == file.group_rows.sum()

@@ -12,10 +12,8 @@ import pytest
 from pregao.capture import PcapWriter, read_packets
 from pregao.lake.ingest import ingest, run_here
 from pregao.lake.ingest.check import check_lake
-from pregao.lake.ingest.options import Options
-from pregao.lake.spark.runner import merge_on_spark, on_spark
 from pregao.lake.store import Lake
-from pregao.lake.store.vacuum import vacuum
+from tests.forked import Forked
 from tests.lake.days import SMALL, assert_same, rows
 from tests.lake.days import day as simulated
 
@@ -74,8 +72,7 @@ DIE = """
     "step", ["tasks", "before", "written", "intended", "packets", "umdf_trade_53", "ingests"]
 )
 def test_killed_at_any_step_and_run_again(clean, tmp_path, step):
-    died = in_a_process(DIE, day(), tmp_path, step)
-    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert Forked(textwrap.dedent(DIE), day(), tmp_path, step).wait() == -signal.SIGKILL
     report = ingest([str(day())], str(tmp_path))
     assert bool(report.captures) == (step in ("tasks", "before", "written"))
     assert_same(clean, tmp_path)
@@ -186,56 +183,6 @@ def test_a_file_that_grows_while_it_is_read(tmp_path):
     assert second.captures[0].statistics.packets == len(packets)
     assert second.json()["packets"]["duplicate"] >= half - 20  # heartbeats have no key
     assert not check_lake(Lake(str(lake))).faults
-
-
-def test_on_spark_with_a_worker_that_dies(clean, tmp_path, spark, monkeypatch):
-    """A worker is killed when it has written: Spark tries again, and nothing is there twice."""
-    from pregao.lake.spark import runner
-
-    died = tmp_path / "died"
-
-    def deadly(task, work=runner.run_task):
-        import os
-        import signal
-
-        manifest = work(task)
-        if task.number == 1 and not died.exists():
-            died.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return manifest
-
-    monkeypatch.setattr(runner, "run_task", deadly)
-    report = ingest(
-        [str(day())],
-        str(tmp_path / "lake"),
-        Options(target_bytes=60_000),
-        run=on_spark(spark),
-        merge=merge_on_spark(spark),
-    )
-    assert report.tasks > 2
-    assert died.exists()
-    assert_same(clean, tmp_path / "lake")
-    assert not check_lake(Lake(str(tmp_path / "lake"))).faults
-    vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0)
-    assert_same(clean, tmp_path / "lake")
-    assert not vacuum(Lake(str(tmp_path / "lake")), older_than_ns=0)
-
-
-def test_an_error_inside_a_task_is_one_sentence(tmp_path, spark):
-    from pregao.errors import PregaoError
-
-    broken = tmp_path / "broken.pcap"
-    source = next(Path(day()).glob("*Incremental_A.pcap"))
-    data = bytearray(source.read_bytes())
-    position = len(data) // 2
-    data[position : position + 4000] = b"\xff" * 4000
-    broken.write_bytes(data)
-    with pytest.raises(PregaoError) as caught:
-        ingest(
-            [str(broken)], str(tmp_path / "lake"), run=on_spark(spark), merge=merge_on_spark(spark)
-        )
-    assert "broken.pcap" in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_the_check_finds_what_is_missing(clean, tmp_path):

@@ -166,7 +166,7 @@ def test_processes_that_retire_and_commit_at_once_lose_and_double_nothing(lake):
         assert commit(lake, number).committed
         assert not commit(lake, number, rows=3).taken
         number += 1
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     units = UNITS + number - 100
     rows = {"orders": 2 * units, "trades": 2 * units, "ingests": 2 * units}
     assert counts(lake) == rows

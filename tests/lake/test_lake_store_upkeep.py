@@ -172,7 +172,7 @@ def test_processes_that_compact_and_commit_at_once_lose_and_double_nothing(small
     while any(process.poll() is None for process in processes):
         name = f"y{len(small_lake.known_captures())}"
         small_lake.commit(unit_of(small_lake.location, name, [name]))
-    assert [process.wait(60) for process in processes] == [0, 0]
+    assert [process.wait() for process in processes] == [0, 0]
     captures = len(small_lake.known_captures())
     assert captures > 7
     assert counts(small_lake) == {

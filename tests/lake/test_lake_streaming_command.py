@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 import typer
@@ -16,6 +15,7 @@ from pregao.errors import UsageError
 from pregao.lake.ingest import ingest
 from tests.lake.days import assert_same, day, rows
 from tests.lake.lake_support import ROOT
+from tests.waiting import PATIENCE_S, until
 
 app = typer.Typer()
 app.command(epilog=EPILOG)(stream)
@@ -72,18 +72,15 @@ def test_it_goes_on_until_it_is_told_to_stop(tmp_path):
             file.write(source[len(source) // 3 :])
         ingest([str(growing)], str(once))
         wanted = len(rows(once, "packets"))
-        for _ in range(600):
-            if len(rows(lake, "packets")) == wanted:
-                break
-            time.sleep(0.1)
+        until(lambda: len(rows(lake, "packets")) == wanted, every=0.1)
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE_S) == 0
         assert "stopped" in rest
     finally:
         process.kill()
         process.stdout.close()
-        process.wait(30)
+        process.wait(PATIENCE_S)
     assert_same(once, lake)
 
 

@@ -13,6 +13,7 @@ from pregao.lake.ingest.check import check_lake
 from pregao.lake.store import Lake
 from tests.lake.days import SMALL, assert_same, day
 from tests.lake.lake_support import ROOT, python
+from tests.waiting import PATIENCE_S
 
 FAULTY = {"loss": "A=0.02,B=0.03", "reorder": "0.01", "duplicate": "0.01"}
 
@@ -69,7 +70,7 @@ def test_the_command_killed_with_its_spark(tmp_path):
     try:
         wait_for(lambda: units(log) >= 1, first)
         os.kill(first.pid, signal.SIGKILL)
-        assert first.wait(30) == -signal.SIGKILL
+        assert first.wait(PATIENCE_S) == -signal.SIGKILL
     finally:
         end(first)
     taken = units(log)
@@ -98,7 +99,7 @@ def start(folder, lake):
 def end(process):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(PATIENCE_S)
 
 
 def units(log: Path) -> int:

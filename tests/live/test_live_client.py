@@ -11,6 +11,7 @@ from pregao.feed.channel_events import BookChanged, TradeDone
 from pregao.live import FreshBook, Live, LiveEvent, Missed, config_text
 from pregao.net import receive_socket
 from tests.live.live_support import followed_at, replayer, simulated, unicast
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ async def heard(live, sending, enough):
     found = []
     async with live:
         running = asyncio.create_task(asyncio.to_thread(sending.run))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             async for item in live:
                 found.append(item)
                 if enough(item):
@@ -77,10 +78,10 @@ def test_a_program_that_is_too_slow_is_told_and_goes_on_with_fresh_books(day):
             await asyncio.sleep(0.05)
             await asyncio.to_thread(replayer(folder, targets, speed=40.0).run)
             found.append(await first)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while not any(isinstance(item, FreshBook) for item in found):
                     found.append(await anext(following))
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE_S):
                 while (made := await live.report()).channels[0].counters["messages"] < total:
                     await asyncio.sleep(0.02)
             await following.aclose()

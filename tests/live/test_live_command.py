@@ -36,6 +36,7 @@ from pregao.live import (
 from pregao.net import receive_socket
 from pregao.umdf import Place
 from tests.live.live_support import followed_at, unicast
+from tests.waiting import PATIENCE_S
 
 BOOK = BookCopy(
     State.VALID,
@@ -96,6 +97,7 @@ def test_mistakes_are_sentences(pregao, tmp_path):
         (["--config", path, "--channel", "99"], "has no channel 99; it has 51"),
         (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
         (["--config", path, "--spool", tmp_path], "give --lake too"),
+        (["--demo", "--spin", "--realtime"], "Either spin or realtime"),
         (["--config", path, "--lake", "l", "--record", "r"], "--lake records by itself"),
         (
             ["--config", path, "--headless", "--lake", "s3://b/l"],
@@ -149,7 +151,7 @@ def test_the_view_runs_in_a_terminal_until_q_is_pressed(tmp_path):
     os.close(theirs)
     shown = b""
     pressed = False
-    stop = time.monotonic() + 60
+    stop = time.monotonic() + PATIENCE_S
     while running.poll() is None and time.monotonic() < stop:
         if select.select([ours], [], [], 0.1)[0]:
             try:
@@ -159,7 +161,7 @@ def test_the_view_runs_in_a_terminal_until_q_is_pressed(tmp_path):
         if not pressed and b"starting" in shown:
             os.write(ours, b"jq")
             pressed = True
-    running.wait(20)
+    running.wait(PATIENCE_S)
     os.close(ours)
     assert running.returncode == 0, shown
     assert b"pregao live" in shown

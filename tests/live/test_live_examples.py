@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from pregao.capture import datagrams, read_packets
 from pregao.live import config_text
 from tests.live.live_support import followed_at, replayer, simulated
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 
@@ -96,10 +96,8 @@ def test_the_recorder_records(day, tmp_path):
         sent = replayer(day, targets, speed=40.0).run()
         assert sent.packets > 500
         # What it receives with may still be compiled; the packets wait for it.
-        for _ in range(600):
-            if sum(one.stat().st_size for one in (tmp_path / "captures").iterdir()) > 74_000:
-                break
-            time.sleep(0.1)
+        captures = tmp_path / "captures"
+        until(lambda: sum(one.stat().st_size for one in captures.iterdir()) > 74_000)
     finally:
         running.end()
     (path,) = (tmp_path / "captures").iterdir()

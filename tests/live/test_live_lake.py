@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 from pregao.capture import datagrams, read_packets
@@ -14,6 +13,7 @@ from pregao.lake.ingest import check_lake
 from pregao.lake.store import Lake
 from pregao.live import config_text
 from tests.live.live_support import followed_at, replayer, simulated
+from tests.waiting import until
 
 
 class Running:
@@ -40,13 +40,14 @@ class Running:
             if data.get("event") == "Status":
                 self.status = data
 
-    def until(self, recorded, seconds=90):
+    def until(self, recorded):
         """Wait until so many packets were recorded."""
-        stop = time.monotonic() + seconds
-        while self.status is None or self.status["recorded"] < recorded:
+
+        def there():
             assert self.process.poll() is None, self.process.stderr.read()
-            assert time.monotonic() < stop
-            time.sleep(0.05)
+            return self.status is not None and self.status["recorded"] >= recorded
+
+        until(there, lambda: self.status)
 
     def end(self, number):
         self.process.send_signal(number)

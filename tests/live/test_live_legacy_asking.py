@@ -30,6 +30,7 @@ from pregao.net import Address
 from pregao.umdf.streams import Stream
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.net.net_support import free_port
+from tests.waiting import PATIENCE_S, until
 
 HOST = "127.0.0.1"
 CHANNEL = 1
@@ -126,7 +127,7 @@ def serving(store, port, cut_after=None):
     task = loop.create_task(serve())
     thread = threading.Thread(target=lambda: loop.run_until_complete(task))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(PATIENCE_S)
     try:
         yield cuts
     finally:
@@ -140,21 +141,17 @@ def serving(store, port, cut_after=None):
         loop.close()
 
 
-def until(handler, done, seconds=30):
-    """The report once something is so."""
-    stop = time.monotonic() + seconds
-    while True:
-        made = handler.ask(report)
-        if done(made.channels[0].counters) or time.monotonic() > stop:
-            return made.channels[0].counters
-        time.sleep(0.02)
+def counted(handler, done):
+    """What was counted, once something is so."""
+
+    def counters():
+        return handler.ask(report).channels[0].counters
+
+    return until(lambda: done(found := counters()) and found, counters)
 
 
 def connected(handler):
-    stop = time.monotonic() + 20
-    while not handler.ask(lambda own: all(each.connected for each in own._askers)):
-        assert time.monotonic() < stop
-        time.sleep(0.01)
+    until(lambda: handler.ask(lambda own: all(each.connected for each in own._askers)))
 
 
 class Heard:
@@ -197,7 +194,7 @@ def test_002_6_2_what_both_feeds_lost_is_asked_for_and_no_snapshot_is_needed():
             published.trade(0.15)
             time.sleep(0.002)
         published.trade()  # what comes last shows what was lost before
-        counters = until(handler, lambda found: found["delivered"] >= published.sent)
+        counters = counted(handler, lambda found: found["delivered"] >= published.sent)
         assert published.lost > 10
         assert counters["delivered"] == published.sent
         assert (counters["recovered"], counters["lost"], counters["gaps"]) == (
@@ -222,7 +219,7 @@ def test_002_6_2_a_connection_that_breaks_in_the_middle_of_an_answer_is_made_ane
         for _ in range(40):
             published.trade(1.0)
         published.trade()
-        counters = until(handler, lambda found: found["delivered"] >= published.sent)
+        counters = counted(handler, lambda found: found["delivered"] >= published.sent)
         assert not cuts
         assert counters["delivered"] == published.sent
         assert counters["lost"] == 0
@@ -239,7 +236,7 @@ def test_without_a_gateway_nothing_is_waited_for_longer():
         published.trade()
         published.trade(1.0)
         published.trade()
-        counters = until(handler, lambda found: found["gaps"] > 0, seconds=10)
+        counters = counted(handler, lambda found: found["gaps"] > 0)
         assert counters["lost"] == published.lost > 0
         assert counters["recovered"] == 0
     published.socket.close()
@@ -255,7 +252,7 @@ def test_messages_that_the_gateway_no_longer_has_are_given_up():
         published.trade(1.0)
         published.store.reset(str(CHANNEL))
         published.trade()
-        counters = until(handler, lambda found: found["gaps"] > 0, seconds=10)
+        counters = counted(handler, lambda found: found["gaps"] > 0)
         assert counters["lost"] == published.lost > 0
     published.socket.close()
 

@@ -25,6 +25,7 @@ from pregao.live.config import parse_config
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
 from tests.net.net_support import free_port
+from tests.waiting import PATIENCE_S
 
 HOST = "127.0.0.1"
 CHANNEL = "1"
@@ -80,7 +81,7 @@ def test_002_6_2_packets_that_were_lost_are_asked_for_from_the_running_publisher
             published.socket.close()
             return published, channel, lost
 
-    published, channel, lost = asyncio.run(asyncio.wait_for(run(), 60))
+    published, channel, lost = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert lost > 20
     assert channel.incremental.counters.lost == 0
     for security in (SHARE, OTHER):

@@ -12,6 +12,7 @@ from pregao.fix import SessionSettings
 from pregao.legacy import Ended, Fault, Finished, MessageStore, Recovered, Wanted
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.legacy.writing import message
+from tests.waiting import PATIENCE_S
 
 HOST = "127.0.0.1"
 CLIENT = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
@@ -46,7 +47,7 @@ def test_messages_are_recovered_over_a_socket():
             await connection.close()
             return first, second
 
-    first, second = asyncio.run(asyncio.wait_for(run(), 20))
+    first, second = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert [event.number for event in first[:-1]] == list(range(1, 2001))
     assert all(isinstance(event, Recovered) for event in first[:-1])
     assert first[-1] == Finished(Wanted("10", 1, 2000), None)
@@ -68,7 +69,7 @@ def test_a_gateway_that_goes_away_is_told():
             await connection.close()
             return found
 
-    (event,) = asyncio.run(asyncio.wait_for(run(), 20))
+    (event,) = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert event == Ended("the connection was closed")
 
 
@@ -81,7 +82,7 @@ def test_the_wrong_name_is_refused_with_a_reason():
             await connection.close()
             return found
 
-    (event,) = asyncio.run(asyncio.wait_for(run(), 20))
+    (event,) = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
     assert isinstance(event, Ended)
 
 
@@ -92,4 +93,4 @@ def test_nobody_listens():
         await connect_recovery(HOST, port, CLIENT)
 
     with pytest.raises(NetworkError, match="cannot be reached"):
-        asyncio.run(asyncio.wait_for(run(), 20))
+        asyncio.run(asyncio.wait_for(run(), PATIENCE_S))

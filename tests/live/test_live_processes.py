@@ -1,6 +1,5 @@
 """Groups of channels in processes of their own: asked together, apart from who asks."""
 
-import time
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from pregao.live.books import FreshBook, LiveEvent
 from pregao.live.config import STREAMS
 from tests.live.live_support import NUMBER, followed_at, replayer, simulated
 from tests.net.net_support import free_group
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +36,14 @@ def test_channels_are_followed_apart_and_answer_together(day):
     try:
         heard = processes.subscribe(depth=1)
         replayer(folder, targets).run()
-        found, stop = [], time.monotonic() + 20
-        while time.monotonic() < stop:
-            found += heard.take()
+        found = []
+
+        def received():
+            found.extend(heard.take())
             made = processes.ask(report)
-            if made.channels[0].counters["packets"] > 100:
-                break
+            return made.channels[0].counters["packets"] > 100 and made
+
+        made = until(received, lambda: processes.ask(report))
         assert [each.number for each in made.channels] == [NUMBER, 52]
         assert made.channels[0].counters["packets"] > 100
         assert made.channels[1].counters["packets"] == 0

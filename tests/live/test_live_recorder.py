@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from pregao.errors import CaptureError, UsageError
 from pregao.live import Recorder, RecordSettings
 from pregao.net import Address, Batch, Sender, open_receiver, receive_socket
 from tests.net.net_support import LO, free_group
+from tests.waiting import until
 
 START = 1_750_000_000 * SECOND
 GROUPS = [Address("239.1.1.1", 31000), Address("239.1.1.2", 31001)]
@@ -170,9 +170,7 @@ def test_a_recorder_that_is_killed_leaves_whole_records_in_order(tmp_path):
     for _ in range(3):
         running = run(ENDLESS, tmp_path)
         known = set(tmp_path.iterdir())
-        stop = time.monotonic() + 60
-        while len(set(tmp_path.iterdir()) - known) < 2 and time.monotonic() < stop:
-            time.sleep(0.01)
+        until(lambda known=known: len(set(tmp_path.iterdir()) - known) >= 2, every=0.01)
         running.send_signal(signal.SIGKILL)
         running.communicate()
     recorder(tmp_path).close()  # cuts off what the last kill left

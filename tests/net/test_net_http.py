@@ -22,7 +22,7 @@ def server():
 
 
 def asked(server, method, path):
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     try:
         connection.request(method, path)
         answer = connection.getresponse()
@@ -32,7 +32,7 @@ def asked(server, method, path):
 
 
 def raw(server, request):
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(request)
         answer = b""
         while piece := connection.recv(4096):
@@ -52,7 +52,7 @@ def test_other_requests_are_refused_and_the_next_one_is_answered(server):
     assert asked(server, "POST", "/health")[0] == 405
     assert raw(server, b"hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     assert raw(server, b"GET /" + b"x" * 20_000 + b"\r\n").startswith(b"HTTP/1.1 431 ")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60):
         pass  # gone without a word
     assert asked(server, "GET", "/health") == (200, "well\n")
 

@@ -2,15 +2,15 @@
 
 import os
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
+from tests import waiting
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PICTURES = os.environ.get("PREGAO_PICTURES")
 """A folder for the pictures of the README; by default none are made."""
-_PATIENCE_S = 30.0
 
 
 def browser_path():
@@ -27,12 +27,10 @@ def browser_path():
 
 def until(page, condition):
     """Wait until an expression is true. It is asked for from outside: the page forbids eval."""
-    end = time.monotonic() + _PATIENCE_S
-    while not page.evaluate(condition):
-        if time.monotonic() > end:
-            said = page.evaluate("document.querySelector('#notice')?.textContent")
-            raise AssertionError(f"{condition} did not come true; the page says {said!r}")
-        time.sleep(0.02)
+    waiting.until(
+        lambda: page.evaluate(condition),
+        lambda: (condition, page.evaluate("document.querySelector('#notice')?.textContent")),
+    )
 
 
 def settled(page):

@@ -18,7 +18,10 @@ SESSION, FIRM, KEY = 100_000_004, 127, "123456789ABC"
 
 def followed_settings():
     """An exchange whose feed goes to ports that no other test process uses."""
-    base = Address("127.0.0.1", 18_000 + os.getpid() % 6 * 2_000 + next(_PLACES) % 4 * 500)
+    # Processes of one run have the same parent, and each another number.
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    process = (os.getppid() + worker) % 6
+    base = Address("127.0.0.1", 18_000 + process * 2_000 + next(_PLACES) % 4 * 500)
     return quiet_settings(feed="unicast", unicast=base)
 
 

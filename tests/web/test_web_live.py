@@ -1,7 +1,6 @@
 """The page of the live feed: what it is told is what the exchange has, and what it asks is done."""
 
 import json
-import time
 
 import httpx
 import pytest
@@ -9,11 +8,11 @@ from websockets.sync.client import connect
 
 from pregao.book.updates import Side
 from tests.exchange.host_desk import PETR4, VALE3
+from tests.waiting import PATIENCE_S, until
 from tests.web.live_support import SESSION, live_page
 
 OWN = {"channel": 51, "id": str(PETR4)}
 OTHER = {"channel": 51, "id": str(VALE3)}
-PATIENCE_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -23,21 +22,12 @@ def page():
 
 
 def get(server, path, **parameters):
-    return httpx.get(server.address + path, params=parameters, timeout=30)
+    return httpx.get(server.address + path, params=parameters, timeout=60)
 
 
 def post(server, path, data, **headers):
     headers = {"origin": server.address.rstrip("/"), **headers}
-    return httpx.post(server.address + path, json=data, headers=headers, timeout=30)
-
-
-def until(question):
-    """Wait until something is so, and give it."""
-    end = time.monotonic() + PATIENCE_S
-    while not (found := question()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
+    return httpx.post(server.address + path, json=data, headers=headers, timeout=60)
 
 
 def known(server):

@@ -95,6 +95,7 @@ def live(
     from pregao.live import (
         FeedHandler,
         FeedProcesses,
+        check_manner,
         parse_speed,
         read_config,
         seldom_collected,
@@ -107,6 +108,7 @@ def live(
         raise UsageError("--spool is where captures for a lake go: give --lake too, or --record.")
     if lake is not None and record is not None:
         raise UsageError("--lake records by itself: give --spool to say where, not --record.")
+    check_manner(spin=spin, realtime=realtime)
     # The thread that follows must not wait long for the one that writes or draws.
     sys.setswitchinterval(_SWITCH_S)
     pace = parse_speed(speed)

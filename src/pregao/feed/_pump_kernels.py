@@ -131,7 +131,7 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
     as it was.
     """
     position = start + PACKET_HEADER_SIZE
-    count = np.int64(0)
+    count = placed = np.int64(0)
     sound = position < end
     while position < end:
         sound = False
@@ -186,11 +186,13 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
                     break
                 if not _is_plain_order(buffer, body, table, kind):
                     break
-                meta = words_at(instruments[_u(row + w.META_AT)], STATE_WORDS)
-                if meta[SLOTS_LEFT] < SLOTS_PER_ROW * (count + 1):
-                    control[w.STATUS] = w.BOOK_FULL
-                    control[w.DETAIL] = row // w.INSTRUMENT_WORDS
-                    break
+                if _does(buffer, body, table, kind) != _DELETE:  # which takes no room
+                    placed += 1
+                    meta = words_at(instruments[_u(row + w.META_AT)], STATE_WORDS)
+                    if meta[SLOTS_LEFT] < SLOTS_PER_ROW * placed:
+                        control[w.STATUS] = w.BOOK_FULL
+                        control[w.DETAIL] = row // w.INSTRUMENT_WORDS
+                        break
             instruments[_u(row + w.LAST)] = counted
         scratch[_u(count)] = row
         count += 1
@@ -300,8 +302,9 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
         control[w.EVENT_AT] = number
         if row >= 0:
             instruments[_u(row + w.NUMBER)] = number
-            if not instruments[_u(row + w.CHANGE)]:
-                instruments[_u(row + w.CHANGE)] = 1
+            change = instruments[_u(row + w.CHANGE)]
+            instruments[_u(row + w.CHANGE)] = w.CHANGES
+            if not change:
                 changed[_u(control[w.CHANGED])] = row
                 control[w.CHANGED] += 1
             if orders:

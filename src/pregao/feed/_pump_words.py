@@ -47,6 +47,9 @@ TOLD = 5
     KEY_NUMBER, KEY_INDEX, KEY_COUNT, TOUCH, CHANGE, SECURITY,
 ) = range(16)  # fmt: skip
 INSTRUMENT_WORDS = 16
+CHANGES, LISTED = 1, 2
+"""The word CHANGE: messages were taken in; or that was asked for since, and it is still among those
+that changed."""
 
 # The words of what is told.
 KIND, ITEM, ITEM_EVENT, ITEM_NUMBER, ITEM_SENDING, ITEM_RECEIVED, ITEM_BYTES, ITEM_HEADER = range(8)

@@ -21,7 +21,6 @@ from pregao.feed.healing import is_void
 from pregao.feed.listener import NO_EVENT, Part
 from pregao.feed.market_state import (
     STATISTICS,
-    GroupChange,
     MarketState,
     StateChange,
     StatisticChange,
@@ -31,6 +30,7 @@ from pregao.umdf import templates
 from pregao.umdf.events import ends_event
 from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.news import NewsParts
+from pregao.umdf.phases import StatusChange
 from pregao.umdf.sequencing import Place, covers
 
 _Handler = Callable[[Mapping[str, Any]], None]
@@ -221,6 +221,24 @@ class Teller(EventLog):
             )  # fmt: skip
         return makes_last
 
+    def replaced(
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+    ) -> None:
+        """A statistic is told here that only takes the place of its like."""
+        name = self.state.replace(security_id, template_id, values, place)
+        if self.wanted:
+            self.add(
+                told.StatisticChanged(
+                    place, self.sending_ns, self.received_ns, security_id, name, None, values
+                )
+            )
+
+    def removed(self, security_id: int, template_id: int) -> None:
+        """A statistic of which there is one is deleted here."""
+        name = self.state.remove(security_id, template_id)
+        if name is not None:
+            self.tell(told.StatisticChanged, security_id, name, None, None)
+
     def _bust(self, values: Mapping[str, Any]) -> None:
         self.tell(
             told.TradeBusted,
@@ -282,15 +300,21 @@ class Teller(EventLog):
 
     def changed(self, changes: Iterable[StateChange]) -> None:
         """Statistics, states or phases have changed."""
-        tell = self.tell
+        if not self.wanted:
+            for _ in changes:  # some are made as they are told
+                pass
+            return
+        add = self.add
+        here = self.place, self.sending_ns, self.received_ns
         for change in changes:
-            if isinstance(change, StatisticChange):
+            if isinstance(change, StatusChange):  # of a group's phase there are many
+                add(told.StatusChanged(*here, *change))
+            elif isinstance(change, StatisticChange):
                 values = None if change.statistic is None else change.statistic.values
-                tell(told.StatisticChanged, change.security_id, change.name, change.kind, values)
-            elif isinstance(change, GroupChange):
-                tell(told.PhaseChanged, change.group, change.before, change.now)
+                own = change.security_id, change.name, change.kind
+                add(told.StatisticChanged(*here, *own, values))
             else:
-                tell(told.StatusChanged, *change)
+                add(told.PhaseChanged(*here, change.group, change.before, change.now))
 
     # Snapshots
 

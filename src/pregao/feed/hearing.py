@@ -10,7 +10,18 @@ from pregao.feed import _pump_words as w
 from pregao.feed import channel_events as told
 from pregao.feed.channel_teller import Teller
 from pregao.feed.pump import Row
-from pregao.feed.quick_trades import Decode, ReadTrade, Unread, trade_reader
+from pregao.feed.quick_reading import (
+    REMOVES,
+    REPLACES,
+    Decode,
+    ReadBody,
+    ReadStatistic,
+    ReadTrade,
+    Unread,
+    body_reader,
+    statistic_reader,
+    trade_reader,
+)
 from pregao.umdf.layout import FRAMING_SIZE, MESSAGE_HEADER, SMALLEST_MESSAGE
 from pregao.umdf.packets import PacketDecoder
 from pregao.umdf.sequencing import Place
@@ -25,7 +36,9 @@ class _Reader(NamedTuple):
     block_length: int
     version: int
     decode: Decode
+    read_body: ReadBody
     read_trade: ReadTrade | None
+    read_statistic: ReadStatistic | None
 
 
 class Hearing:
@@ -53,17 +66,26 @@ class Hearing:
                 teller.tell(told.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
-            template_id, block_length, of_version, decode, read_trade = reader
+            template_id, block_length, of_version, decode, read_body, read_trade, read = reader
             at, end = item + SMALLEST_MESSAGE, item + size
-            if read_trade is None:
-                if last:
-                    self._keep_last(stored)
-                values = decode(stored, at, block_length, of_version, end).values
-                teller.hear(place, event, template_id, values)
-            else:
+            if read_trade is not None:
                 trade = read_trade(stored, at, end)
                 if teller.trade(event, template_id, *trade):
                     last[trade[0]] = (at, end, reader, place)
+                continue
+            if read is not None:
+                security_id, does = read(stored, at, end)
+                if does == REPLACES:
+                    values = Unread(bytes(stored[at:end]), read_body)
+                    teller.replaced(security_id, template_id, values, place)
+                    continue
+                if does == REMOVES:
+                    teller.removed(security_id, template_id)
+                    continue
+            if last:  # what comes now may take a last price away
+                self._keep_last(stored)
+            decoded = decode(stored, at, block_length, of_version, end)
+            teller.hear(place, event, template_id, decoded.values)
         if last:
             self._keep_last(stored)
 
@@ -71,9 +93,8 @@ class Hearing:
         """Let the market's state know the last prices: of many trades in a row only the last."""
         keep = self._teller.state.keep_last
         for security_id, (at, end, reader, place) in self._last.items():
-            template_id, block_length, version, decode, _ = reader
-            values = Unread(bytes(stored[at:end]), decode, block_length, version)
-            keep(security_id, template_id, values, place)
+            values = Unread(bytes(stored[at:end]), reader.read_body)
+            keep(security_id, reader.template_id, values, place)
         self._last.clear()
 
     def _know(self, header: int, stored: memoryview, item: int) -> _Reader:
@@ -85,7 +106,11 @@ class Hearing:
         if len(self._readers) >= _MOST_READERS:  # lengths and versions come from the wire
             self._readers.clear()
         decode = codec.decoder(version)
-        read_trade = trade_reader(codec, decode, block_length, version)
-        found = _Reader(template_id, block_length, version, decode, read_trade)
+        found = _Reader(
+            template_id, block_length, version, decode,
+            body_reader(decode, block_length, version),
+            trade_reader(codec, decode, block_length, version),
+            statistic_reader(codec, block_length),
+        )  # fmt: skip
         self._readers[header] = found
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import date
+from operator import itemgetter
 from typing import Any, Final
 
 from pregao.feed.definitions import Definitions, Instrument, group_key
@@ -56,6 +57,10 @@ _SIDE_BY_SIDE: Final = {
     **dict.fromkeys(templates.PRICE_BANDS, "priceBandType"),
 }
 """Of which statistics there are several, and the field that tells them apart."""
+
+REPLACING: Final = STATISTICS - _SIDE_BY_SIDE.keys() - {templates.LAST_TRADE_PRICE}
+"""Statistics of which there is one: each only takes the place of the one before, unless it is
+deleted or tells that there is no trade any more."""
 
 Key = tuple[str, Any]
 """A statistic's name, and which one it is where there are several."""
@@ -117,6 +122,8 @@ class MarketState:
         """Where the trading session of an instrument began."""
         self._last_trade: dict[int, tuple[date, int]] = {}
         """Day and number of the last trade of an instrument; one that is not above corrects."""
+        self._of_auctions: set[int] = set()
+        """Instruments that may have what is forgotten when an auction is over."""
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
@@ -150,6 +157,20 @@ class MarketState:
             # Every trade was busted: there is no last price any more.
             return [*changes, *self._remove(security_id, _LAST_TRADE)]
         return changes
+
+    def replace(
+        self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
+    ) -> str:
+        """A statistic is told that only takes the place of its like; gives its name."""
+        key = _KEYS[template_id]
+        self._keep(security_id, key, Statistic(*key, values, template_id, place))
+        return key[0]
+
+    def remove(self, security_id: int, template_id: int) -> str | None:
+        """A statistic of which there is one is deleted; gives its name if it was there."""
+        key = _KEYS[template_id]
+        own = self.statistics.get(security_id)
+        return None if own is None or own.pop(key, None) is None else key[0]
 
     def trade(
         self,
@@ -215,28 +236,29 @@ class MarketState:
         self._status_told.pop(security_id, None)
         self._session.pop(security_id, None)
         self._last_trade.pop(security_id, None)
+        self._of_auctions.discard(security_id)
 
     def _follow(self, events: Iterable[PhaseEvent], place: Place) -> list[StateChange]:
         changes: list[StateChange] = []
-        statistics = self.statistics
+        of_auctions = self._of_auctions
         for event in events:  # a phase brings one for each instrument of its group
             if isinstance(event, StatisticsReset):
                 for security_id in event.security_ids:
                     changes += self._new_session(security_id, place)
                 continue
             changes.append(event)
-            if event.now not in AUCTIONS and (own := statistics.get(event.security_id)):
+            if event.security_id in of_auctions and event.now not in AUCTIONS:
                 # Clients are to forget both after pre-open (000 §13.10).
+                of_auctions.discard(event.security_id)
                 for key in _OF_AUCTIONS:
-                    if key in own:
-                        changes += self._remove(event.security_id, key)
+                    changes += self._remove(event.security_id, key)
         return changes
 
     def _new_session(self, security_id: int, place: Place) -> Iterator[StateChange]:
         self._session[security_id] = place
         own = self.statistics.get(security_id)
         if own:
-            for key in [key for key in own if _ends_with_session(key)]:
+            for key in _by_name(key for key in own if _ends_with_session(key)):
                 yield from self._remove(security_id, key)
 
     def _age_closing_price(
@@ -271,6 +293,8 @@ class MarketState:
         if own is None:
             own = self.statistics[security_id] = {}
         own[key] = statistic
+        if key in _OF_AUCTIONS:
+            self._of_auctions.add(security_id)
 
     def _remove(self, security_id: int, key: Key) -> Iterator[StateChange]:
         if self.statistics.get(security_id, {}).pop(key, None) is not None:
@@ -305,9 +329,9 @@ class MarketState:
 
     def _forget_but(self, security_id: int, told: set[Key], place: Place) -> Iterator[StateChange]:
         own = self.statistics.get(security_id, {})
-        for key in [
+        for key in _by_name(
             key for key, each in own.items() if key not in told and _is_newer(place, each.place)
-        ]:
+        ):
             yield from self._remove(security_id, key)
 
     def snapshot_phase(
@@ -329,6 +353,7 @@ _OF_AUCTIONS: tuple[Key, ...] = (
     (_NAMES[templates.THEORETICAL_OPENING_PRICE], None),
     (_NAMES[templates.AUCTION_IMBALANCE], None),
 )
+_KEYS: dict[int, Key] = {template_id: (_NAMES[template_id], None) for template_id in REPLACING}
 _LAST_TRADE: Key = (_NAMES[templates.LAST_TRADE_PRICE], None)
 _OF_THE_SESSION = frozenset(
     {_NAMES[template] for template in RESET_WITH_THE_SESSION}
@@ -352,6 +377,11 @@ def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
 def _is_newer(place: Place, told: Place | None) -> bool:
     """Does what holds as of a place replace what was told at another one?"""
     return told is None or covers(place, told)
+
+
+def _by_name(keys: Iterable[Key]) -> list[Key]:
+    """In an order that does not depend on when each was told: a last price may be kept late."""
+    return sorted(keys, key=itemgetter(0))
 
 
 def _ends_with_session(key: Key) -> bool:

@@ -187,19 +187,21 @@ class Pump:
 
         ``of`` some instruments only: the others are still to be asked for.
         """
-        waiting = self._changed[: self._words[w.CHANGED]] // w.INSTRUMENT_WORDS
-        rows = waiting
-        if of is not None:
-            wanted = np.zeros(len(waiting), np.bool_)
+        if of is None:
+            rows = self._changed[: self._words[w.CHANGED]] // w.INSTRUMENT_WORDS
+            self._words[w.CHANGED] = 0
+            table = self._instruments.reshape(-1, w.INSTRUMENT_WORDS)
+            found = [own for own in table[rows].tolist() if own[w.CHANGE] == w.CHANGES]
+            table[rows, w.CHANGE] = table[rows, w.KEY_NUMBER] = 0
+        else:
+            found = []
+            words = self._instruments
             for each in of:  # they are few
-                if each in self._places:
-                    wanted |= waiting == self._places[each]
-            rows, left = waiting[wanted], waiting[~wanted]
-            self._changed[: len(left)] = left * w.INSTRUMENT_WORDS
-        self._words[w.CHANGED] = len(waiting) - len(rows)
-        table = self._instruments.reshape(-1, w.INSTRUMENT_WORDS)
-        found = table[rows].tolist()
-        table[rows, w.CHANGE] = table[rows, w.KEY_NUMBER] = 0
+                at = self._places.get(each, -1) * w.INSTRUMENT_WORDS
+                if at >= 0 and words[at + w.CHANGE] == w.CHANGES:
+                    found.append(words[at : at + w.INSTRUMENT_WORDS].tolist())
+                    words[at + w.CHANGE] = w.LISTED
+                    words[at + w.KEY_NUMBER] = 0
         for own in found:
             key = (own[w.KEY_NUMBER], own[w.KEY_INDEX]) if own[w.KEY_NUMBER] else None
             yield Changed(own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT])
@@ -224,9 +226,11 @@ class Pump:
 
     def feeds(self, count: int) -> list[FeedWords]:
         """What came on each feed since this was last asked."""
-        words = self._control[w.FEEDS : w.FEEDS + count * w.FEED_WORDS].reshape(count, -1)
-        found = [FeedWords(*own) for own in words.tolist()]
-        words[:, : w.FEED_REACHED] = 0
+        found, words = [], self._words
+        for at in range(w.FEEDS, w.FEEDS + count * w.FEED_WORDS, w.FEED_WORDS):
+            found.append(FeedWords(*words[at : at + w.FEED_WORDS].tolist()))
+            for word in range(at, at + w.FEED_REACHED):
+                words[word] = 0
         return found
 
     def tallies(self) -> dict[str, int]:

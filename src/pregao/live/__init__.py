@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pregao.live.followed import LineState as LineState
     from pregao.live.followed import Listener as Listener
     from pregao.live.handler import FeedHandler as FeedHandler
+    from pregao.live.priority import check_manner as check_manner
     from pregao.live.processes import FeedProcesses as FeedProcesses
     from pregao.live.recording import Recorder as Recorder
     from pregao.live.recording import RecordSettings as RecordSettings
@@ -53,6 +54,7 @@ _HOMES = {
     "config": ["Line", "LiveConfig", "config_text", "parse_config", "read_config"],
     "followed": ["LineState", "Listener"],
     "handler": ["FeedHandler"],
+    "priority": ["check_manner"],
     "processes": ["FeedProcesses"],
     "recording": ["RecordSettings", "Recorder"],
     "replaying": [

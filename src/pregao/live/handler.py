@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
-from pregao.errors import NetworkError, PregaoError, UsageError
+from pregao.errors import NetworkError, PregaoError
 from pregao.extras import kernels_compiled, tell_of_slowness
 from pregao.feed.channel_settings import Join
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
@@ -37,7 +37,7 @@ from pregao.live.followed import (
 )
 from pregao.live.latency import one_sent_ns, sent_ns
 from pregao.live.legacy_asking import Asker
-from pregao.live.priority import go_first
+from pregao.live.priority import check_manner, go_first
 from pregao.live.recording import Recorder
 from pregao.net import Batch, LineCounts, LineReceiver, open_receiver
 from pregao.umdf.layout import PACKET_HEADER_SIZE
@@ -107,8 +107,7 @@ class FeedHandler:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         spin = config.spin if spin is None else spin
-        if spin and config.realtime:
-            raise UsageError("Either spin or realtime: both would leave a core to nobody else.")
+        check_manner(spin=bool(spin), realtime=config.realtime)
         self._receiver: LineReceiver = open_receiver(compiled=compiled, spin=spin)
         self.started_ns = clock()
         self._askers: list[Asker] = []

@@ -5,8 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
+from pregao.errors import UsageError
+
 _PRIORITY = 10
 """Of those from 1 to 99; the kernel's own threads that matter are above it."""
+
+
+def check_manner(*, spin: bool, realtime: bool) -> None:
+    """Refuse a thread that never sleeps and goes before all others."""
+    if spin and realtime:
+        raise UsageError("Either spin or realtime: both would leave a core to nobody else.")
 
 
 def go_first() -> str | None:

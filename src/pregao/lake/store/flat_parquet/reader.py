@@ -48,6 +48,8 @@ _TAIL = 64 << 10
 _BEHIND = 16
 """Bytes that kernels may look at behind what is theirs."""
 _MOST_FILES = 1_000
+_MOST_ROWS = 1 << 24
+"""No row group of our own has as many: who tells of more is damaged, and no memory is asked for."""
 _GAP = 64 << 10
 """Bytes between two columns that are read along with them, rather than reading twice."""
 
@@ -253,6 +255,8 @@ def _opened(path: str, size: int) -> FlatFile | None:
     groups = np.zeros((_footer_kernels.count_of(data, groups_at, end), GROUP_FACTS), np.int64)
     chunks = np.zeros((len(groups), len(schema), KNOWN_FACTS), np.int64)
     if not _footer_kernels.read_row_groups(data, groups_at, end, groups, chunks):
+        return None
+    if (groups[:, GROUP_ROWS] > _MOST_ROWS).any():
         return None
     places, sizes = chunks[..., KNOWN_AT], chunks[..., KNOWN_BYTES]
     if ((places < 0) | (sizes > size) | (places > size - sizes)).any():

@@ -1,0 +1,70 @@
+"""Processes that a test kills or lets race: forked from one that has imported the lake already.
+
+A Python of its own would import for a second what it needs for a tenth of one.
+"""
+
+import multiprocessing
+import os
+import sys
+import traceback
+from pathlib import Path
+from tempfile import mkdtemp
+
+from tests.waiting import PATIENCE_S
+
+ROOT = Path(__file__).parents[1]
+# It would make a folder of its own, and complain when that is gone with the run's. The path of a
+# socket must be short.
+_SOCKETS = mkdtemp(prefix="f", dir=os.environ.get("PREGAO_TESTS_SHARED"))
+multiprocessing.current_process()._config.setdefault("tempdir", _SOCKETS)
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(
+    [
+        "pregao.lake.dropping",
+        "pregao.lake.ingest.intake",
+        "pregao.lake.source.rolling_files",
+        "pregao.lake.streaming.query",
+        "tests.lake.lake_support",
+    ]
+)
+
+
+class Forked:
+    """A piece of Python that runs with these arguments, as ``python -c`` would run it."""
+
+    def __init__(self, code: str, *arguments: object) -> None:
+        self._said = Path(mkdtemp(prefix="pregao-forked-")) / "error"
+        words = [str(argument) for argument in arguments]
+        self._process = _FORKS.Process(
+            target=_run, args=(code, words, dict(os.environ), str(self._said))
+        )
+        self._process.start()
+
+    def poll(self) -> int | None:
+        """How it has ended, if it has."""
+        return self._process.exitcode
+
+    def wait(self, seconds: float = PATIENCE_S) -> int:
+        """How it has ended: its exit code, or less than 0 for the signal that ended it."""
+        self._process.join(seconds)
+        if self._process.exitcode is None:
+            self._process.kill()
+            self._process.join()
+            raise AssertionError(f"It had not ended after {seconds:g} s.")
+        code = self._process.exitcode
+        self._process.close()
+        if self._said.exists():
+            raise AssertionError(f"It ended with an error.\n{self._said.read_text()}")
+        return code
+
+
+def _run(code: str, arguments: list[str], environment: dict[str, str], said: str) -> None:
+    os.chdir(ROOT)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["-c", *arguments]
+    try:
+        exec(compile(code, "<forked>", "exec"), {"__name__": "__main__"})
+    except Exception:
+        Path(said).write_text(traceback.format_exc())
+        raise

@@ -1,0 +1,28 @@
+"""Waiting until something is so: patiently, for machines that have other things to do."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+PATIENCE_S = 120.0
+"""Many times what anything takes here: who waits so long has found a mistake."""
+
+
+def until(
+    question: Callable[[], Any],
+    state: Callable[[], object] | None = None,
+    *,
+    seconds: float = PATIENCE_S,
+    every: float = 0.02,
+) -> Any:
+    """Ask until the answer is true, and give it; fail with what is the case if it never is.
+
+    What is the case is told by ``state``, or else by the last answer.
+    """
+    end = time.monotonic() + seconds
+    while not (found := question()):
+        if time.monotonic() > end:
+            told = found if state is None else state()
+            raise AssertionError(f"It did not come true in {seconds:g} s; what is: {told!r}.")
+        time.sleep(every)
+    return found
