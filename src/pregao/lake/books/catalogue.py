@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -136,8 +136,7 @@ class Catalogue:
                 continue
             delta = lake.delta(name)
             schema = arrow_schema(delta)
-            texts = frozenset(field.name for field in schema if pa.types.is_string(field.type))
-            table = Table(name, tuple(schema.names), texts)
+            table = Table(name, tuple(schema.names), frozenset(_texts(schema)))
             if not table.counted and template not in _OTHER_TABLES:
                 continue
             self._tables[template] = table
@@ -256,6 +255,17 @@ class Catalogue:
 
     def _rows(self, template: int, day: date) -> list[dict[str, Any]]:
         return self._logs[template].of([day]) if template in self._logs else []
+
+
+def _texts(schema: Any) -> Iterator[str]:
+    """The columns of texts, and the members of lists that are, as Parquet names them."""
+    for field in schema:
+        if pa.types.is_string(field.type):
+            yield field.name
+        elif pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+            for member in field.type.value_type:
+                if pa.types.is_string(member.type):
+                    yield f"{field.name}.list.element.{member.name}"
 
 
 def guard_prefix(day: date, channel: int) -> str:

@@ -34,7 +34,8 @@ def _integers(chunk: Any, null: int) -> Numbers:
         return np.full(len(chunk), null, np.int64)
     values = _values(chunk)
     if chunk.null_count:
-        return np.where(_nulls(chunk), null, values)
+        # As 64 bits: beside narrower values numpy would cut it to their width.
+        return np.where(_nulls(chunk), np.int64(null), values)
     return np.ascontiguousarray(values, np.int64)
 
 

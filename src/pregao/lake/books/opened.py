@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pregao.book.rows import NULL
@@ -57,7 +58,7 @@ class OpenedFile(Protocol):
 
 
 def open_file(place: Location, texts: Collection[str]) -> OpenedFile:
-    """Open a file; ``texts`` are the columns of texts that repeat."""
+    """Open a file; ``texts`` are the columns and members of lists that are texts and repeat."""
     if place.is_local and kernels_compiled():
         flat = open_flat(place.path)
         if flat is not None:
@@ -103,7 +104,9 @@ class _ArrowFile:
         self._metadata = pq.read_metadata(place.path, filesystem=place.filesystem)
         self._leaves: list[str] = self._metadata.schema.names
         self.names: Sequence[str] = self._metadata.schema.to_arrow_schema().names
-        self._texts = [name for name in self.names if name in texts]
+        schema = self._metadata.schema
+        paths = (schema.column(at).path for at in range(len(self._leaves)))
+        self._texts = [path for path in paths if path in texts]
         groups = (self._metadata.row_group(at) for at in range(self._metadata.num_row_groups))
         self.group_rows = np.array([group.num_rows for group in groups], np.int64)
         self._bounds: dict[str, list[tuple[int, int] | None]] = {}
@@ -126,17 +129,29 @@ class _ArrowFile:
 
     def read(self, groups: Sequence[int], names: Sequence[str]) -> ArrowRows:
         """Columns of some row groups."""
-        place = self._place
+        texts = [path for path in self._texts if path.partition(".")[0] in names]
+        flat = [path for path in texts if "." not in path]
+        if len(flat) < len(texts) and self._place.is_local:
+            try:
+                # Dictionaries in lists are read of one row group at a time, or not at all.
+                return ArrowRows(self._read([[group] for group in groups], names, texts))
+            except pa.ArrowNotImplementedError:
+                pass  # there are too many texts for a dictionary
+        return ArrowRows(self._read([list(groups)], names, flat))
+
+    def _read(self, batches: list[list[int]], names: Sequence[str], texts: list[str]) -> Any:
+        place, columns = self._place, list(names)
         with pq.ParquetFile(
             place.path,
             filesystem=place.filesystem,
-            read_dictionary=[name for name in self._texts if name in names],
+            read_dictionary=texts,
             metadata=self._metadata,
             # Other threads that fetch ahead are for distant stores: here they only cost time.
             pre_buffer=not place.is_local,
         ) as opened:
-            rows = opened.read_row_groups(list(groups), columns=list(names), use_threads=False)
-        return ArrowRows(rows)
+            return pa.concat_tables(
+                [opened.read_row_groups(own, columns, use_threads=False) for own in batches]
+            )
 
 
 @lru_cache(100)
