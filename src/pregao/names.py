@@ -13,6 +13,12 @@ def folded(name: str) -> str:
     return name.strip().upper()
 
 
+def nearness(name: str, wanted: str) -> int:
+    """How far a name is from folded words: 0 if it is these, 1 if it begins so, else 2."""
+    own = folded(name)
+    return 0 if own == wanted else 1 if own.startswith(wanted) else 2
+
+
 def similar(name: str, known: Iterable[str]) -> list[str]:
     """The names that are nearest to one that nobody has: those that begin like it come first."""
     wanted = folded(name)

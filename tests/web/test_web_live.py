@@ -1,12 +1,14 @@
 """The page of the live feed: what it is told is what the exchange has, and what it asks is done."""
 
 import json
+import threading
 
 import httpx
 import pytest
 from websockets.sync.client import connect
 
 from pregao.book.updates import Side
+from pregao.web import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until
 from tests.web.live_support import SESSION, live_page
@@ -74,6 +76,70 @@ def test_orders_of_the_page_come_back_over_the_feed(page):
     assert {one["quantity"] for one in listed["own_orders"]} >= {200, 300}
     engine = exchange.asked(lambda host: len(host.engine.market.orders))
     assert engine == listed["orders"]
+
+
+def test_a_symbol_is_found_ahead_of_those_that_begin_with_it(page):
+    server, _, market = page
+    known(server)
+
+    def symbols(words):
+        return [
+            one["symbol"] for one in get(server, "api/instruments", q=words).json()["instruments"]
+        ]
+
+    until(lambda: len(symbols("petr4")) > 1)
+    for words in ("petr4", "PETR4F", "petr4t"):
+        assert symbols(words)[0] == words.upper()
+    # However the list of instruments was joined: the order of their definitions means nothing.
+    assert symbols("petr4")[1:] == sorted(symbols("petr4")[1:])
+    assert market.search("petr4")["count"] == len(symbols("petr4"))
+
+
+class Slow:
+    """A market that tells of an instrument while another one has been asked for already."""
+
+    def __init__(self, market):
+        self._market = market
+        self.asked = threading.Event()
+        self.go_on = threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._market, name)
+
+    def view(self, channel, security_id):
+        if security_id == PETR4 and not self.asked.is_set():
+            self.asked.set()
+            assert self.go_on.wait(PATIENCE_S)
+        return self._market.view(channel, security_id)
+
+
+def test_a_book_is_told_under_its_own_number_when_another_is_chosen_meanwhile(page):
+    server, _, market = page
+    known(server)
+    order(server, "BUY", 100, "29.90")
+    slow = Slow(market)
+    with (
+        PageServer(live_application(slow, None), 0) as served,
+        connect(served.address.replace("http", "ws") + "ws/live", max_size=None) as socket,
+    ):
+        socket.send(json.dumps(OWN))
+        assert slow.asked.wait(PATIENCE_S)
+        socket.send(json.dumps(OTHER))
+        # The server has seen that message when it has answered a question that came behind it.
+        assert get(served, "api/book", **OTHER).status_code == 200
+        slow.go_on.set()
+        books = {}
+
+        def both():
+            message = json.loads(socket.recv(PATIENCE_S))
+            if "book" in message:
+                books.setdefault(message["id"], message["book"])
+            return OTHER["id"] in books
+
+        until(both)
+    assert books[OTHER["id"]]["sides"] == get(server, "api/book", **OTHER).json()["sides"]
+    if OWN["id"] in books:
+        assert books[OWN["id"]]["sides"] == get(server, "api/book", **OWN).json()["sides"]
 
 
 def test_trades_and_busts_are_told(page):

@@ -17,7 +17,7 @@ from pregao.errors import UsageError
 from pregao.lake import store
 from pregao.lake.analytics.latency_minutes import MEASURES
 from pregao.lake.books import Catalogue
-from pregao.names import folded
+from pregao.names import folded, nearness
 from pregao.umdf.news import NewsParts
 from pregao.web.lake_instrument import LakeInstrument
 from pregao.web.wire import midnight_ns
@@ -118,18 +118,14 @@ class LakeMarket:
         """The instruments whose symbol, number or description has the words; all without any."""
         every = self._all(day)
         wanted = folded(words.strip())
-        begin = [one for one in every if folded(one["symbol"]).startswith(wanted)]
-        rest = [
+        found = [
             one
             for one in every
-            if not folded(one["symbol"]).startswith(wanted)
-            and (
-                wanted in folded(one["symbol"])
-                or one["id"] == wanted
-                or wanted in folded(one["description"] or "")
-            )
+            if wanted in folded(one["symbol"])
+            or one["id"] == wanted
+            or wanted in folded(one["description"] or "")
         ]
-        found = begin + rest
+        found.sort(key=lambda one: nearness(one["symbol"], wanted))
         return {"count": len(found), "all": len(every), "instruments": found[:_FOUND]}
 
     def instrument(self, day: date, channel: int, security_id: int) -> LakeInstrument:

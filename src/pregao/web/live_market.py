@@ -24,7 +24,7 @@ from pregao.feed.channel_events import (
 from pregao.feed.definitions import Instrument
 from pregao.feed.followed_channel import FollowedChannel, Listed
 from pregao.live import FeedHandler, Report, report
-from pregao.names import folded
+from pregao.names import folded, nearness
 from pregao.umdf.templates import flag
 from pregao.web.lake_market import offset_s
 from pregao.web.live_seen import BARS, Seen
@@ -110,7 +110,10 @@ class LiveMarket:
         return self._day
 
     def search(self, words: str) -> dict[str, Any]:
-        """The instruments whose symbol, number or description has the words, the busiest first."""
+        """The instruments whose symbol, number or description has the words.
+
+        Of those that are as near to them, the busiest comes first.
+        """
         wanted = folded(words.strip())
 
         def ask(handler: FeedHandler) -> list[dict[str, Any]]:
@@ -136,7 +139,9 @@ class LiveMarket:
             return found
 
         found = self._handler.ask(ask)
-        found.sort(key=lambda one: (not one["symbol"].startswith(wanted), -one["messages"]))
+        found.sort(
+            key=lambda one: (nearness(one["symbol"], wanted), -one["messages"], one["symbol"])
+        )
         return {"count": len(found), "all": len(found), "instruments": found[:_FOUND]}
 
     def instrument(self, channel: int, security_id: int) -> dict[str, Any]:

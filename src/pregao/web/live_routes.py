@@ -77,12 +77,13 @@ async def _push(market: LiveMarket, socket: WebSocket, watched: dict[str, tuple[
         began = loop.time()
         told: dict[str, Any] = {}
         try:
-            if "own" in watched:
-                view = await run_in_threadpool(market.view, *watched["own"])
-                key = None if view is None else (watched["own"], *_key(view))
+            own = watched.get("own")  # another may be wanted before the answer is there
+            if own is not None:
+                view = await run_in_threadpool(market.view, *own)
+                key = None if view is None else (own, *_key(view))
                 if view is not None and key != before:
                     told["book"] = view
-                    told["id"] = str(watched["own"][1])
+                    told["id"] = str(own[1])
                 before = key
             if began >= health_due:
                 told["health"] = await run_in_threadpool(market.health)
