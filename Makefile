@@ -31,7 +31,7 @@ demo: $(STAMP)
 
 # Three processes, for two cores: a third of the time a test waits for something.
 test: $(STAMP) $(CONSUMERS_STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # What a change breaks first, without Java: two minutes.
 quick: $(STAMP)

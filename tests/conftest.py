@@ -244,6 +244,15 @@ SLOW = ON_SPARK | {
 """Files that take four seconds or more."""
 
 
+def pytest_xdist_auto_num_workers():
+    """How many processes run the tests: a third of the time they wait for others that they started.
+
+    Each is a Python of a gigabyte, and starts some Java at times.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(2, min(max(4, os.cpu_count() or 1), memory // (4 << 30)))
+
+
 def pytest_collection_modifyitems(config, items):
     """Mark what starts Spark or is slow, and begin with what takes longest."""
     for item in items:
