@@ -29,7 +29,7 @@ $(CONSUMERS_STAMP): requirements-consumers.lock
 demo: $(STAMP)
 	$(BIN)/pregao demo
 
-# Four processes for two cores where memory allows: a third of the time a test waits for something.
+# Three processes for two cores where memory allows: a third of the time a test waits for something.
 test: $(STAMP) $(CONSUMERS_STAMP)
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 

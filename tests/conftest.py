@@ -250,7 +250,7 @@ def pytest_xdist_auto_num_workers():
     Each is a Python of a gigabyte, and starts some Java at times.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return max(2, min(max(4, os.cpu_count() or 1), memory // (4 << 30)))
+    return max(2, min(max(3, os.cpu_count() or 1), memory // (4 << 30)))
 
 
 def pytest_collection_modifyitems(config, items):
