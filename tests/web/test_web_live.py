@@ -8,6 +8,7 @@ import pytest
 from websockets.sync.client import connect
 
 from pregao.book.updates import Side
+from pregao.feed.pumped_channel import PumpedChannel
 from pregao.web import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until
@@ -78,9 +79,13 @@ def test_orders_of_the_page_come_back_over_the_feed(page):
     assert engine == listed["orders"]
 
 
-def test_a_symbol_is_found_ahead_of_those_that_begin_with_it(page):
+def test_a_symbol_is_found_ahead_of_those_that_begin_with_it(page, monkeypatch):
     server, _, market = page
     known(server)
+    listed = PumpedChannel.instruments.fget
+    # The list may have been joined anywhere.
+    backwards = property(lambda own: dict(reversed(listed(own).items())))
+    monkeypatch.setattr(PumpedChannel, "instruments", backwards)
 
     def symbols(words):
         return [
