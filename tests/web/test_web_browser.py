@@ -268,6 +268,7 @@ def in_the_order_of_choice(page, first, second):
     )
     found_for(page, first)
     page.keyboard.press("Enter")
+    until(page, "document.activeElement !== document.querySelector('#search')")
     while not held:
         page.wait_for_timeout(20)
     found_for(page, second)
@@ -289,10 +290,33 @@ def test_a_late_answer_does_not_undo_a_later_choice(opened):
     assert watched.errors == []
 
 
+def test_who_types_on_behind_enter_has_not_chosen(opened):
+    watched = opened()
+    page = watched.page
+    before = settled(page)["symbol"]
+    found_for(page, "vale")
+    held = []
+    page.route("**/api/instruments?*", lambda route: held.append(route) or None)
+    page.keyboard.press("Enter")
+    page.keyboard.type("3")
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    page.unroute("**/api/instruments?*")
+    for route in held:
+        with suppress(PlaywrightError):  # the page has given the first one up
+            route.continue_()
+    page.wait_for_timeout(500)
+    assert page.input_value("#search") == "vale3"
+    assert page.inner_text("#symbol") == before
+    assert page.is_visible("#found [role=option]")
+    assert watched.errors == []
+
+
 def test_a_late_answer_does_not_undo_a_later_choice_on_the_live_page(opened):
     with live_page(panel=False) as (served, _, _):
         watched = opened(served.address)
         until(watched.page, "!!window.__pregao && document.title.endsWith('· live')")
+        until(watched.page, "!!__pregao.page.about")  # what the page chooses by itself
         in_the_order_of_choice(watched.page, "petr4", "vale3")
         assert watched.errors == []
         watched.close()

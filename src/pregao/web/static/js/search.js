@@ -14,9 +14,10 @@ export class Search {
     this.input.addEventListener("input", () => this.look());
     this.input.addEventListener("focus", () => { this.input.select(); this.look(); });
     this.input.addEventListener("keydown", (event) => this.key(event));
-    this.input.addEventListener("blur", () => setTimeout(() => this.close(), 150));
+    this.input.addEventListener("blur", () => setTimeout(() => document.activeElement !== this.input && this.close(), 150));
   }
 
+  // Whether it was answered before the words changed again.
   async look() {
     this.asked?.abort();
     this.asked = new AbortController();
@@ -25,8 +26,10 @@ export class Search {
       this.found = told.instruments;
       this.at = 0;
       if (document.activeElement === this.input) this.show(told);
+      return true;
     } catch (error) {
       if (error.name !== "AbortError") this.handlers.onproblem(error.message);
+      return false;
     }
   }
 
@@ -63,7 +66,7 @@ export class Search {
     } else if (event.key === "Enter") {
       event.preventDefault();
       // Typed faster than the server answers: look once more, then take the first.
-      this.look().then(() => this.found.length && this.choose(Math.min(this.at, this.found.length - 1)));
+      this.look().then((answered) => answered && this.found.length && this.choose(Math.min(this.at, this.found.length - 1)));
     } else if (event.key === "Escape") {
       this.input.blur();
     }
