@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from decimal import Decimal
 
 import numpy as np
@@ -9,19 +10,21 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.book.rows import NULL
+from pregao.book.rows import NULL, UpdateKind
 from pregao.feed import _kernels
+from pregao.feed.messages import BookColumns
 from pregao.feed.places import BEHIND_PACKET, in_order, packet_of, place_of, ranked
-from pregao.feed.snapshots import LoopRows, owners
+from pregao.feed.snapshots import KeptOrders, LoopRows, owners
+from pregao.lake.books import inputs
 from pregao.lake.books.catalogue import Catalogue
 from pregao.lake.books.checkpoints import BY_UPDATES, END, INTERVAL, PHASE, checkpoint_rows
 from pregao.lake.books.columns import codes, integers, named, nulled, prices
-from pregao.lake.books.inputs import Part
+from pregao.lake.books.inputs import Part, _together
 from pregao.lake.books.legacy_reader import open_reader
 from pregao.lake.ingest import first_version, ingest
 from pregao.lake.store import Lake
 from pregao.umdf.sequencing import serial_of
-from pregao.umdf.templates import ORDER
+from pregao.umdf.templates import ORDER, SNAPSHOT_ORDERS
 from tests.lake.days import day
 
 MANY = settings(max_examples=150, deadline=None)
@@ -218,3 +221,44 @@ def test_only_columns_that_were_asked_for_are_read(tmp_path):
         found = reader.read(ORDER, asked, part)
         assert found
         assert all(rows.column_names == asked for rows in found)
+
+
+def test_rows_in_pieces_are_the_same_rows(tmp_path, monkeypatch):
+    ingest([str(day())], str(tmp_path))
+    catalogue = Catalogue(Lake(str(tmp_path)))
+    (when,) = catalogue.dates()
+    channel = catalogue.channels(when)[0]
+    reader = open_reader(catalogue.lake.location, catalogue.inputs(when, channel))
+    columns = ["security_id", "sequence_number", "no_md_entries"]
+    whole = pa.concat_tables(reader.read(SNAPSHOT_ORDERS, columns, Part()))
+    for most in (1, len(whole) // 3, len(whole)):
+        monkeypatch.setattr(inputs, "ROWS_PER_PIECE", most)
+        pieces = list(reader.pieces(SNAPSHOT_ORDERS, columns, Part()))
+        assert pa.concat_tables(pieces).equals(whole)
+    assert list(_together([0, 2, 3], column([5, 9, 5, 5]), 10)) == [[0, 2], [3]]
+    assert list(_together([1, 2], column([5, 9, 5, 5]), 1)) == [[1], [2]]
+    assert list(_together([], column([5]), None)) == []
+
+
+wide = st.one_of(st.integers(-9, 9), st.sampled_from([NULL, 2**31 - 1, 2**31, -(2**31), 2**62]))
+
+
+@MANY
+@given(st.lists(st.lists(st.tuples(wide, wide), max_size=4), min_size=1, max_size=4))
+def test_columns_that_are_given_away_are_those_joined(parts):
+    def made():
+        columns = []
+        for rows in parts:
+            own = BookColumns.empty(len(rows), UpdateKind.SNAPSHOT_ORDER)
+            own.price, own.firm = column([one for one, _ in rows]), column([two for _, two in rows])
+            own.previous = np.broadcast_to(np.int64(NULL), len(rows))
+            columns.append(own)
+        return columns
+
+    joined, given_away = BookColumns.joined(made()), BookColumns.given_away(made())
+    kept = KeptOrders.of(given_away).some(slice(None))
+    for each in fields(BookColumns):
+        assert getattr(given_away, each.name).tolist() == getattr(joined, each.name).tolist()
+        if each.name in kept:
+            assert kept[each.name].tolist() == getattr(joined, each.name).tolist()
+            assert kept[each.name].dtype == getattr(joined, each.name).dtype

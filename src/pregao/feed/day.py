@@ -6,7 +6,8 @@ be queued: what came while a book was stale is in the snapshot that heals it, or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -171,43 +172,46 @@ class DayFollower:
         self, messages: Messages, resets: Resets, serials: tuple[int, int], *, last: bool
     ) -> None:
         """Bring the books through the messages of a window, from one serial to another."""
+        # Who asks gives the messages away: they are freed as soon as they are in sequence.
+        with self._discarding():
+            day = self.day
+            also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
+            if self.alone is not None:
+                also = np.array([self.alone], np.int64)
+            absent = Absences.none()
+            if self.origins is None:
+                there = np.concatenate([messages.keys.security, also])
+                absent = day.absences(self.snapshots, there)
+            usable = self._counting.within(messages, last=last)
+            packet = day.holes.place >> INDEX_BITS
+            inside = (packet >= serials[0]) & (packet <= serials[1])
+            holes = day.holes.taken(np.flatnonzero(inside))
+            sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, holes)
+            del messages
+            origins = self.origins or self._begin(sequence)
+            followed = follow_sequence(sequence, self._counters, day.holes)
+            misfits = Misfits()
+            if self.careful:
+                misfits = heal_misfits(self._replay, sequence, followed, self.snapshots, day.base)
+            rows = rows_of(sequence, followed, self.snapshots)
+            self.spans.find(sequence, followed, misfits.found, day.from_the_start)
+            doubtful = without_statistics(sequence, followed, not len(day.holes))
+            telling = np.concatenate([loaded_snapshots(followed), doubtful])
+            statistics = self._statistics_in(serials, sequence, telling)
+            books = self._play(sequence, followed, rows, statistics, last)
+            begun = origins.add(sequence, followed, rows)
+            self._compare(sequence, followed, rows, books, doubtful, misfits, begun)
+            self._replay.books.clear()
+
+    @contextmanager
+    def _discarding(self) -> Iterator[None]:
+        """Give up what was put out if the window fails."""
         try:
-            self._window(messages, resets, serials, last)
+            yield
         except BaseException:
             if self.origins is not None:
                 self._output.discard()
             raise
-
-    def _window(
-        self, messages: Messages, resets: Resets, serials: tuple[int, int], last: bool
-    ) -> None:
-        day = self.day
-        also = _none() if self.snapshots is None else np.unique(self.snapshots.security)
-        if self.alone is not None:
-            also = np.array([self.alone], np.int64)
-        absent = Absences.none()
-        if self.origins is None:
-            there = np.concatenate([messages.keys.security, also])
-            absent = day.absences(self.snapshots, there)
-        usable = self._counting.within(messages, last=last)
-        packet = day.holes.place >> INDEX_BITS
-        inside = (packet >= serials[0]) & (packet <= serials[1])
-        holes = day.holes.taken(np.flatnonzero(inside))
-        sequence = in_sequence(messages, resets, self.snapshots, usable, absent, also, holes)
-        del messages
-        origins = self.origins or self._begin(sequence)
-        followed = follow_sequence(sequence, self._counters, day.holes)
-        misfits = Misfits()
-        if self.careful:
-            misfits = heal_misfits(self._replay, sequence, followed, self.snapshots, day.base)
-        rows = rows_of(sequence, followed, self.snapshots)
-        self.spans.find(sequence, followed, misfits.found, day.from_the_start)
-        doubtful = without_statistics(sequence, followed, not len(day.holes))
-        telling = np.concatenate([loaded_snapshots(followed), doubtful])
-        statistics = self._statistics_in(serials, sequence, telling)
-        books = self._play(sequence, followed, rows, statistics, last)
-        begun = origins.add(sequence, followed, rows)
-        self._compare(sequence, followed, rows, books, doubtful, misfits, begun)
 
     def _begin(self, sequence: Sequence) -> Origins:
         """Make ready for the instruments that there are."""

@@ -233,7 +233,7 @@ def snapshot_columns(
     if levels:
         none = np.broadcast_to(np.int64(NULL), count)
         return BookColumns(
-            np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),
+            np.broadcast_to(np.uint8(UpdateKind.SNAPSHOT_ORDER), count),
             entries.codes("md_entry_type", SIDES, UNKNOWN),
             np.zeros(count, np.uint8),
             entries.numbers(NUMBER_OF_ORDERS),
@@ -246,7 +246,7 @@ def snapshot_columns(
         )
     bits = entries.numbers("match_event_indicator", 0)
     return BookColumns(
-        np.full(count, UpdateKind.SNAPSHOT_ORDER, np.uint8),
+        np.broadcast_to(np.uint8(UpdateKind.SNAPSHOT_ORDER), count),
         entries.codes("md_entry_type", SIDES, UNKNOWN),
         _flag(bits & implied, IMPLIED),
         entries.numbers("secondary_order_id"),

@@ -72,6 +72,29 @@ class BookColumns:
             )
         )
 
+    @staticmethod
+    def given_away(parts: list[BookColumns]) -> BookColumns:
+        """The same, for who has no more use for the parts: each of their columns is freed before
+        the next is joined, so that all is never there twice."""
+        count = sum(map(len, parts))
+        whole = BookColumns.empty(0, UpdateKind.ADD)
+        for column in fields(BookColumns):
+            own = [getattr(part, column.name) for part in parts]
+            for part in parts:
+                setattr(part, column.name, own[0][:0])
+            joined = one_value(own, count)
+            setattr(whole, column.name, np.concatenate(own) if joined is None else joined)
+            del own
+        return whole
+
+
+def one_value(parts: Sequence[Numbers | Codes], count: int) -> Numbers | Codes | None:
+    """Columns of one value, which take no room, as one such column; None if they are not."""
+    values = {int(part[0]) if part.strides == (0,) else None for part in parts if len(part)}
+    if len(values) != 1 or None in values:
+        return None
+    return np.broadcast_to(next(part[0] for part in parts if len(part)), count)
+
 
 @dataclass(slots=True)
 class KeyColumns:

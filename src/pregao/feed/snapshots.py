@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pregao.book.faults import State
 from pregao.book.queue_order import queue_order
 from pregao.book.replay import FullBook
 from pregao.book.rows import NULL, UpdateKind
 from pregao.feed import _kernels
-from pregao.feed.columns import Flags, MessageColumns, Numbers
+from pregao.feed.columns import Codes, Flags, MessageColumns, Numbers
 from pregao.feed.holes import Holes
 from pregao.feed.messages import BookColumns
 from pregao.feed.places import BEHIND_PACKET, place_of
@@ -38,6 +40,9 @@ HEADER_COLUMNS = (
     "last_sequence_version",
 )
 """What is read of a snapshot's header."""
+
+AnyNumbers = npt.NDArray[np.signedinteger[Any]]
+_SMALL = np.iinfo(np.int32)
 
 VersionSpans = Sequence[tuple[int, int]]
 """The sequence versions of the incremental stream, and when each was first sent."""
@@ -178,6 +183,41 @@ def snapshot_orders(
 
 
 @dataclass(slots=True)
+class KeptOrders:
+    """The orders of a day's snapshots, which are most of what a task holds all day long: numbers
+    are kept in half the room where all of a column have it."""
+
+    side: Codes
+    flags: Codes
+    order_id: AnyNumbers
+    price: AnyNumbers
+    size: AnyNumbers
+    firm: AnyNumbers
+    inserted: AnyNumbers
+
+    @staticmethod
+    def of(orders: BookColumns) -> KeptOrders:
+        """From whole columns."""
+        numbers = ("order_id", "price", "size", "firm", "inserted")
+        kept = (_narrow(getattr(orders, name)) for name in numbers)
+        return KeptOrders(orders.side, orders.flags, *kept)
+
+    def some(self, own: slice) -> dict[str, Any]:
+        """The columns of some orders, by name."""
+        codes = {"side": self.side[own], "flags": self.flags[own]}
+        names = ("order_id", "price", "size", "firm", "inserted")
+        return codes | {name: getattr(self, name)[own].astype(np.int64) for name in names}
+
+
+def _narrow(values: Numbers) -> AnyNumbers:
+    """The same numbers in half the room, if they have it; null has not."""
+    if not len(values):
+        return values
+    fits = _SMALL.min <= int(values.min()) and int(values.max()) <= _SMALL.max
+    return values.astype(np.int32) if fits else values
+
+
+@dataclass(slots=True)
 class Snapshots:
     """Snapshots of some instruments, in order of instrument and time; one header each."""
 
@@ -199,7 +239,7 @@ class Snapshots:
     """Did everything come that the header counts?"""
     ends: Numbers
     """Where each one's orders end in the columns of orders."""
-    orders: BookColumns
+    orders: KeptOrders
     """Their orders; or price levels, with how many orders each has in place of a number."""
     of_levels: bool = False
 
@@ -242,7 +282,7 @@ class Snapshots:
             reports,
             (found[:, 0] == bids) & (found[:, 1] == asks) & (told == stats),
             np.cumsum(found.sum(axis=1)),
-            orders.orders,
+            KeptOrders.of(orders.orders),
             of_levels,
         )
 
@@ -267,18 +307,9 @@ class Snapshots:
 
     def book(self, at: int) -> FullBook:
         """A snapshot as a book: bids first, each side in queue order."""
-        own, orders = self._own(at), self.orders
-        book = FullBook(
-            -1,
-            State.VALID,
-            orders.side[own],
-            orders.order_id[own],
-            orders.price[own],
-            orders.size[own],
-            orders.firm[own],
-            orders.inserted[own],
-            orders.flags[own],  # no other flag is set in snapshots than that of implied orders
-        )
+        orders = self.orders.some(self._own(at))
+        # No other flag is set in snapshots than that of implied orders.
+        book = FullBook(-1, State.VALID, implied=orders.pop("flags"), **orders)
         return book.with_levels(book.order_id) if self.of_levels else book
 
     def rows(self, at: int) -> BookColumns:
@@ -287,8 +318,8 @@ class Snapshots:
         rows = BookColumns.empty(own.stop - own.start + 2, UpdateKind.SNAPSHOT_ORDER)
         rows.kind[0], rows.kind[-1] = UpdateKind.SNAPSHOT_BEGIN, UpdateKind.SNAPSHOT_END
         rows.size[0], rows.previous[0] = self.bids[at], self.asks[at]
-        for name in ("side", "flags", "order_id", "price", "size", "firm", "inserted"):
-            getattr(rows, name)[1:-1] = getattr(self.orders, name)[own]
+        for name, values in self.orders.some(own).items():
+            getattr(rows, name)[1:-1] = values
         return rows
 
 

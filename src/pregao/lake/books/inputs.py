@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -139,6 +141,10 @@ class Part:
     last: int = LAST_SECURITY
 
 
+ROWS_PER_PIECE = 10_000
+"""Rows that are read at once where they are read in pieces; each may have tens of orders."""
+
+
 class Reader:
     """Reads rows of the input files; what files tell of themselves is kept between reads."""
 
@@ -177,6 +183,12 @@ class Reader:
             for rows, there in self._rows(template, columns, part, serials)
         ]
 
+    def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
+        """The same tables as `read` gives, cut small: of rows with long lists all at once would be
+        very much."""
+        for rows, there in self._rows(template, columns, part, None, ROWS_PER_PIECE):
+            yield self._table(template, rows, columns, there)
+
     def _table(
         self, template: int, rows: FileRows, columns: Sequence[str], there: list[str]
     ) -> Any:
@@ -191,16 +203,22 @@ class Reader:
         return made
 
     def _rows(
-        self, template: int, columns: Sequence[str], part: Part | None, serials: Serials | None
+        self,
+        template: int,
+        columns: Sequence[str],
+        part: Part | None,
+        serials: Serials | None,
+        most: int | None = None,
     ) -> Iterator[tuple[FileRows, list[str]]]:
-        """The rows of each file that has some, and which of the columns it has."""
+        """The rows of each file that has some, about so many at a time, and which of the columns
+        it has."""
         for file in self.inputs.files.get(template, ()):
             if part is None or file.touches(part.first, part.last):
                 opened = self._open(template, file)
                 there = [name for name in columns if name in opened.names]
-                rows = self._read_file(opened, there, part, serials)
-                if rows is not None and rows.count:
-                    yield rows, there
+                for rows in self._read_file(opened, there, part, serials, most):
+                    if rows.count:
+                        yield rows, there
 
     def knows(self, security: int) -> bool:
         """Are there orders or snapshots of an instrument?"""
@@ -254,17 +272,27 @@ class Reader:
         columns: Sequence[str],
         part: Part | None,
         serials: Serials | None,
-    ) -> FileRows | None:
+        most: int | None,
+    ) -> Iterator[FileRows]:
         filters = ["channel"] if part is None else ["channel", "security_id"]
         if serials is not None:
             filters += ["sequence_version", "sequence_number"]
         groups, whole = _chosen(opened, self.inputs.channel, part, serials)
-        if not groups:
-            return None
-        if whole:
-            return opened.read(groups, columns)
-        rows = opened.read(groups, list(dict.fromkeys([*columns, *filters])))
-        return _filtered(rows, self.inputs.channel, part, serials)
+        names = columns if whole else list(dict.fromkeys([*columns, *filters]))
+        for own in _together(groups, opened.group_rows, most):
+            rows = opened.read(own, names)
+            yield rows if whole else _filtered(rows, self.inputs.channel, part, serials)
+
+
+def _together(groups: list[int], rows: Numbers, most: int | None) -> Iterator[list[int]]:
+    """Row groups in runs of about so many rows; None for all at once."""
+    if most is None:
+        if groups:
+            yield groups
+        return
+    which = (np.cumsum(rows[groups]) - 1) // most
+    for _, own in groupby(zip(which.tolist(), groups, strict=True), key=itemgetter(0)):
+        yield [group for _, group in own]
 
 
 def _tally(securities: Numbers) -> dict[int, int]:

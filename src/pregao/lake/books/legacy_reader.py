@@ -135,6 +135,10 @@ class LegacyReader(Reader):
         """The rows of a template as tables."""
         return self.read(template, columns, part, serials)
 
+    def pieces(self, template: int, columns: Sequence[str], part: Part) -> Iterator[Any]:
+        """The same tables one by one."""
+        yield from self.read(template, columns, part)
+
     def rows_by_security(self, template: int) -> Counter[int]:
         """How many rows each instrument has: of all entries with those of orders."""
         counts: Counter[int] = Counter()

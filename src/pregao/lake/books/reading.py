@@ -23,6 +23,7 @@ from pregao.feed.meaning import (
 from pregao.feed.messages import (
     KEY,
     TIMES,
+    BookColumns,
     BookMessages,
     Messages,
     Resets,
@@ -58,6 +59,8 @@ from pregao.umdf.templates import (
 )
 
 VERSION = "schema_version"
+ENTRIES = "no_md_entries"
+"""The list of orders in a message of a snapshot."""
 _NOT_READ = frozenset({DATE, "channel", "feed", "feed_difference_ns", "capture_id", VERSION})
 
 
@@ -242,16 +245,24 @@ class Source:
         )
 
     def _orders(self, headers: LoopRows) -> SnapshotOrders:
-        columns = [*LOOP_KEY, VERSION, "no_md_entries"]
-        tables = self.reader.read(SNAPSHOT_ORDERS, columns, self.part)
-        if not tables:
+        columns = [*LOOP_KEY, VERSION, ENTRIES]
+        keys, counts, entries = [], [], []
+        for rows in self.reader.pieces(SNAPSHOT_ORDERS, columns, self.part):
+            keys.append(LoopRows.of(ArrowColumns(rows)))
+            counts.append(_counts_of(rows))
+            entries.append(self._entries(rows, counts[-1]))
+        if not keys:
             return SnapshotOrders.none()
-        rows = pa.concat_tables(tables, promote_options="default")
+        each = np.concatenate(counts)
+        return snapshot_orders(
+            headers, LoopRows.joined(keys), np.cumsum(each) - each, each,
+            BookColumns.given_away(entries), by_position=self.day.by_position,
+        )  # fmt: skip
+
+    def _entries(self, rows: Any, counts: Numbers) -> BookColumns:
+        """The orders in the lists of some rows, which are so many in each."""
         # Lists are taken apart piece by piece: to join them first would copy every order twice.
-        lists = rows.column("no_md_entries").chunks
-        counts = np.concatenate([np.diff(integers(each.offsets)) for each in lists])
-        starts = np.cumsum(counts) - counts
-        structs = [each.flatten() for each in lists]
+        structs = [each.flatten() for each in rows.column(ENTRIES).chunks]
         entries = ArrowColumns(
             pa.table(
                 {
@@ -264,11 +275,7 @@ class Source:
         # Most days are of one version; a mask for each order only where it matters.
         one = len(masks) > 0 and bool((masks == masks[0]).all())
         implied = np.broadcast_to(masks[0], len(entries)) if one else np.repeat(masks, counts)
-        return snapshot_orders(
-            headers, LoopRows.of(ArrowColumns(rows)), starts, counts,
-            snapshot_columns(entries, implied, levels=self.day.of_levels),
-            by_position=self.day.by_position,
-        )  # fmt: skip
+        return snapshot_columns(entries, implied, levels=self.day.of_levels)
 
     def changes(
         self, others: OtherMessages, securities: Numbers, groups: Sequence[str | None]
@@ -302,6 +309,12 @@ class InstrumentNames:
 
     symbols: list[str | None]
     groups: list[str | None]
+
+
+def _counts_of(rows: Any) -> Numbers:
+    """How many orders are in the list of each row."""
+    chunks = rows.column(ENTRIES).chunks
+    return np.concatenate([np.diff(integers(each.offsets)) for each in chunks])
 
 
 def read_headers(reader: Reader, part: Part) -> ArrowColumns | None:
