@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from pregao.lake.ingest.umdf.instruments import instruments_without as instruments_without
     from pregao.lake.ingest.umdf.tables import bundled_message_tables as bundled_message_tables
     from pregao.lake.ingest.umdf.tables import message_table_name as message_table_name
+    from pregao.lake.ingest.window import forget_scratch as forget_scratch
 
 # fmt: off
 _HOMES = {
@@ -107,6 +108,7 @@ _HOMES = {
     "tasks": ["Task", "run_task"],
     "umdf.instruments": ["instruments_without"],
     "template_tables": ["message_fields"],
+    "window": ["forget_scratch"],
     "umdf.tables": ["bundled_message_tables", "message_table_name"],
 }
 # fmt: on

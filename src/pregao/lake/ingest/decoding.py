@@ -57,7 +57,10 @@ class WindowDecoder:
     def decode(
         self, chunks: list[PacketChunk], bounds: dict[int, Bounds], covered: Coverage
     ) -> WindowRows:
-        """Decode what a window owns."""
+        """Decode what a window owns.
+
+        The list of chunks is emptied: when what is wanted of them has been packed, they are freed.
+        """
         packets = packets_of(chunks)
         if not len(packets):
             return WindowRows()
@@ -69,6 +72,7 @@ class WindowDecoder:
         chosen = np.concatenate([*accepted, rest]).astype(np.int64)
         filtered = self._filtered(packets)
         buffer, places = packed(chunks, packets, chosen)
+        chunks.clear()
         emit = (packets.mine & ~packets.covered & ~filtered)[chosen]
         channels = [len(rows) for rows in accepted]
         payloads = Payloads(

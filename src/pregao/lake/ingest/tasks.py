@@ -292,7 +292,7 @@ class _Run:
                 chunk.owned = (times > ended) & (times <= cut)
             high = self.first_keys(pending, cut, low)
             yield (
-                pending,
+                pending.copy(),
                 {c: Bounds(low.get(c), high.get(c)) for c in low.keys() | high.keys()},
             )
             if not more:

@@ -359,6 +359,11 @@ def _scratch(size: int) -> npt.NDArray[np.uint8]:
 _SCRATCH = threading.local()
 
 
+def forget_scratch() -> None:
+    """Give back the memory that this thread keeps for the next window."""
+    _SCRATCH.buffer = None
+
+
 def packed(chunks: list[PacketChunk], packets: Packets, chosen: Numbers) -> tuple[Any, Numbers]:
     """The payloads of the chosen packets, one behind the other, and where each begins.
 

@@ -8,8 +8,9 @@ import gc
 import pickle
 import threading
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from pregao.lake.ingest import (
     Task,
     TaskProgress,
     bytes_of,
+    forget_scratch,
     merge_staged,
     run_task,
 )
@@ -91,8 +93,11 @@ def _size(task: Task) -> int:
 def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
     """Apply a function to every blob, one Spark task each; errors come back as one sentence."""
 
+    job = uuid4().hex
+
     def each(blob: bytes) -> tuple[bytes, str | None]:
         take_memory()
+        begin_job(job)
         try:
             return pickle.dumps(work(blob)), None
         except PregaoError as caught:
@@ -166,6 +171,14 @@ def take_memory() -> None:
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, 1 << 25)
         library.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+
+
+@lru_cache(1)
+def begin_job(job: str) -> None:  # noqa: ARG001 - the next one is another
+    """Let a worker give back what it kept for tasks of another job: the next needs other sizes."""
+    forget_scratch()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @cache
