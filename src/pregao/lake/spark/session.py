@@ -260,6 +260,9 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Every column that is named would be told to Java with the line that names it, which takes
+        # longer than the plan itself; errors are told in words of our own.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.worker.reuse": "true",
         # Thousands of files are listed faster by the driver than by a job.
