@@ -9,6 +9,7 @@ import pyspark
 import pytest
 
 from pregao.errors import CaptureError, UsageError
+from pregao.lake.spark.daemon import without_archives
 from pregao.lake.spark.delta_connector import DELTA_EXTENSION, connector_of, uses_connector
 from pregao.lake.spark.java import find_java, java_version
 from pregao.lake.spark.session import (
@@ -281,3 +282,34 @@ def test_our_own_error_is_its_sentence():
     assert sentence(UsageError("Say please.")) == "Say please."
     assert sentence(ValueError("a\nb")) == "a"
     assert len(sentence(ValueError("x" * 2000))) == 500
+
+
+def test_python_is_started_with_pyspark_as_it_is_installed(tmp_path):
+    installed = Path(pyspark.__file__).parent
+    archives = [str(path) for path in sorted((installed / "python" / "lib").glob("*.zip"))]
+    assert archives
+    other = str(tmp_path / "spark" / "python" / "lib" / "pyspark.zip")
+    packages = str(installed.parent)
+    path = [*archives, other, str(tmp_path), packages]
+    assert without_archives(path) == [other, str(tmp_path), packages]
+    # Where it is not installed there are only the archives.
+    assert without_archives([*archives, str(tmp_path)]) == [*archives, str(tmp_path)]
+
+
+def test_only_our_own_python_is_started_so(monkeypatch):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    name = "spark.python.daemon.module"
+    assert our_settings("local[2]", {})[name] == "pregao.lake.spark.daemon"
+    assert name not in our_settings("spark://somewhere:7077", {})
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3")
+    assert name not in our_settings("local[2]", {})
+
+
+def test_workers_import_what_is_installed(spark):
+    def where(_):
+        import pyspark.worker
+
+        return pyspark.worker.__file__
+
+    found = spark.sparkContext.parallelize([1], 1).map(where).collect()
+    assert found == [str(Path(pyspark.__file__).parent / "worker.py")]

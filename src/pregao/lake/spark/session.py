@@ -18,6 +18,7 @@ from typing import Any
 
 from pregao.errors import UsageError
 from pregao.extras import require
+from pregao.lake.spark import daemon
 from pregao.lake.spark.class_archive import archive_options, settings_folder
 from pregao.lake.spark.delta_connector import DELTA_CATALOG, DELTA_EXTENSION, uses_connector
 from pregao.lake.spark.executors import require_executors
@@ -275,6 +276,8 @@ def our_settings(master: str, chosen: Mapping[str, str]) -> dict[str, str]:
     python = os.environ.get("PYSPARK_PYTHON") or sys.executable
     settings["spark.pyspark.python"] = python
     if master.startswith("local"):
+        if python == sys.executable:
+            settings["spark.python.daemon.module"] = daemon.MODULE
         settings["spark.driver.memory"] = f"{driver_gigabytes(machine_memory())}g"
         settings["spark.sql.shuffle.partitions"] = str(max(8, 2 * _cores()))
         if sys.platform == "linux":  # elsewhere the temporary folder's name may be too long for it
