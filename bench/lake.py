@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import days
-from bench.measure import Row
+from bench.measure import Row, best
 from pregao.capture import PcapWriter, read_packets
 from pregao.lake.ingest import Report, ingest
 from pregao.lake.spark import merge_on_spark, on_spark, spark_session
@@ -41,6 +42,49 @@ def run() -> Iterator[Row]:
         yield from data_source(spark, capture)
         yield from streaming(spark, capture, folder)
         spark.stop()
+        yield from whole_command(folder)
+
+
+def whole_command(folder: Path) -> Iterator[Row]:
+    """A whole day, both feeds, to messages and books by one command; then a question to it."""
+    lake = str(folder / "whole")
+    command = [sys.executable, "-m", "pregao", "ingest", str(days.simulated_day()), "--books"]
+    shortest, largest = float("inf"), 0
+    for _ in range(3):
+        shutil.rmtree(lake, ignore_errors=True)
+        start = time.perf_counter()
+        with subprocess.Popen([*command, "--quiet", "--lake", lake]) as running:
+            while running.poll() is None:
+                largest = max(largest, largest_worker())
+                time.sleep(0.1)
+        if running.returncode:
+            raise RuntimeError("the ingest failed")
+        shortest = min(shortest, time.perf_counter() - start)
+    gigabytes = sum(path.stat().st_size for path in days.simulated_day().glob("*.pcap")) / _GIGABYTE
+    what = f"pregao ingest --books of {gigabytes:.1f} GB, the whole command"
+    yield Row(SECTION, what, shortest, "s", "≤ 25")
+    yield Row(SECTION, "  largest worker", largest / 1e6, "MB", "≤ 1000")
+    question = (
+        "SELECT security_id, count(*) AS n, sum(md_entry_size) AS size FROM umdf_order_mbo_50 "
+        "GROUP BY security_id ORDER BY n DESC LIMIT 5"
+    )
+    command = [sys.executable, "-m", "pregao", "query", question, "--lake", lake]
+    seconds = best(
+        lambda: subprocess.run(command, check=True, capture_output=True), seconds=0, least=3
+    )
+    yield Row(SECTION, "pregao query of an aggregate over its orders", seconds, "s", "≤ 2")
+
+
+def largest_worker() -> int:
+    """The most memory that one of Spark's Python workers has had so far."""
+    largest = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"pyspark.worker" in (process / "cmdline").read_bytes():
+                told = (process / "status").read_text(encoding="utf-8")
+                peak = [line for line in told.splitlines() if line.startswith("VmHWM")]
+                largest = max([largest, *(int(line.split()[1]) * 1024 for line in peak)])
+    return largest
 
 
 def head_of(capture: Path, place: Path, packets: int) -> None:

@@ -37,6 +37,7 @@ from pregao.live.config import STREAMS
 from pregao.live.latency import Delays, RecentDelays
 from pregao.net import Address, Sender, receive_socket
 from pregao.umdf import Stream
+from pregao.umdf.packets import PacketDecoder
 from tests.live.live_support import (
     NUMBER,
     books_of,
@@ -92,6 +93,18 @@ def packets_of(summary):
     return sum(file["packets"] for file in files if file["feed"] in "AB")
 
 
+def messages_of_packets(folder):
+    """The names of the messages in each packet of the incremental feed that has a number."""
+    decoder = PacketDecoder()
+    with read_packets(folder / f"{NUMBER:03}_Incremental_A.pcap") as reader:
+        packets = [decoder.decode(datagram.payload) for datagram in datagrams(reader)]
+    return [
+        [outcome.decoded.message.name for outcome in packet.outcomes]
+        for packet in packets
+        if packet.header.sequence_number
+    ]
+
+
 class Heard:
     """Keeps all events."""
 
@@ -120,10 +133,15 @@ def test_every_book_of_a_followed_day_is_the_engines(day, compiled):
     assert {number: found[number] for number in truth} == truth
     assert made.state is ChannelState.LIVE
     assert made.books[State.STALE] == made.books[State.UNCONFIRMED] == 0
-    assert made.counters["messages"] == summary.messages
     assert (made.counters["gaps"], made.counters["bad_packets"], made.dropped) == (0, 0, 0)
+    # On a busy machine the first snapshot may be there before what it holds: that is not told.
+    packets = messages_of_packets(folder)
+    told = packets[len(packets) - made.counters["delivered"] :]
+    assert len(told) > len(packets) / 2
+    assert sum(len(names) for names in packets) == summary.messages
+    assert made.counters["messages"] == sum(len(names) for names in told)
     assert len(heard.of(Synchronized)) == 1
-    assert len(heard.of(TradeDone)) == summary.trades
+    assert len(heard.of(TradeDone)) == sum(names.count("Trade_53") for names in told)
     assert len(heard.of(BookChanged)) > 1000
     # Left when nothing was to be learned from it any more.
     joined = {line.line.stream: line.joined for line in made.lines}
