@@ -27,6 +27,7 @@ def books_on_spark(spark: Any) -> BookRunner:
         def watch() -> None:
             progress.advanced(done.value, messages.value)
 
-        return map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch)
+        blobs = [pickle.dumps(task) for task in tasks]
+        return map_on_spark(spark, blobs, work, watch, "books")
 
     return run

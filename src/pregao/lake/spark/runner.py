@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
-from uuid import uuid4
 
 import pyarrow as pa
 
@@ -31,6 +30,8 @@ from pregao.lake.spark.spark_errors import sentence
 from pregao.lake.store import Location, Written
 
 _POLL_SECONDS = 0.05
+INGEST = "ingest"
+"""The kind of jobs that bring captures into tables."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
@@ -52,7 +53,7 @@ def on_spark(spark: Any) -> Runner:
         def watch() -> None:
             progress.advanced(done_bytes.value, done_messages.value)
 
-        results = map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch)
+        results = map_on_spark(spark, [pickle.dumps(task) for task in tasks], work, watch, INGEST)
         return sorted(results, key=lambda manifest: manifest.task)
 
     return run
@@ -67,7 +68,7 @@ def merge_on_spark(spark: Any) -> Merger:
         def work(blob: bytes) -> Written:
             return merge_staged(*pickle.loads(blob))  # noqa: S301 - sent by our own driver
 
-        return map_on_spark(spark, items, work, lambda: None)
+        return map_on_spark(spark, items, work, lambda: None, INGEST)
 
     return merge
 
@@ -90,14 +91,15 @@ def _size(task: Task) -> int:
     return sum(bytes_of(task, number) for number in range(len(task.pieces)))
 
 
-def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any) -> list[Any]:
-    """Apply a function to every blob, one Spark task each; errors come back as one sentence."""
+def map_on_spark(spark: Any, blobs: list[bytes], work: Any, watch: Any, kind: str) -> list[Any]:
+    """Apply a function to every blob, one Spark task each; errors come back as one sentence.
 
-    job = uuid4().hex
+    Workers keep memory from one job to the next of the same kind.
+    """
 
     def each(blob: bytes) -> tuple[bytes, str | None]:
         take_memory()
-        begin_job(job)
+        turn_to(kind)
         try:
             return pickle.dumps(work(blob)), None
         except PregaoError as caught:
@@ -174,8 +176,8 @@ def take_memory() -> None:
 
 
 @lru_cache(1)
-def begin_job(job: str) -> None:  # noqa: ARG001 - the next one is another
-    """Let a worker give back what it kept for tasks of another job: the next needs other sizes."""
+def turn_to(kind: str) -> None:  # noqa: ARG001 - it is another than the last one's
+    """Let a worker give back what it kept for another kind of job, which needs other sizes."""
     forget_scratch()
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
