@@ -182,6 +182,9 @@ def snapshot_orders(
     return SnapshotOrders(entries.taken(queued), owner[queued])
 
 
+_NUMBERS = ("order_id", "price", "size", "firm", "inserted")
+
+
 @dataclass(slots=True)
 class KeptOrders:
     """The orders of a day's snapshots, which are most of what a task holds all day long: numbers
@@ -198,15 +201,13 @@ class KeptOrders:
     @staticmethod
     def of(orders: BookColumns) -> KeptOrders:
         """From whole columns."""
-        numbers = ("order_id", "price", "size", "firm", "inserted")
-        kept = (_narrow(getattr(orders, name)) for name in numbers)
+        kept = (_narrow(getattr(orders, name)) for name in _NUMBERS)
         return KeptOrders(orders.side, orders.flags, *kept)
 
     def some(self, own: slice) -> dict[str, Any]:
         """The columns of some orders, by name."""
         codes = {"side": self.side[own], "flags": self.flags[own]}
-        names = ("order_id", "price", "size", "firm", "inserted")
-        return codes | {name: getattr(self, name)[own].astype(np.int64) for name in names}
+        return codes | {name: getattr(self, name)[own].astype(np.int64) for name in _NUMBERS}
 
 
 def _narrow(values: Numbers) -> AnyNumbers:
