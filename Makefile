@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days check bench docs package clean lock env
+.PHONY: demo test quick days check bench compare docs package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -60,6 +60,11 @@ package: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+# Twelve rates of this checkout beside those of a commit, in alternation: make compare BASE=HEAD~3
+BASE ?= HEAD
+compare: $(STAMP)
+	$(BIN)/python -m bench.compare $(BASE)
 
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header
 
