@@ -18,6 +18,7 @@ from deltalake.transaction import AddAction, RemoveAction
 from pregao.errors import UsageError
 from pregao.lake.store.datasets import dataset
 from pregao.lake.store.location import Location
+from pregao.lake.store.log_depth import check_log
 from pregao.lake.store.owners import is_gone, own_name, shown_name
 from pregao.lake.store.table_settings import mark, retired_mark, settings_of
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
@@ -44,6 +45,8 @@ class LakeTable(DeltaTable):
     """
 
     def __init__(self, location: Location) -> None:
+        if location.is_local:
+            check_log(location.uri)
         super().__init__(location.delta_uri, storage_options=location.storage_options or None)
         self._location = location
 
