@@ -82,7 +82,7 @@ def test_a_message_of_another_schema_ends_the_connection():
 def test_003_4_6_1_a_message_for_clients_ends_the_connection(name):
     line = Desk().established()
     message = bytearray(line.peer.sequence(1))
-    template = line.peer.codec.schema.by_name[name].id
+    template = line.peer.layouts.by_name[name].template
     message[6:8] = template.to_bytes(2, "little")
     line.say(bytes(message))
     assert line.ends_with("UNRECOGNIZED_MESSAGE")
@@ -121,7 +121,7 @@ def test_a_value_that_its_field_does_not_have_is_rejected_and_the_session_goes_o
 def test_a_required_enumeration_without_a_value_is_rejected():
     line = Desk().established()
     message = bytearray(line.peer.order())
-    side = next(f.offset for f in line.peer.codec.schema.by_id[100].fields if f.name == "side")
+    side = line.peer.layouts.by_template[100].field("side").offset
     message[12 + side] = 0
     line.say(bytes(message))
     assert line.hear()[0][1]["text"] == "side needs a value"
