@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pregao.entrypoint import Account, GatewayRules, Stage, ThrottleLimit
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import FIRM, KEY, SESSION, RawPeer
-from tests.entrypoint.test_entrypoint_client import ORDER, Exchange, kinds
+from tests.entrypoint.scripted_gateway import ORDER, Exchange, kinds
 
 SMALL = st.integers(0, 6)
 PEER = RawPeer()

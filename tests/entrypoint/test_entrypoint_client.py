@@ -4,92 +4,10 @@ import struct
 
 import pytest
 
-from pregao.entrypoint import ClientSession, ClientSettings, SessionFile, SessionStore, Stage
+from pregao.entrypoint import ClientSettings, SessionFile, Stage
 from pregao.errors import UsageError
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START, RawPeer, secret
-
-ORDER = {
-    "mmProtectionReset": "FALSE_VALUE", "clOrdID": 2**63 + 5, "senderLocation": "SP",
-    "enteringTrader": "ABC", "selfTradePreventionInstruction": "NONE", "securityID": 5,
-    "side": "BUY", "ordType": "LIMIT", "timeInForce": "DAY", "orderQty": 100, "price": 10,
-    "marketSegmentID": 80,
-}  # fmt: skip
-
-
-class Exchange:
-    """What a gateway of the tests says; and the client that hears it."""
-
-    def __init__(self, *, store=None, version=2, **settings):
-        self.now = START
-        self.peer = RawPeer(version)
-        self.store = SessionStore() if store is None else store
-        chosen = ClientSettings(SESSION, FIRM, KEY, version=version, **settings)
-        self.client = ClientSession(chosen, self.store)
-
-    def connect(self, gateway=1):
-        self.client.connect(self.now, gateway)
-        return self.hear()
-
-    def say(self, *frames):
-        return self.client.receive(b"".join(frames), self.now)
-
-    def hear(self):
-        return self.peer.read(self.client.take_output())
-
-    @property
-    def ver(self):
-        return START // MS
-
-    def common(self, ver=None):
-        return {
-            "sessionID": SESSION,
-            "sessionVerID": self.ver if ver is None else ver,
-            "requestTimestamp": START,
-        }
-
-    def response(self, ver=None):
-        return self.peer.frame("NegotiateResponse", **self.common(ver), enteringFirm=FIRM)
-
-    def ack(self, next_number=1, last=0, keep_alive=1000):
-        return self.peer.frame(
-            "EstablishAck", **self.common(), keepAliveInterval=keep_alive, nextSeqNo=next_number,
-            lastIncomingSeqNo=last,
-        )  # fmt: skip
-
-    def report(self, number, exec_id=None, *, resend=False):
-        mark = {"possResend": int(resend)}
-        if self.peer.version >= 5:
-            mark = {"eventIndicator": int(resend)}
-        header = {"sessionID": SESSION, "msgSeqNum": number, "sendingTime": START, **mark}
-        return self.peer.frame(
-            "ExecutionReport_New", businessHeader=header, side="BUY", ordStatus="NEW", clOrdID=1,
-            secondaryOrderID=1, securityID=5, orderID=1,
-            execID=number if exec_id is None else exec_id, transactTime=START,
-            tradeDate=__import__("datetime").date(2026, 5, 29), workingIndicator=1,
-            ordType="LIMIT", timeInForce="DAY", orderQty=100,
-        )  # fmt: skip
-
-    def retransmission(self, first, count):
-        values = {"sessionID": SESSION, "requestTimestamp": START}
-        return self.peer.frame("Retransmission", **values, nextSeqNo=first, count=count)
-
-    def retransmit_reject(self, code):
-        values = {"sessionID": SESSION, "requestTimestamp": START, "retransmitRejectCode": code}
-        return self.peer.frame("RetransmitReject", **values)
-
-    def established(self, **ack):
-        self.connect()
-        self.say(self.response(), self.ack(**ack))
-        self.hear()
-        return self
-
-
-def kinds(events):
-    return [type(event).__name__ for event in events]
-
-
-def numbers(events):
-    return [event.number for event in events if hasattr(event, "message")]
+from tests.entrypoint.scripted_gateway import ORDER, Exchange, kinds, numbers
 
 
 def test_003_5_1_negotiate_establish_trade_and_leave():
@@ -279,6 +197,9 @@ def test_a_request_that_was_throttled_is_made_again_with_the_next_sequence():
     (refused,) = exchange.say(exchange.retransmit_reject("THROTTLE_REJECT"))
     assert refused.count == 0
     exchange.say(exchange.peer.sequence(4))
+    assert exchange.hear() == []  # too soon
+    exchange.now += 100 * MS
+    exchange.say(exchange.peer.sequence(4))
     ((_, values),) = exchange.hear()
     assert (values["fromSeqNo"], values["count"]) == (1, 2)
 
@@ -312,6 +233,7 @@ def test_003_4_5_5_what_was_not_applied_is_told_once():
     events = exchange.say(exchange.ack(last=1), not_applied)
     assert kinds(events) == ["SessionEstablished", "NotAppliedGap"]
     assert (events[1].first, events[1].count) == (2, 2)
+    exchange.client.send("SimpleNewOrder", ORDER, exchange.now)
     assert kinds(exchange.say(exchange.peer.frame("NotApplied", fromSeqNo=4, count=1))) == [
         "NotAppliedGap"
     ]

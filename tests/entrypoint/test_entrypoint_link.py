@@ -15,7 +15,7 @@ from pregao.entrypoint import (
     Stage,
 )
 from tests.entrypoint.raw_peer import FIRM, KEY, MS, SESSION, START
-from tests.entrypoint.test_entrypoint_client import ORDER
+from tests.entrypoint.scripted_gateway import ORDER
 
 REPORT = {"refMsgType": "SimpleNewOrder", "businessRejectReason": 0}
 

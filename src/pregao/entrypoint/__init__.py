@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pregao.entrypoint.events import NotAppliedGap as NotAppliedGap
     from pregao.entrypoint.events import Received as Received
     from pregao.entrypoint.events import RetransmissionRefused as RetransmissionRefused
+    from pregao.entrypoint.events import SequenceLowered as SequenceLowered
     from pregao.entrypoint.events import SessionEstablished as SessionEstablished
     from pregao.entrypoint.events import SessionNegotiated as SessionNegotiated
     from pregao.entrypoint.events import SessionRefused as SessionRefused
@@ -97,6 +98,7 @@ __all__ = [
     "Reconnecting",
     "Requests",
     "RetransmissionRefused",
+    "SequenceLowered",
     "SessionEstablished",
     "SessionFile",
     "SessionNegotiated",
@@ -132,6 +134,7 @@ _HOMES = {
         "NotAppliedGap",
         "Received",
         "RetransmissionRefused",
+        "SequenceLowered",
         "SessionEstablished",
         "SessionNegotiated",
         "SessionRefused",

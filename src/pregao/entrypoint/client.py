@@ -323,8 +323,10 @@ class Client:
     async def _run(self) -> None:
         """Hold the session until the client is closed, or refused for good."""
         place, attempt = 0, 0
+        loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             self._last_refusal = ""
+            began = loop.time()
             held = await self._connection(place)
             self._established.clear()
             self._writable.clear()
@@ -333,7 +335,9 @@ class Client:
                 self._refusal = refused
                 return
             if held:
-                attempt = 0
+                # A gateway that ends each session at once is not asked again at once.
+                if loop.time() - began >= self._wait.most_s:
+                    attempt = 0
             elif refused not in LEARNT:
                 place = (place + 1) % len(self.gateways)
             await self._pause(attempt)
@@ -374,6 +378,8 @@ class Client:
         """Bytes came."""
         self._tell(self._session.receive(data, self._clock()))
         self._flush()
+        if self._link is not None:
+            self._link.rearm()
 
     def elapsed(self, *, reading: bool) -> None:
         """Time has passed."""

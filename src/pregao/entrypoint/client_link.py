@@ -105,6 +105,15 @@ class Link(asyncio.Protocol):
             if due is not None:
                 self._timer = self._loop.call_later(due, self._due)
 
+    def rearm(self) -> None:
+        """Wake earlier, if something is due before what the timer waits for."""
+        due = self._owner.due_s()
+        timer = self._timer
+        if timer is None or due is None or self._loop.time() + due >= timer.when():
+            return
+        timer.cancel()
+        self._timer = self._loop.call_later(due, self._due)
+
     def _due(self) -> None:
         self._timer = None
         if self._transport is not None:

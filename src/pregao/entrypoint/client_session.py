@@ -21,6 +21,7 @@ from pregao.entrypoint.events import (
     NotAppliedGap,
     Received,
     RetransmissionRefused,
+    SequenceLowered,
     SessionEstablished,
     SessionNegotiated,
     SessionRefused,
@@ -28,7 +29,7 @@ from pregao.entrypoint.events import (
 from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
 from pregao.entrypoint.keep_alive import KeepAlive
 from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, messages
-from pregao.entrypoint.missing import MissingMessages
+from pregao.entrypoint.missing import AbandonedNumbers, MissingMessages
 from pregao.entrypoint.resends import SeenMessages
 from pregao.entrypoint.session_state import (
     DayReset,
@@ -47,8 +48,16 @@ from pregao.entrypoint.store import SessionStore
 from pregao.errors import DecodeError, UsageError
 from pregao.sbe import Decoded
 
-_PASSING = ("THROTTLE_REJECT", "SYSTEM_BUSY")
-"""The codes after which a request for messages is made again."""
+_FINAL = "OUT_OF_RANGE"
+"""The code that says that messages do not exist; after any other they are requested again."""
+_NOT_DELIVERED = "NOT_DELIVERED"
+"""Of messages that no request brought: a code of ours, not of the protocol."""
+_LAST_NUMBER = 0xFFFF_FFFF
+"""The highest sequence number of the wire: nothing can follow it."""
+_LAST_VERSION = 0xFFFF_FFFF_FFFF_FFFF
+"""The highest session version of the wire."""
+_KEEP_ALIVE_MS = (1, 60_000)
+"""The intervals that the documents allow (§4.5.3)."""
 
 
 class _Next(Enum):
@@ -75,7 +84,8 @@ class ClientSession:
         self._reader = FrameReader()
         self._gateway = 1
         self._keep_alive: KeepAlive | None = None
-        self._missing = MissingMessages()
+        self._missing = MissingMessages(settings.retransmission_attempts)
+        self._abandoned = AbandonedNumbers()
         self._seen = SeenMessages()
         for _, name, message in self.kept():
             self._seen.is_repeat(name, message, marked=False)
@@ -95,7 +105,7 @@ class ClientSession:
 
     def kept(self) -> Iterator[tuple[int, str, Decoded]]:
         """The exchange's messages of this trading session that are kept: number, name, message."""
-        for number, data in sorted(self.state.received.items()):
+        for number, data in ((each.number, each.data) for each in self.state.received):
             frame = frame_of(data)
             name = self._messages.name(frame)
             if name is not None:
@@ -109,7 +119,7 @@ class ClientSession:
         self._output = []
         self._gateway = gateway
         self._keep_alive = None
-        self._missing = MissingMessages()
+        self._missing = MissingMessages(self.settings.retransmission_attempts)
         self.closing = False
         if gateway in self.state.gateways and self._next_step is _Next.AS_KNOWN:
             self._establish(now_ns)
@@ -132,6 +142,11 @@ class ClientSession:
         if name not in FROM_CLIENT:
             raise UsageError(f"{name} is not a message that clients send")
         number = self.state.next_outgoing
+        if number > _LAST_NUMBER:
+            raise UsageError(
+                f"{name} cannot be sent: sequence number {_LAST_NUMBER} was the last of this "
+                "trading session"
+            )
         data = self._messages.from_client(name, values, self.settings.session_id, number, now_ns)
         self._record(Sent(number, data))
         self._send(data, now_ns)
@@ -154,13 +169,15 @@ class ClientSession:
         """Begin a trading session: numbers from 1, a new session version (§4.5.1)."""
         self._store.reset_day()
         self._seen = SeenMessages()
+        self._abandoned = AbandonedNumbers()
 
     @property
     def next_due_ns(self) -> int | None:
         """When `advance` has something to do if nothing happens before."""
         if self.closing or self._keep_alive is None:
             return None
-        return self._keep_alive.next_due_ns
+        due, missing = self._keep_alive.next_due_ns, self._missing.next_due_ns
+        return due if missing is None else min(due, missing)
 
     def advance(self, now_ns: int) -> list[Event]:
         """Let time pass: heartbeats, and the end of a connection on which nothing comes."""
@@ -169,8 +186,13 @@ class ClientSession:
         if self._keep_alive.lapsed(now_ns):
             return self._end("KEEPALIVE_INTERVAL_LAPSED", now_ns, "the gateway was silent")
         if self._keep_alive.heartbeat_due(now_ns):
-            self._put("Sequence", {"nextSeqNo": self.state.next_outgoing}, now_ns)
-        return []
+            self._put("Sequence", {"nextSeqNo": self._stated_next()}, now_ns)
+        self._missing.impatient(now_ns)
+        return self._ask_for_missing(now_ns)
+
+    def _stated_next(self) -> int:
+        """The next own number, as far as the wire can state it."""
+        return min(self.state.next_outgoing, _LAST_NUMBER)
 
     def unheard(self, now_ns: int) -> None:
         """Know that what comes is not read for now: the gateway's silence begins anew."""
@@ -206,6 +228,8 @@ class ClientSession:
         goes_on = state.negotiated and self._next_step is not _Next.NEW_VERSION
         # Milliseconds as versions rise through the week even if the last one was forgotten.
         fresh = max(state.session_ver_id + 1, now_ns // MILLISECOND)
+        if fresh > _LAST_VERSION:  # a version that nothing can follow: begin again
+            fresh = now_ns // MILLISECOND
         self._wanted = state.session_ver_id if goes_on else fresh
         self.stage = Stage.NEGOTIATING
         values = {
@@ -228,15 +252,20 @@ class ClientSession:
             "sessionVerID": state.session_ver_id,
             "timestamp": now_ns,
             "keepAliveInterval": settings.keep_alive_ms,
-            "nextSeqNo": state.next_outgoing,
+            "nextSeqNo": self._stated_next(),
             "cancelOnDisconnectType": settings.cancel_on_disconnect,
             "codTimeoutWindow": settings.window_ms,
             "credentials": credentials(settings.session_id, settings.access_key),
         }
         self._put("Establish", values, now_ns)
 
-    def _ask_for_missing(self, now_ns: int) -> None:
-        wanted = self._missing.next_request(self.state.next_incoming)
+    def _ask_for_missing(self, now_ns: int) -> list[Event]:
+        """Request what is missing, or give it up after too many requests without effect."""
+        events: list[Event] = []
+        given_up = self._missing.given_up(self.state.next_incoming)
+        if given_up:
+            events = self._give_up(_NOT_DELIVERED, given_up)
+        wanted = self._missing.next_request(self.state.next_incoming, now_ns)
         if wanted is not None:
             first, count = wanted
             values = {
@@ -246,6 +275,7 @@ class ClientSession:
                 "count": count,
             }
             self._put("RetransmitRequest", values, now_ns)
+        return events
 
     def _put_terminate(self, code: str, now_ns: int) -> None:
         values = {
@@ -304,9 +334,7 @@ class ClientSession:
     def _session_message(self, name: str, message: Decoded, now_ns: int) -> list[Event]:
         match name:
             case "Sequence":
-                self._missing.live_from(message["nextSeqNo"])
-                self._ask_for_missing(now_ns)
-                return []
+                return self._live_from(message["nextSeqNo"], now_ns)
             case "NotApplied":
                 first = message["fromSeqNo"]
                 return self._not_applied(first, first + message["count"])
@@ -314,7 +342,7 @@ class ClientSession:
                 self._missing.granted(message["nextSeqNo"], message["count"])
                 return []
             case "RetransmitReject":
-                return self._retransmission_refused(_named(message["retransmitRejectCode"]))
+                return self._retransmission_refused(_named(message["retransmitRejectCode"]), now_ns)
         return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{name} is no message for clients")
 
     def _negotiated(self, now_ns: int) -> list[Event]:
@@ -336,14 +364,17 @@ class ClientSession:
         if session_ver_id != self.state.session_ver_id:
             self._record(DayReset())
             self._seen = SeenMessages()
+            self._abandoned = AbandonedNumbers()
         self._next_step = _Next.AS_KNOWN
         self._record(Negotiated(session_ver_id, self.settings.version, self._gateway))
 
     def _establishment_refused(self, message: Decoded) -> list[Event]:
         code = _named(message["establishmentRejectCode"])
         if code == "INVALID_NEXTSEQNO":
-            self._record(Skipped((message["lastIncomingSeqNo"] or 0) + 1))
-            self._record(Settled(message["lastIncomingSeqNo"] or 0))
+            last = message["lastIncomingSeqNo"] or 0
+            if last < _LAST_NUMBER - 1:  # else nothing could ever be sent
+                self._record(Skipped(last + 1))
+                self._record(Settled(last))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):
             self._next_step = _Next.NEGOTIATE
         return [SessionRefused(code)]
@@ -351,9 +382,11 @@ class ClientSession:
     def _established(self, message: Decoded, now_ns: int) -> list[Event]:
         self.stage = Stage.ESTABLISHED
         settings, state = self.settings, self.state
+        low, high = _KEEP_ALIVE_MS
+        theirs = message["keepAliveInterval"]
         self._keep_alive = KeepAlive(
             settings.keep_alive_ms,
-            message["keepAliveInterval"],
+            theirs if theirs is not None and low <= theirs <= high else settings.keep_alive_ms,
             settings.silent_intervals,
             now_ns,
         )
@@ -363,9 +396,22 @@ class ClientSession:
             )
         ]
         events += self._not_applied(message["lastIncomingSeqNo"] + 1, state.next_outgoing)
-        self._missing.live_from(message["nextSeqNo"])
-        self._ask_for_missing(now_ns)
-        return events
+        return events + self._live_from(message["nextSeqNo"], now_ns)
+
+    def _live_from(self, stated: int, now_ns: int) -> list[Event]:
+        """Follow what the gateway says is its next number, also if that is lower than expected.
+
+        Else everything up to the expected number would be taken for a duplicate.
+        """
+        number = max(stated, 1)
+        expected = self.state.next_incoming
+        events = [self._pass_on(held) for held in self._missing.live_from(number, now_ns)]
+        if number < expected or events:
+            self._record(Expecting(min(number, expected)))
+        if number < expected:
+            self._abandoned.forget_from(number)
+            events.insert(0, SequenceLowered(expected, number))
+        return events + self._ask_for_missing(now_ns)
 
     def _not_applied(self, first: int, end: int) -> list[Event]:
         """Tell which messages the exchange does not have, each once.
@@ -374,6 +420,7 @@ class ClientSession:
         before it arrived.
         """
         first = max(first, self.state.settled + 1)
+        end = min(end, self.state.next_outgoing)
         if first >= end:
             return []
         self._record(Settled(end - 1))
@@ -384,32 +431,40 @@ class ClientSession:
     def _business(self, name: str, message: Decoded, frame: Frame, now_ns: int) -> list[Event]:
         number = message["businessHeader"]["msgSeqNum"]
         expected = self.state.next_incoming
-        if number < expected:
+        if number < expected and not self._abandoned.take(number):
             return [Ignored(name, number)]
-        again = self._missing.arrived(number)
+        again = self._missing.arrived(number, now_ns)
         received = Received(name, number, message, frame.data, now_ns, again)
+        if number < expected:  # given up, and here after all
+            return [self._pass_on(received, in_turn=False)]
         if number > expected:
-            self._missing.hold(number, received)
-            self._ask_for_missing(now_ns)
-            return []
+            held = self._missing.hold(number, received)
+            events = self._ask_for_missing(now_ns)
+            return events if held else [Ignored(name, number), *events]
         return [self._pass_on(received), *self._pass_on_from(number + 1)]
 
     def _pass_on_from(self, number: int) -> list[Event]:
         """Pass on what was held, from a number, as far as none is missing."""
         return [self._pass_on(held) for held in self._missing.take_from(number)]
 
-    def _retransmission_refused(self, code: str) -> list[Event]:
-        """Try again later, or go on without what is missing: the owner is told."""
-        given_up = self._missing.refused(for_good=code not in _PASSING)
+    def _retransmission_refused(self, code: str, now_ns: int) -> list[Event]:
+        """Try again later, or go on without what does not exist."""
+        given_up = self._missing.refused(now_ns, for_good=code == _FINAL)
         if given_up is None:
             return [RetransmissionRefused(code, self.state.next_incoming, 0)]
-        self._record(Expecting(given_up.stop))
-        told = RetransmissionRefused(code, given_up.start, len(given_up))
-        return [told, *self._pass_on_from(given_up.stop)]
+        return self._give_up(code, given_up)
 
-    def _pass_on(self, received: Received) -> Event:
+    def _give_up(self, code: str, numbers: range) -> list[Event]:
+        """Go on without some numbers; a message that has one of them after all is passed on."""
+        self._record(Expecting(numbers.stop))
+        self._abandoned.add(numbers)
+        event = RetransmissionRefused(code, numbers.start, len(numbers))
+        return [event, *self._pass_on_from(numbers.stop)]
+
+    def _pass_on(self, received: Received, *, in_turn: bool = True) -> Event:
         """Pass a message on, unless it is one seen before under another number."""
-        self._record(Taken(received.number))
+        if in_turn:
+            self._record(Taken(received.number))
         marked = self._messages.resent(received.message)
         if self._seen.is_repeat(received.name, received.message, marked=marked):
             return Ignored(received.name, received.number)

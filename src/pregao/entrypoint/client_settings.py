@@ -22,6 +22,8 @@ class ClientSettings:
     window_ms: int = 0
     silent_intervals: int = 2
     """After how many intervals of the gateway its silence ends the connection."""
+    retransmission_attempts: int = 10
+    """After how many requests in a row without effect missing messages are given up."""
     keep_reports: bool = False
     """Keep what the exchange sends in the store too, so that whoever starts again knows it."""
     app_name: str = "pregao"

@@ -92,9 +92,18 @@ class RetransmissionRefused:
     """Messages that were asked for again do not come."""
 
     code: str
+    """Of the reject; NOT_DELIVERED where requests had no effect, several times in a row."""
     first: int
     count: int
     """How many are given up for good; 0 if they will be asked for once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceLowered:
+    """The gateway goes on with a lower number than was expected; the client follows it."""
+
+    expected: int
+    next_number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +136,7 @@ Event = (
     | MessageRejected
     | NotAppliedGap
     | RetransmissionRefused
+    | SequenceLowered
     | ConnectionEnded
     | CancelOrders
 )

@@ -155,7 +155,7 @@ class OrderTracker:
 
     def not_applied(self, first: int, count: int) -> list[Request]:
         """The exchange does not have some messages: give the requests among them."""
-        gone = [self._open[n] for n in range(first, first + count) if n in self._open]
+        gone = [self._open[n] for n in sorted(self._open) if first <= n < first + count]
         for request in gone:
             self._gave_up(request.number, NOT_APPLIED)
         return gone

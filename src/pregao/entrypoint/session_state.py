@@ -137,8 +137,8 @@ class SessionState:
     """Up to which own message it is known whether the peer has it."""
     sent: dict[int, bytes] = field(default_factory=dict)
     """The business messages of this trading session by number, as they were sent."""
-    received: dict[int, bytes] = field(default_factory=dict)
-    """The peer's business messages of this trading session, where they are kept."""
+    received: list[Kept] = field(default_factory=list)
+    """The peer's business messages of this trading session as they came, where they are kept."""
     not_taken: list[NotTaken] = field(default_factory=list)
     """Which own messages the peer does not have, where that is kept."""
     connected: bool = False
@@ -180,8 +180,8 @@ class SessionState:
                 self.next_outgoing = number
             case CancelDue(time_ns):
                 self.cancel_due_ns = time_ns
-            case Kept(number, data):
-                self.received[number] = data
+            case Kept():
+                self.received.append(record)
             case NotTaken():
                 self.not_taken.append(record)
             case DayReset():
@@ -209,7 +209,7 @@ class SessionState:
             records.append(Unbound())
         records += [Sent(number, data) for number, data in self.sent.items()]
         records += [Skipped(self.next_outgoing), Settled(self.settled)]
-        records += [Kept(number, data) for number, data in self.received.items()]
+        records += self.received
         records += self.not_taken
         records += [Taken(self.last_incoming), Expecting(self.next_incoming)]
         return [*records, CancelDue(self.cancel_due_ns)]
