@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pregao.entrypoint import BadFrame, Frame, FrameReader, blanked, framed
-from pregao.errors import EncodeError
+from pregao.entrypoint import BadFrame, Frame, FrameReader, GatewayRules, blanked, framed
+from pregao.errors import EncodeError, UsageError
 from tests.entrypoint.gateway_desk import Desk
 from tests.entrypoint.raw_peer import KEY, START, RawPeer
+from tests.entrypoint.scripted_gateway import Exchange, kinds
 
 PEER = RawPeer()
 STREAM = PEER.negotiate() + PEER.establish() + PEER.order(1) + PEER.sequence(2) + PEER.terminate()
@@ -161,3 +162,39 @@ def test_credentials_are_blanked_in_broken_messages_too(place, value, size):
     assert len(kept) == size
     if place != 54:  # a length that is too small leaves what it does not count
         assert KEY[:6].encode() not in kept
+
+
+def long_order(length):
+    """An order that says more than is known: what is left over is skipped (§4.4)."""
+    order = PEER.order(1)
+    return struct.pack("<H", length) + order[2:] + b"\x00" * (length - len(order))
+
+
+@pytest.mark.parametrize(("limit", "length"), [(2048, 2048), (16_384, 2049), (16_384, 16_384)])
+def test_003_4_4_longer_frames_are_a_setting(limit, length):
+    line = Desk(rules=GatewayRules(max_message=limit)).established()
+    line.say(long_order(length)[:1000])
+    line.say(long_order(length)[1000:])
+    assert line.kinds()[-1] == "Received"
+    assert not line.gateway.closing
+
+
+@pytest.mark.parametrize(("limit", "length"), [(2048, 2049), (16_384, 16_385), (2049, 2050)])
+def test_003_4_4_frames_beyond_the_setting_end_the_connection(limit, length):
+    line = Desk(rules=GatewayRules(max_message=limit)).established()
+    line.say(long_order(length)[:12])
+    assert line.ends_with("INVALID_SOFH")
+
+
+def test_003_4_4_a_client_reads_frames_as_long_as_its_setting():
+    for limit, kind in ((16_384, "Received"), (2048, "ConnectionEnded")):
+        exchange = Exchange(max_message=limit).established()
+        report = exchange.report(1)
+        padded = struct.pack("<H", 16_384) + report[2:] + b"\x00" * (16_384 - len(report))
+        assert kinds(exchange.say(padded)) == [kind]
+
+
+@pytest.mark.parametrize("limit", [11, 16_385])
+def test_a_limit_of_frames_that_the_documents_do_not_have_is_refused(limit):
+    with pytest.raises(UsageError, match="from 12 to 16384 bytes"):
+        FrameReader(limit)

@@ -214,6 +214,7 @@ metrics = 0
 [gateway]
 primary = "127.0.0.1:7001"
 slow_reader_bytes = 100000
+max_message_bytes = 16384
 
 [feed]
 address = "127.0.0.1:40000"
@@ -233,6 +234,7 @@ def test_a_configuration_says_it_all(tmp_path):
     path.write_text(CONFIG)
     settings = read_settings(path)
     assert settings.primary.port == 7001
+    assert settings.rules.max_message == 16_384
     assert settings.schedule is not None
     assert settings.feed == "unicast"
     assert settings.sessions[0].throttle.messages == 10
@@ -246,6 +248,7 @@ def test_a_configuration_says_it_all(tmp_path):
         ({"phases": "sometimes"}, "phases is 'open' or 'schedule', not 'sometimes'"),
         ({"gateway": {"primary": "here"}}, "gateway.primary takes ADDRESS:PORT"),
         ({"gateway": 5}, "gateway must be a table"),
+        ({"gateway": {"max_message_bytes": 16_385}}, "max_message_bytes takes a whole number from"),
         ({"session": []}, "session needs tables such as"),
         ({"session": [{"id": 0}]}, "session 1.access_key must be a text"),
         ({"session": [{"id": 0, "firm": 1, "access_key": "k"}]}, "session 1.id takes a whole"),

@@ -28,7 +28,7 @@ from pregao.entrypoint.events import (
 )
 from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
 from pregao.entrypoint.keep_alive import KeepAlive
-from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, messages
+from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, Messages, messages
 from pregao.entrypoint.missing import AbandonedNumbers, MissingMessages
 from pregao.entrypoint.resends import SeenMessages
 from pregao.entrypoint.session_state import (
@@ -76,12 +76,15 @@ class ClientSession:
     `take_output` gives; when `closing` is set it then closes the socket and may connect anew.
     """
 
-    def __init__(self, settings: ClientSettings, store: SessionStore) -> None:
+    def __init__(
+        self, settings: ClientSettings, store: SessionStore, speech: Messages | None = None
+    ) -> None:
+        """``speech`` are the messages of a schema that is not bundled."""
         self.settings = settings
         self._store = store
-        self._messages = messages(settings.version)
+        self._messages = messages(settings.version) if speech is None else speech
         self._output: list[bytes] = []
-        self._reader = FrameReader()
+        self._reader = FrameReader(settings.max_message)
         self._gateway = 1
         self._keep_alive: KeepAlive | None = None
         self._missing = MissingMessages(settings.retransmission_attempts)
@@ -115,7 +118,7 @@ class ClientSession:
 
     def connect(self, now_ns: int, gateway: int = 1) -> None:
         """A connection to a gateway is there: negotiate, or establish what was negotiated."""
-        self._reader = FrameReader()
+        self._reader = FrameReader(self.settings.max_message)
         self._output = []
         self._gateway = gateway
         self._keep_alive = None
@@ -304,12 +307,14 @@ class ClientSession:
     def _frame(self, frame: Frame, now_ns: int) -> list[Event]:
         name = self._messages.name(frame)
         if name is None:
-            reason = f"template {frame.header.template_id} is not known"
-            return self._end("UNRECOGNIZED_MESSAGE", now_ns, reason)
+            header = frame.header
+            reason = f"template {header.template_id} is not known (schema {header.schema_id}, "
+            return self._end("UNRECOGNIZED_MESSAGE", now_ns, f"{reason}version {header.version})")
         try:
             message = self._messages.decode(frame)
         except DecodeError as error:
-            return self._end("DECODING_ERROR", now_ns, error.reason)
+            reason = f"{name} of version {frame.header.version} cannot be decoded: {error.reason}"
+            return self._end("DECODING_ERROR", now_ns, reason)
         if self._keep_alive is not None:
             self._keep_alive.heard(now_ns)
         match name:

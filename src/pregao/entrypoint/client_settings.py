@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from pregao.entrypoint import cancel_on_disconnect as cod
+from pregao.entrypoint.framing import MAX_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,8 @@ class ClientSettings:
     """After how many intervals of the gateway its silence ends the connection."""
     retransmission_attempts: int = 10
     """After how many requests in a row without effect missing messages are given up."""
+    max_message: int = MAX_MESSAGE
+    """The longest message that is read, up to 16,384 bytes (§4.4); the schema says 2,048."""
     keep_reports: bool = False
     """Keep what the exchange sends in the store too, so that whoever starts again knows it."""
     app_name: str = "pregao"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from pregao.errors import EncodeError, SchemaError
+from pregao.errors import EncodeError, SchemaError, UsageError
 from pregao.sbe import LITTLE_ENDIAN_FRAME, Composite, EncodedType, HeaderCodec, MessageHeader
 from pregao.schemas import bundled
 
@@ -27,7 +27,9 @@ def _framing() -> tuple[struct.Struct, int]:
 
 
 _HEADER, MAX_MESSAGE = _framing()
-"""§4.4 would allow messages of 16384 bytes; the schema's 2048 is what is enforced."""
+"""The schema's limit of a message, 2048 bytes, which is enforced unless a setting allows more."""
+LONGEST_MESSAGE: Final = 16_384
+"""The longest message of §4.4, up to which a setting may go."""
 _MESSAGE_HEADER = HeaderCodec(_SCHEMA)
 FRAMING_SIZE: Final[int] = _HEADER.size
 HEADERS_SIZE: Final[int] = FRAMING_SIZE + _MESSAGE_HEADER.size
@@ -71,7 +73,13 @@ class BadFrame(NamedTuple):
 class FrameReader:
     """Puts the messages of one direction of a connection together."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_message: int = MAX_MESSAGE) -> None:
+        if not HEADERS_SIZE <= max_message <= LONGEST_MESSAGE:
+            raise UsageError(
+                f"The longest message must be from {HEADERS_SIZE} to {LONGEST_MESSAGE} bytes, "
+                f"was {max_message}."
+            )
+        self._max_message = max_message
         self._rest = b""
         self._broken = False
 
@@ -84,7 +92,7 @@ class FrameReader:
         position, end = 0, len(buffer)
         while end - position >= FRAMING_SIZE:
             length, encoding = _HEADER.unpack_from(buffer, position)
-            reason = _fault(length, encoding)
+            reason = _fault(length, encoding, self._max_message)
             if reason:
                 self._broken = True
                 self._rest = b""
@@ -97,11 +105,11 @@ class FrameReader:
         return found
 
 
-def _fault(length: int, encoding: int) -> str:
+def _fault(length: int, encoding: int, longest: int) -> str:
     if encoding != LITTLE_ENDIAN_FRAME:
         return f"encoding type {encoding:#06x} is not {LITTLE_ENDIAN_FRAME:#06x}"
-    if not HEADERS_SIZE <= length <= MAX_MESSAGE:
-        return f"a message length of {length} bytes is not from {HEADERS_SIZE} to {MAX_MESSAGE}"
+    if not HEADERS_SIZE <= length <= longest:
+        return f"a message length of {length} bytes is not from {HEADERS_SIZE} to {longest}"
     return ""
 
 

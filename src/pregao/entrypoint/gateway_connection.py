@@ -58,7 +58,7 @@ class GatewayConnection:
 
     def __init__(self, sessions: GatewaySessions, now_ns: int) -> None:
         self._sessions = sessions
-        self._reader = FrameReader()
+        self._reader = FrameReader(sessions.rules.max_message)
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
         self._messages: Messages = messages(VERSIONS[-1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from pregao.clock import MINUTE, SECOND
+from pregao.entrypoint.framing import MAX_MESSAGE
 from pregao.entrypoint.messages import VERSIONS
 from pregao.entrypoint.throttle import ThrottleLimit
 
@@ -47,6 +48,8 @@ class GatewayRules:
     """How long a connection may take to be established."""
     establish_attempts: int = 0
     """How many refused Establish messages a session has in a day; 0: any number."""
+    max_message: int = MAX_MESSAGE
+    """The longest message that is read, up to 16,384 bytes (§4.4); the schema says 2,048."""
     retransmission_limit: int = 1000
     retransmission_part: int = 100
     """How many messages are sent again at a time, before the connection is asked to go on."""

@@ -33,6 +33,7 @@ from typing import Any, Final, NoReturn
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
 from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
+from pregao.entrypoint.framing import LONGEST_MESSAGE, MAX_MESSAGE
 from pregao.errors import UsageError
 from pregao.exchange.engine import (
     AuctionRules,
@@ -193,7 +194,9 @@ _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
                "metrics", "session", "implied_orders", "seed", "risk")  # fmt: skip
-_GATEWAY: Final = ("primary", "backup", "slow_reader_bytes", "clock_tolerance_ms")
+_GATEWAY: Final = (
+    "primary", "backup", "slow_reader_bytes", "clock_tolerance_ms", "max_message_bytes",
+)  # fmt: skip
 _RISK: Final = ("delay_us", "jitter_us")
 _FEED: Final = ("mode", "address", "interface", "schema_version", "legacy", "recovery")
 _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "throttle_ms",
@@ -234,9 +237,7 @@ def parse_settings(
             given[entry] = parse_address(reading.text(gateway, entry), f"{name}: gateway.{entry}")
     if "slow_reader_bytes" in gateway:
         given["slow_reader_bytes"] = reading.whole("gateway", gateway, "slow_reader_bytes", 4096)
-    if "clock_tolerance_ms" in gateway:
-        tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
-        given["rules"] = GatewayRules(clock_tolerance_ns=tolerance)
+    given["rules"] = _rules(reading, gateway)
     for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
         if entry in data:
             given[known] = reading.whole("", data, entry, 0, 0xFFFF)
@@ -271,6 +272,19 @@ def parse_settings(
             schedule = default_schedule(settings.instruments)
         settings = replace(settings, schedule=schedule)
     return settings
+
+
+def _rules(reading: _Reading, gateway: Mapping[str, Any]) -> GatewayRules:
+    """The rules of sessions that the table of the gateway changes."""
+    rules = GatewayRules()
+    if "clock_tolerance_ms" in gateway:
+        tolerance = reading.whole("gateway", gateway, "clock_tolerance_ms", 1) * MILLISECOND
+        rules = replace(rules, clock_tolerance_ns=tolerance)
+    if "max_message_bytes" in gateway:
+        entry = "max_message_bytes"
+        longest = reading.whole("gateway", gateway, entry, MAX_MESSAGE, LONGEST_MESSAGE)
+        rules = replace(rules, max_message=longest)
+    return rules
 
 
 def _feed(reading: _Reading, table: Mapping[str, Any], name: str) -> dict[str, Any]:
