@@ -14,6 +14,7 @@ from pregao.errors import PregaoError, UsageError
 
 if TYPE_CHECKING:
     from pregao.cli.ep_desk import Desk
+    from pregao.entrypoint import Client
 
 app = typer.Typer(
     name="ep",
@@ -45,6 +46,14 @@ Key = Annotated[
 Version = Annotated[
     str, typer.Option("--schema-version", metavar="VERSION", help="Such as 8.0.0, or 2.")
 ]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        metavar="FILE",
+        help="Speak with this SBE schema file, for a gateway whose version is not bundled.",
+    ),
+]
 Store = Annotated[
     Path | None,
     typer.Option(
@@ -72,6 +81,7 @@ def shell(
     firm: Firm = 85,
     access_key: Key = DEFAULT_KEY,
     schema_version: Version = "8.0.0",
+    schema: SchemaFile = None,
     store: Store = None,
     segment: Segment = 80,
     trader: Trader = "TRADR",
@@ -81,8 +91,8 @@ def shell(
     from pregao.cli.ep_shell import converse
 
     _hold(
-        converse, gateway, session, firm, access_key, schema_version, store, segment, trader,
-        account,
+        converse, gateway, session, firm, access_key, schema_version, schema, store, segment,
+        trader, account,
     )  # fmt: skip
 
 
@@ -99,6 +109,7 @@ def run(
     firm: Firm = 85,
     access_key: Key = DEFAULT_KEY,
     schema_version: Version = "8.0.0",
+    schema: SchemaFile = None,
     store: Store = None,
     segment: Segment = 80,
     trader: Trader = "TRADR",
@@ -112,7 +123,7 @@ def run(
     try:
         _hold(
             lambda desk: play(desk, steps, str(script)), gateway, session, firm, access_key,
-            schema_version, store, segment, trader, account,
+            schema_version, schema, store, segment, trader, account,
         )  # fmt: skip
     except ExpectationError as error:
         typer.echo(f"pregao: {error}", err=True)
@@ -126,6 +137,7 @@ def _hold(
     firm: int,
     access_key: str,
     schema_version: str,
+    schema: Path | None,
     store: Path | None,
     segment: int,
     trader: str,
@@ -150,18 +162,14 @@ def _hold(
 
     async def held() -> None:
         kept = None if store is None else SessionFile(store)
-        client = Client(settings, addresses, kept)
+        client = Client(settings, addresses, kept, schema=schema)
         try:
             desk = Desk(client, Entering(segment, trader, account=account))
             client.start()
             try:
                 await client.ready(timeout_s=_PATIENCE_S)
             except TimeoutError:
-                listed = ", ".join(f"{host}:{port}" for host, port in addresses)
-                raise PregaoError(
-                    f"No session within {_PATIENCE_S:g} s at {listed}. Is the exchange running? "
-                    "pregao exchange starts one."
-                ) from None
+                raise PregaoError(_no_session(client)) from None
             await work(desk)
         finally:
             await client.close()
@@ -172,6 +180,20 @@ def _hold(
         asyncio.run(held())
     except KeyboardInterrupt:
         sys.stdout.flush()
+
+
+def _no_session(client: Client) -> str:
+    """Say why there is no session yet: what could not be read, or that nothing answers."""
+    listed = ", ".join(f"{host}:{port}" for host, port in client.gateways)
+    problem = client.unreadable or client.last_problem or "it says nothing"
+    words = f"No session within {_PATIENCE_S:g} s at {listed}: {problem}."
+    if client.unreadable:
+        spoken = f"{client.schema.semantic_version} (version {client.schema.version})"
+        return (
+            f"{words} The client speaks {spoken}; --schema-version chooses another bundled "
+            "version, --schema FILE a schema file."
+        )
+    return f"{words} Is the exchange running? pregao exchange starts one."
 
 
 _PATIENCE_S = 10.0

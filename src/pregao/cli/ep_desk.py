@@ -20,6 +20,7 @@ from pregao.entrypoint import (
     Received,
     Requests,
     RetransmissionRefused,
+    SequenceLowered,
     SessionEstablished,
     SessionRefused,
 )
@@ -38,7 +39,7 @@ class Desk:
 
     def __init__(self, client: Client, entering: Entering | None = None) -> None:
         self.client = client
-        self._requests = Requests(client.settings.version, entering)
+        self._requests = Requests(client.settings.version, entering, client.schema)
         self._events = client.events()
         self._names: dict[str, int] = {}
         """By what an order is called: its first number of the client's."""
@@ -168,8 +169,15 @@ class Desk:
             case NotAppliedGap():
                 last = event.first + event.count - 1
                 return f"not applied: messages {event.first} to {last}; send them anew"
+            case RetransmissionRefused() if not event.count:
+                return f"a retransmission from {event.first} on is refused for now: {event.code}"
             case RetransmissionRefused():
                 return f"lost: {event.count} reports from {event.first} on ({event.code})"
+            case SequenceLowered():
+                return (
+                    f"the gateway goes on with report {event.next_number}; "
+                    f"{event.expected} was expected"
+                )
             case ConnectionFailed():
                 return f"{event.gateway} cannot be reached: {event.reason}"
             case ConnectionEnded():

@@ -72,6 +72,12 @@ def exchange(
             metavar="ADDRESS:PORT", help="Let messages of the legacy feed be asked for here."
         ),
     ] = None,
+    entrypoint_schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Hold sessions of this SBE schema's version with it, such as 5.6."
+        ),
+    ] = None,
     metrics: Annotated[
         int | None,
         typer.Option(metavar="PORT", min=0, max=65535, help="Serve /metrics and /health here."),
@@ -93,6 +99,10 @@ def exchange(
         if feed not in ("multicast", "unicast", "none"):
             raise UsageError(f"--feed is multicast, unicast or none, not {feed!r}.")
         settings = replace(settings, feed=feed)
+    if entrypoint_schema is not None:
+        from pregao.exchange.host.named_schema import with_schema
+
+        settings = with_schema(settings, entrypoint_schema)
     settings = _with_legacy(settings, legacy, recovery)
     if metrics is not None:
         settings = replace(settings, metrics_port=metrics)

@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -21,6 +22,7 @@ from pregao.entrypoint.client_link import Link
 from pregao.entrypoint.client_session import ClientSession
 from pregao.entrypoint.client_settings import ClientSettings, Stage
 from pregao.entrypoint.events import (
+    ConnectionEnded,
     ConnectionFailed,
     NotAppliedGap,
     Received,
@@ -28,7 +30,7 @@ from pregao.entrypoint.events import (
     SessionRefused,
 )
 from pregao.entrypoint.framing import frame_of
-from pregao.entrypoint.messages import messages
+from pregao.entrypoint.messages import Messages, messages, read_schema
 from pregao.entrypoint.order_tracking import OrderTracker
 from pregao.entrypoint.store import SessionStore
 from pregao.entrypoint.subscription import ClientEvent, Subscription
@@ -43,6 +45,10 @@ PASSING: Final = frozenset({
     "ESTABLISH_NOT_ALLOWED", "ALREADY_ESTABLISHED", "UNSPECIFIED",
 })  # fmt: skip
 """Refusals that may be over in a while, or are not those of another gateway."""
+
+
+UNREADABLE: Final = frozenset({"INVALID_SOFH", "UNRECOGNIZED_MESSAGE", "DECODING_ERROR"})
+"""How a connection ends on which something came that cannot be read."""
 
 
 class SessionRefusedError(PregaoError):
@@ -84,16 +90,34 @@ class Client:
         *,
         reconnecting: Reconnecting | None = None,
         clock: Clock = system_clock,
+        schema: str | Path | None = None,
     ) -> None:
-        """``gateways`` are the primary and its backups; ``store`` keeps the session."""
+        """Prepare a client that `start` connects.
+
+        Args:
+            settings: Whose session it is, and how it is held.
+            gateways: The primary and its backups.
+            store: Keeps the session; in memory by default.
+            reconnecting: How long it waits between attempts.
+            clock: Gives the time in nanoseconds.
+            schema: A schema file of one version, for gateways whose version is not bundled;
+                it takes the place of ``settings.version``.
+        """
         if not gateways:
             raise UsageError("A client needs the address of at least one gateway.")
         self.gateways = list(gateways)
         self.orders = OrderTracker()
         self._clock = clock
         self._store = SessionStore() if store is None else store
-        self.settings = replace(settings, keep_reports=True)
-        self._session = ClientSession(self.settings, self._store)
+        speech = messages(settings.version) if schema is None else Messages(read_schema(schema))
+        self.schema = speech.schema
+        self.settings = replace(settings, keep_reports=True, version=speech.version)
+        self._session = ClientSession(self.settings, self._store, speech)
+        self._speech = speech
+        self.last_problem = ""
+        """Why the last connection was not made or ended, in words."""
+        self.unreadable = ""
+        """What could not be read since a session was established last, in words."""
         self._wait = reconnecting or Reconnecting()
         self._link: Link | None = None
         self._running: asyncio.Task[None] | None = None
@@ -111,7 +135,7 @@ class Client:
     def _remember(self) -> None:
         """Follow the orders of what the store kept of this trading session."""
         state = self._session.state
-        speech = messages(self.settings.version)
+        speech = self._speech
         for number, data in sorted(state.sent.items()):
             frame = frame_of(data)
             name = speech.name(frame)
@@ -287,8 +311,17 @@ class Client:
                         self._held_version = event.session_ver_id
                         self.orders.renumber()
                     self._established.set()
+                    self.last_problem = self.unreadable = ""
                 case SessionRefused():
                     self._last_refusal = event.code
+                    self.last_problem = f"the gateway refuses the session: {event.code}"
+                case ConnectionFailed():
+                    self.last_problem = f"{event.gateway}: {event.reason}"
+                case ConnectionEnded() if event.code != self._last_refusal:
+                    why = ": ".join(filter(None, (event.code, event.reason)))
+                    self.last_problem = f"the connection ended: {why}"
+                    if event.code in UNREADABLE:
+                        self.unreadable = self.last_problem
         for subscription in self._subscriptions:
             subscription.put(events)
         if self._link is not None and any(each.full for each in self._subscriptions):

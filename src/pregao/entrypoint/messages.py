@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
-from pregao.errors import DecodeError
+from pregao.errors import DecodeError, UsageError
 from pregao.sbe import Block, Decoded, Schema, SchemaCodec, readings
-from pregao.schemas import ENTRYPOINT_SCHEMA_ID, bundled, bundled_versions
+from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
 
 VERSIONS: Final = tuple(version.number for version in bundled_versions("entrypoint"))
 """The schema versions that sessions can be held in, oldest first."""
@@ -31,7 +32,15 @@ FROM_EXCHANGE: Final = frozenset({
 """The business messages that the exchange may send (§4.6.1)."""
 BUSINESS: Final = FROM_CLIENT | FROM_EXCHANGE
 
+SESSION_MESSAGES: Final = frozenset({
+    "Negotiate", "NegotiateResponse", "NegotiateReject", "Establish", "EstablishAck",
+    "EstablishReject", "Terminate", "NotApplied", "Sequence", "RetransmitRequest",
+    "Retransmission", "RetransmitReject",
+})  # fmt: skip
+"""The messages that a session is held with (§4.5)."""
+
 _HEADER = "businessHeader"
+_SAMPLE = "ExecutionReport_New"
 
 
 class Enumerations(NamedTuple):
@@ -51,7 +60,8 @@ def _enumerations(block: Block) -> Enumerations:
 def _semantic_versions(schema: Schema) -> dict[str, dict[str, Any]]:
     """What the messages with a field for the schema's semantic version have in it."""
     names = ("majorNumber", "minorNumber", "patchNumber", "buildNumber")
-    numbers = [*map(int, schema.semantic_version.split(".")), 0]
+    parts = [int(part) if part.isdecimal() else 0 for part in schema.semantic_version.split(".")]
+    numbers = [*parts, 0, 0, 0, 0][: len(names)]
     told = {"semanticVersion": dict(zip(names, numbers, strict=True))}
     return {
         message.name: told
@@ -61,16 +71,17 @@ def _semantic_versions(schema: Schema) -> dict[str, dict[str, Any]]:
 
 
 class Messages:
-    """Reads and writes the messages of one version."""
+    """Reads and writes the messages of one schema."""
 
-    def __init__(self, version: int) -> None:
-        self.version = version
-        self._codec = SchemaCodec(bundled("entrypoint", version))
+    def __init__(self, schema: Schema) -> None:
+        self.version = schema.version
+        self.schema = schema
+        self._codec = SchemaCodec(schema)
         self._names = {message.id: message.name for message in self._codec.schema.messages}
         self._enumerations: dict[str, Enumerations] = {}
-        self._names.pop(0)  # the framing header as the schema states it; no message is one
+        self._names.pop(0, None)  # the framing header as the schema states it; no message is one
         self._telling = _semantic_versions(self._codec.schema)
-        sample = self._codec.schema.by_name["ExecutionReport_New"]
+        sample = self._codec.schema.by_name[_SAMPLE]
         header = next(field for field in readings(sample) if field.name == _HEADER)
         members = {member.name: member for member in header.members}
         self._resend = "possResend" if "possResend" in members else "eventIndicator"
@@ -147,12 +158,48 @@ class Messages:
         return mark == "TRUE_VALUE" or (isinstance(mark, int) and bool(mark & 1))
 
 
+_NAMED: dict[int, Schema] = {}
+"""Schemas that the process of a gateway uses instead of bundled ones, by version."""
+
+
+def read_schema(path: str | Path) -> Schema:
+    """Load a schema file of one version for sessions; UsageError if these cannot be held with it.
+
+    A file is named for peers whose version is not bundled, or has the number of another one: 5.6
+    and 8.3.3 both have id 1 and version 5.
+    """
+    schema = Registry().name_file(path)
+    if schema.id != ENTRYPOINT_SCHEMA_ID:
+        raise UsageError(
+            f"{path} has schema id {schema.id}; an EntryPoint schema has id {ENTRYPOINT_SCHEMA_ID}."
+        )
+    missing = sorted((SESSION_MESSAGES | {_SAMPLE}) - schema.by_name.keys())
+    if missing:
+        raise UsageError(f"{path} has no message {missing[0]}: sessions cannot be held with it.")
+    return schema
+
+
+def use_schema(schema: Schema) -> None:
+    """Use a schema for all sessions of its version in this process, as a gateway does.
+
+    It is called before the first session: codecs are kept by version.
+    """
+    _NAMED[schema.version] = schema
+    messages.cache_clear()
+
+
+def session_schema(version: int) -> Schema:
+    """The schema that sessions of a version are held with; SchemaError if there is none."""
+    return _NAMED[version] if version in _NAMED else bundled("entrypoint", version)
+
+
 @cache
 def messages(version: int) -> Messages:
-    """The messages of a version; SchemaError if it is not bundled."""
-    return Messages(version)
+    """The messages of a version; SchemaError if it is not bundled and was not named."""
+    return Messages(session_schema(version))
 
 
 def nearest_version(version: int) -> int:
     """The version in which to answer a peer that speaks another one."""
-    return max((known for known in VERSIONS if known <= version), default=VERSIONS[0])
+    known = (*VERSIONS, *_NAMED)
+    return max((each for each in known if each <= version), default=min(known))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from functools import cache
 from typing import Any, Final
 
 from pregao.entrypoint.messages import FROM_CLIENT
 from pregao.entrypoint.order_tracking import Order
 from pregao.errors import UsageError
-from pregao.sbe import Message, ValueKind, readings, template
+from pregao.sbe import Message, Schema, ValueKind, readings, template
 from pregao.schemas import bundled
 
 _SIMPLE_TYPES: Final = frozenset({"MARKET", "LIMIT"})
@@ -36,8 +35,13 @@ class Entering:
 class Requests:
     """Makes requests of one schema version."""
 
-    def __init__(self, version: int, entering: Entering | None = None) -> None:
+    def __init__(
+        self, version: int, entering: Entering | None = None, schema: Schema | None = None
+    ) -> None:
+        """``schema`` is for versions that are not bundled, as `Client.schema` is."""
         self.version = version
+        self._schema = bundled("entrypoint", version) if schema is None else schema
+        self._known: dict[str, dict[str, ValueKind | None]] = {}
         self.entering = entering or Entering()
 
     def new(
@@ -124,7 +128,7 @@ class Requests:
         if name not in FROM_CLIENT:
             known = ", ".join(sorted(FROM_CLIENT))
             raise UsageError(f"Clients do not send {name!r}; they send {known}.")
-        names = _fields(self.version, name)
+        names = self._fields(name)
         common = self._common()
         filled = {key: value for key, value in common.items() if key in names} | dict(values)
         unknown = sorted(filled.keys() - names.keys())
@@ -134,7 +138,7 @@ class Requests:
 
     def value(self, name: str, field_name: str, text: str) -> Any:
         """The value that a text means for a field of a message."""
-        kinds = _fields(self.version, name)
+        kinds = self._fields(name)
         if field_name not in kinds:
             raise UsageError(f"{name} has no field {field_name!r}; it has {', '.join(kinds)}.")
         return value_of(kinds[field_name], field_name, text)
@@ -168,15 +172,19 @@ class Requests:
         plain = (
             values["ordType"] in _SIMPLE_TYPES
             and values["timeInForce"] in _SIMPLE_TIMES
-            and values.keys() <= _fields(self.version, simple).keys()
+            and values.keys() <= self._fields(simple).keys()
         )
         return self.message(simple if plain else full, values)
 
+    def _fields(self, name: str) -> dict[str, ValueKind | None]:
+        """The fields of a message that a desk may set, with the kinds of their values."""
+        found = self._known.get(name)
+        if found is None:
+            found = self._known[name] = _fields(template(self._schema, name))
+        return found
 
-@cache
-def _fields(version: int, name: str) -> dict[str, ValueKind | None]:
-    """The fields of a message that a desk may set, with the kinds of their values."""
-    message: Message = template(bundled("entrypoint", version), name)
+
+def _fields(message: Message) -> dict[str, ValueKind | None]:
     found: dict[str, ValueKind | None] = {
         reading.name: reading.kind
         for reading in readings(message)

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint import framed
+from pregao.entrypoint.messages import session_schema
 from pregao.exchange.engine.reports import (
     FillBusted,
     OrderAccepted,
@@ -25,7 +26,6 @@ from pregao.exchange.engine.reports import (
 from pregao.exchange.engine.terms import OrdStatus, TradingSession, TradingStatus
 from pregao.exchange.host.requests import CancelRequest, OrderRequest
 from pregao.sbe import SchemaCodec, readings
-from pregao.schemas import bundled
 
 
 class Place(NamedTuple):
@@ -220,7 +220,7 @@ _LAYOUTS: Final = (
 @cache
 def report_messages(version: int) -> tuple[Write, ...]:
     """What writes the execution reports of a version, by their kind."""
-    codec = SchemaCodec(bundled("entrypoint", version))
+    codec = SchemaCodec(session_schema(version))
     return tuple(_writer(codec, *layout) for layout in _LAYOUTS)
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint import Frame, Reader, Reading, messages, read_business
 from pregao.entrypoint.framing import HEADERS_SIZE
+from pregao.entrypoint.messages import session_schema
 from pregao.errors import DecodeError
 from pregao.sbe import MessageCodec, SchemaCodec, readings
 from pregao.sbe import Reading as FieldReading
-from pregao.schemas import bundled
 
 
 class OrderRequest(NamedTuple):
@@ -138,7 +138,7 @@ _TOO_LONG: Final = 10**18
 @cache
 def request_readers(version: int) -> Mapping[int, Reader]:
     """The readers of the frequent requests in a version, by template."""
-    codec = SchemaCodec(bundled("entrypoint", version))
+    codec = SchemaCodec(session_schema(version))
     found = {}
     for name, request in _REQUESTS.items():
         message = codec.schema.by_name[name]
