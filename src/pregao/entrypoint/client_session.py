@@ -32,6 +32,7 @@ from pregao.entrypoint.messages import FROM_CLIENT, FROM_EXCHANGE, Messages, mes
 from pregao.entrypoint.missing import AbandonedNumbers, MissingMessages
 from pregao.entrypoint.resends import SeenMessages
 from pregao.entrypoint.session_state import (
+    LAST_NUMBER,
     DayReset,
     Expecting,
     Kept,
@@ -52,8 +53,6 @@ _FINAL = "OUT_OF_RANGE"
 """The code that says that messages do not exist; after any other they are requested again."""
 _NOT_DELIVERED = "NOT_DELIVERED"
 """Of messages that no request brought: a code of ours, not of the protocol."""
-_LAST_NUMBER = 0xFFFF_FFFF
-"""The highest sequence number of the wire: nothing can follow it."""
 _LAST_VERSION = 0xFFFF_FFFF_FFFF_FFFF
 """The highest session version of the wire."""
 _KEEP_ALIVE_MS = (1, 60_000)
@@ -145,9 +144,9 @@ class ClientSession:
         if name not in FROM_CLIENT:
             raise UsageError(f"{name} is not a message that clients send")
         number = self.state.next_outgoing
-        if number > _LAST_NUMBER:
+        if number > LAST_NUMBER:
             raise UsageError(
-                f"{name} cannot be sent: sequence number {_LAST_NUMBER} was the last of this "
+                f"{name} cannot be sent: sequence number {LAST_NUMBER} was the last of this "
                 "trading session"
             )
         data = self._messages.from_client(name, values, self.settings.session_id, number, now_ns)
@@ -195,7 +194,7 @@ class ClientSession:
 
     def _stated_next(self) -> int:
         """The next own number, as far as the wire can state it."""
-        return min(self.state.next_outgoing, _LAST_NUMBER)
+        return min(self.state.next_outgoing, LAST_NUMBER)
 
     def unheard(self, now_ns: int) -> None:
         """Know that what comes is not read for now: the gateway's silence begins anew."""
@@ -377,7 +376,7 @@ class ClientSession:
         code = _named(message["establishmentRejectCode"])
         if code == "INVALID_NEXTSEQNO":
             last = message["lastIncomingSeqNo"] or 0
-            if last < _LAST_NUMBER - 1:  # else nothing could ever be sent
+            if last < LAST_NUMBER - 1:  # else nothing could ever be sent
                 self._record(Skipped(last + 1))
                 self._record(Settled(last))
         elif code in ("UNNEGOTIATED", "INVALID_SESSIONVERID"):

@@ -39,7 +39,7 @@ from pregao.entrypoint.messages import (
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
 from pregao.entrypoint.rules import Account, GatewayRules
-from pregao.entrypoint.session_state import SessionState
+from pregao.entrypoint.session_state import LAST_NUMBER, SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID
@@ -261,6 +261,8 @@ class GatewayConnection:
             code = "ALREADY_ESTABLISHED"
         elif self._session is not None and found is not self._session:
             code = "INVALID_SESSIONID"
+        elif code is None and request["nextSeqNo"] >= LAST_NUMBER > state.next_incoming:
+            code = "INVALID_NEXTSEQNO"  # nothing could follow, for the whole trading session
         answer = answer_to(request)
         limit = self._rules.establish_attempts
         if code is not None and found is not None:
@@ -318,6 +320,8 @@ class GatewayConnection:
         if number < expected:
             reason = f"the next number cannot go back from {expected} to {number}"
             return self._end("INVALID_NEXTSEQNO", now_ns, reason)
+        if number >= LAST_NUMBER > expected:
+            return self._end("INVALID_NEXTSEQNO", now_ns, f"nothing could follow {number}")
         return self._skip_to(number, now_ns)
 
     def _skip_to(self, number: int, now_ns: int) -> list[Event]:
@@ -363,6 +367,8 @@ class GatewayConnection:
         expected = session.state.next_incoming
         if number < expected:
             return [Ignored(name, number)]  # what may have been executed is not executed again
+        if number >= LAST_NUMBER > expected:
+            return self._end("INVALID_NEXTSEQNO", now_ns, f"nothing could follow {number}")
         events = self._skip_to(number, now_ns) if number > expected else []
         events.append(session.take(name, frame, reading, now_ns))
         return events

@@ -7,8 +7,12 @@ that keeps the records keeps the session.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from pregao.entrypoint.cancel_on_disconnect import NEVER
+
+LAST_NUMBER: Final = 0xFFFF_FFFF
+"""The highest sequence number of the wire: nothing can follow it."""
 
 
 @dataclass(frozen=True, slots=True)
