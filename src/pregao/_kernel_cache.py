@@ -18,6 +18,8 @@ import time
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
+from pregao._private_folder import UnsafeFolderError, private_folder
+
 PACKAGE = Path(__file__).parent
 UNUSED_DAYS = 30
 
@@ -91,39 +93,53 @@ def digest_of(sources: Mapping[str, bytes], versions: Iterable[str]) -> str:
 
 
 def cache_folder(digest: str, kind: str = "kernels") -> Path | None:
-    """A writable folder of that name; None if there is none anywhere.
+    """A writable folder of that name that only we can change; None if there is none anywhere.
 
     ``kind`` is what is kept there: our compiled kernels, or Java's ``classes``. Tried are the place
     that the user named, the user's cache and the temporary folder.
     """
-    folders = (place / f"{kind}-{digest}" for place in _places())
-    return next((folder for folder in folders if _usable(folder)), None)
+    for base, parts in _places():
+        with contextlib.suppress(OSError):
+            return _usable(base, *parts, f"{kind}-{digest}")
+    return None
 
 
-def _places() -> Iterator[Path]:
+def refused_places() -> list[str]:
+    """Reasons why a place for compiled code is not used, of those that others could write to."""
+    reasons = []
+    for base, parts in _places():
+        try:
+            private_folder(base, *parts, create=False)
+        except UnsafeFolderError as error:
+            reasons.append(str(error))
+        except OSError:
+            continue
+    return reasons
+
+
+def _places() -> Iterator[tuple[Path, tuple[str, ...]]]:
+    """Bases, and the folders below them that are ours alone."""
     if named := os.environ.get("PREGAO_CACHE_DIR"):
-        yield Path(named) / "numba"
+        yield Path(named), ("numba",)
     if named := os.environ.get("NUMBA_CACHE_DIR"):
-        yield Path(named)
+        yield Path(named), ()
     with contextlib.suppress(RuntimeError):  # no home directory at all
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pregao" / "numba"
-    yield Path(tempfile.gettempdir()) / f"pregao-{os.getuid()}" / "numba"
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        yield home, ("pregao", "numba")
+    yield Path(tempfile.gettempdir()), (f"pregao-{os.getuid()}", "numba")
 
 
-def _usable(folder: Path) -> bool:
-    """Can files be made in this folder? It is created if need be, and is used from now on."""
-    try:
-        new = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError:
-        return False
+def _usable(base: Path, *parts: str) -> Path:
+    """Return a checked folder in which files can be made; it is created if need be."""
+    new = not base.joinpath(*parts).exists()
+    folder = private_folder(base, *parts)
+    with tempfile.TemporaryFile(dir=folder):
+        pass
     with contextlib.suppress(OSError):
         os.utime(folder)  # says when it was last used
     if new:
         _remove_unused(folder)
-    return True
+    return folder
 
 
 def _remove_unused(kept: Path) -> None:

@@ -113,6 +113,17 @@ def test_where_compiled_code_cannot_be_kept(tmp_path):
         assert (found.health, "PREGAO_CACHE_DIR" in found.remedy) == (Health.WARNING, True)
 
 
+def test_places_of_compiled_code_that_others_can_write_are_named(tmp_path):
+    (tmp_path / "kernels" / "pregao_cli").mkdir(parents=True)
+    reason = "/tmp/pregao-7 belongs to user 8"
+    for folder in (None, str(tmp_path / "kernels" / "pregao_cli")):
+        found = doctor_machine.judged_cache(folder, [reason])
+        assert (found.health, reason in found.found) == (Health.WARNING, True)
+        assert "chmod go-w" in found.remedy
+    kept = doctor_machine.judged_cache(str(tmp_path / "kernels" / "pregao_cli"))
+    assert (kept.health, kept.found) == (Health.OK, f"kept in {tmp_path}")
+
+
 def test_where_multicast_does_not_come_through(monkeypatch):
     monkeypatch.setattr(doctor_machine, "_DATAGRAM_S", 0.01)
     monkeypatch.setattr("pregao.net.Sender.send", lambda *_: None)

@@ -195,7 +195,7 @@ def small_package(folder):
     package.mkdir(parents=True)
     for name in (
         "__init__.py", "_version.py", "errors.py", "extras.py",
-        "_njit.py", "_compiled.py", "_kernel_cache.py",
+        "_njit.py", "_compiled.py", "_kernel_cache.py", "_private_folder.py",
     ):  # fmt: skip
         shutil.copy(PACKAGE / name, package)
     (package / "_probe_kernels.py").write_text(

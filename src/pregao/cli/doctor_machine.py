@@ -7,7 +7,7 @@ import select
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pregao.cli.doctor_findings import Finding, problem, warning, well
@@ -143,15 +143,23 @@ def check_kernels() -> Iterator[Finding]:
             "Install numba and llvmlite again (`pip install --force-reinstall numba llvmlite`).",
         )
         return
-    yield judged_cache(_kernels.number_sizes.stats.cache_path)
+    from pregao._kernel_cache import refused_places
+
+    yield judged_cache(_kernels.number_sizes.stats.cache_path, refused_places())
 
 
-def judged_cache(folder: str | None) -> Finding:
-    """Is this a folder in which compiled code is kept?"""
+def judged_cache(folder: str | None, refused: Sequence[str] = ()) -> Finding:
+    """Is this a folder in which compiled code is kept? Others may be refused as unsafe."""
     remedy = "Set PREGAO_CACHE_DIR to a folder in which you may write."
+    if refused:
+        remedy = (
+            "Make these folders, and those above them, yours or root's and writable by nobody "
+            "else (`chmod go-w`), or remove them, or set PREGAO_CACHE_DIR to another folder."
+        )
+    reasons = f" Not used: {'; '.join(refused)}." if refused else ""
     if folder is None:
-        found = "No folder can be written for compiled code: every command compiles it anew."
-        return warning("kernels", found, remedy)
+        found = "No folder can be used for compiled code: every command compiles it again."
+        return warning("kernels", f"{found}{reasons}", remedy)
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -159,7 +167,8 @@ def judged_cache(folder: str | None) -> Finding:
         why = error.strerror or str(error)
         return warning("kernels", f"{folder}: no file can be made there ({why})", remedy)
     # Without the folder of this version and that of the package: too long to read.
-    return well("kernels", f"kept in {Path(folder).parent.parent}")
+    kept = f"kept in {Path(folder).parent.parent}"
+    return warning("kernels", f"{kept}.{reasons}", remedy) if refused else well("kernels", kept)
 
 
 def check_multicast() -> Iterator[Finding]:
