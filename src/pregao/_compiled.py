@@ -16,7 +16,7 @@ import llvmlite
 import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import caching, types
+from numba.core import caching, cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
@@ -31,7 +31,12 @@ from pregao._version import __version__
 
 _SOURCES = kernel_sources()
 _MODULES = module_names(_SOURCES)
-_VERSIONS = (__version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version)
+CHECKED = bool(getattr(numba.config, "BOUNDSCHECK", None))
+"""Whether every access to an array is checked (``NUMBA_BOUNDSCHECK=1``), as fuzzers do it."""
+_VERSIONS = (
+    __version__, numba.__version__, llvmlite.__version__, np.__version__, sys.version,
+    *(["checked"] if CHECKED else []),
+)  # fmt: skip
 _CACHE = cache_folder(digest_of(_SOURCES, _VERSIONS))
 _lock = threading.Lock()
 
@@ -94,6 +99,14 @@ def _own_cache(folder: str) -> Iterator[None]:
             setattr(config, name, value)
 
 
+def _check_bounds(context: Any, builder: Any, buffer: Any, position: Any, width: int) -> None:
+    """Raise IndexError for bytes outside of an array, where accesses are checked."""
+    if CHECKED:
+        last = builder.add(position, context.get_constant(types.intp, width - 1))
+        for index in (position, last):
+            cgutils.do_boundscheck(context, builder, index, buffer.nitems)
+
+
 def _loader(width: int, result: Any) -> Any:
     """An intrinsic that reads ``width`` bytes at any address of a byte array, little-endian."""
 
@@ -106,6 +119,7 @@ def _loader(width: int, result: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
             word = ir.IntType(8 * width)
+            _check_bounds(context, builder, buffer, arguments[1], width)
             address = builder.gep(buffer.data, [arguments[1]])
             pointer = builder.bitcast(address, word.as_pointer())
             value = builder.load(pointer)
@@ -134,6 +148,7 @@ def store_u64(typingctx: Any, array: Any, position: Any, word: Any) -> Any:  # n
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         buffer = context.make_array(signature.args[0])(context, builder, arguments[0])
+        _check_bounds(context, builder, buffer, arguments[1], 8)
         address = builder.gep(buffer.data, [arguments[1]])
         pointer = builder.bitcast(address, ir.IntType(64).as_pointer())
         builder.store(arguments[2], pointer).align = 1

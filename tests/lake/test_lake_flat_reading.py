@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import hypothesis.strategies as st
@@ -12,6 +14,9 @@ import pytest
 from hypothesis import given, settings
 
 from pregao.lake.store import open_flat
+from pregao.lake.store.flat_parquet.numbers import KNOWN_AT, KNOWN_BYTES
+from pregao.lake.store.flat_parquet.reader import _runs
+from pregao.lake.store.flat_parquet.thrift import Record, record
 from tests.lake.test_lake_flat_parquet import KINDS, SHAPES, table, written
 
 NULL = -(1 << 63)
@@ -112,3 +117,101 @@ def test_damage_is_found_or_does_no_harm(folder, data) -> None:
     if file is not None:
         found = file.read(range(len(file.group_rows)), file.names, NULL)
         assert found is None or found.count == file.group_rows.sum()
+
+
+FAR = 1 << 40
+"""A position that is in no file."""
+
+
+def confused(case: str, far: int) -> bytes:
+    """A file with one column and one row, in which a number is where a position is looked for."""
+    header = Record().number(1, 0).number(2, 9).number(3, 9)
+    if case == "page":
+        header.number(5, far, wide=True)
+    else:
+        header.inner(5, Record().number(1, 1).number(2, 0).number(3, 3).number(4, 3).end())
+    page = header.end() + bytes(9)
+    told = Record()
+    if case == "bounds":
+        told.number(5, far, wide=True).number(6, far, wide=True)
+    own = Record().number(1, 2).records(2, []).records(3, []).number(4, 0)
+    for number, value in ((5, 1), (6, len(page)), (7, len(page)), (9, 4)):
+        own.number(number, value, wide=True)
+    if case == "statistics":
+        own.number(12, far, wide=True)
+    else:
+        own.inner(12, told.end())
+    chunk = Record().number(2, 4, wide=True)
+    chunk = chunk.number(3, far, wide=True) if case == "column" else chunk.inner(3, own.end())
+    group = Record()
+    if case == "columns":
+        group.number(1, far, wide=True)
+    else:
+        group.records(1, [chunk.end()])
+    group.number(2, len(page), wide=True).number(3, 1, wide=True)
+    root = Record().number(3, 0).text(4, "schema").number(5, 1).end()
+    element = Record().number(1, 2).number(3, 0).text(4, "word").end()
+    footer = Record().number(1, 2)
+    if case == "schema":
+        footer.number(2, far, wide=True)
+    else:
+        footer.records(2, [root, element])
+    footer.number(3, 1, wide=True)
+    if case == "groups":
+        footer.number(4, far, wide=True)
+    else:
+        footer.records(4, [group.end()])
+    footer.text(6, "pregao version 0").records(7, [record(1)])
+    end = footer.end()
+    return b"PAR1" + page + end + len(end).to_bytes(4, "little") + b"PAR1"
+
+
+READ = """
+import sys
+from pregao.lake.store import open_flat
+for path in sys.argv[1:]:
+    file = open_flat(path)
+    rows = None if file is None else file.read([0], ["word"], 0)
+    print(None if rows is None else rows.numbers("word").tolist(), flush=True)
+"""
+
+
+def test_a_number_is_not_taken_for_a_position(tmp_path: Path) -> None:
+    """In a process of its own, which it would end."""
+    cases = ("", "schema", "groups", "columns", "column", "statistics", "bounds", "page")
+    answers = []
+    for far in (FAR, 30):  # outside of the file, and inside
+        paths = [tmp_path / f"{far}{case}.parquet" for case in cases]
+        for path, case in zip(paths, cases, strict=True):
+            path.write_bytes(confused(case, far))
+        done = subprocess.run(
+            [sys.executable, "-c", READ, *map(str, paths)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        answers.append(done.stdout.splitlines())
+    expected = ["[0]", *["None"] * 5, "[0]", "None"]  # without bounds, rows are still rows
+    assert answers == [expected, expected]
+
+
+def test_columns_that_overlap_are_read_within_their_own_bytes(tmp_path: Path) -> None:
+    """A long column that begins before a short one ends after it."""
+    begins, sizes = np.array([4, 10, 200_000]), np.array([900, 20, 5])
+    assert _runs(begins, sizes) == [[0, 1], [2]]
+    begins, sizes = np.array([4, 10, 200_000]), np.array([900_000, 20, 5])
+    assert _runs(begins, sizes) == [[0, 1, 2]]
+    content = written([table(3_000, ["any"] * 6, [0.0] * 6, 5)], 4_000, ("word",)).to_pybytes()
+    path = tmp_path / "overlapping.parquet"
+    path.write_bytes(content)
+    file = open_flat(str(path))
+    assert file is not None
+    whole = file.read([0], file.names, NULL)
+    # As if the second column began within the first one, and were short.
+    file._chunks[0, 1, KNOWN_AT], file._chunks[0, 1, KNOWN_BYTES] = file._chunks[0, 0, KNOWN_AT], 1
+    assert file.read([0], file.names[:2], NULL) is None
+    again = file.read([0], file.names[:1], NULL)
+    assert whole is not None
+    assert again is not None
+    assert np.array_equal(again.numbers("word"), whole.numbers("word"))

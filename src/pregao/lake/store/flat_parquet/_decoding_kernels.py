@@ -8,7 +8,13 @@ from __future__ import annotations
 import numpy as np
 
 from pregao._njit import load_i32, load_i64, load_u32, load_u64, njit, part
-from pregao.lake.store.flat_parquet._footer_kernels import read_record, read_varint, signed
+from pregao.lake.store.flat_parquet._footer_kernels import (
+    LARGEST_SMALL,
+    has,
+    read_record,
+    read_varint,
+    signed,
+)
 from pregao.lake.store.flat_parquet._kernels import QUARTER
 from pregao.lake.store.flat_parquet.numbers import (
     BLOCK,
@@ -17,8 +23,11 @@ from pregao.lake.store.flat_parquet.numbers import (
     DICTIONARY,
     DICTIONARY_PAGE,
     INT32,
-    MOST_MEMBERS,
     PLAIN,
+    RECORD_FACTS,
+    RLE,
+    SMALL_NUMBER,
+    STRUCT,
     TEXT,
 )
 
@@ -32,14 +41,17 @@ def read_labels(data, at, end, width, count, out, first):
     """Small numbers, in runs of the same or packed; tell whether all are there."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     size = (width + 7) >> 3
+    own_bytes = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
     done = 0
     while done < count:
         if at >= end:
             return False
         head, at = read_varint(data, at, end)
+        if at > end or head > LARGEST_SMALL:
+            return False
         if head & 1:
             groups = head >> 1
-            if groups <= 0 or groups > (end - at) // max(width, 1):
+            if groups <= 0 or groups > (end - at) // width:
                 return False
             own = min(groups << 3, count - done)
             bit = np.uint64(0)
@@ -52,7 +64,9 @@ def read_labels(data, at, end, width, count, out, first):
             own = min(head >> 1, count - done)
             if own <= 0 or size > end - at:
                 return False
-            value = np.int64(load_u64(data, at) & mask)
+            value = np.int64(load_u64(data, at) & own_bytes)
+            if value > np.int64(mask):
+                return False
             for k in range(np.uint64(first + done), np.uint64(first + done + own)):
                 out[k] = value
             at += size
@@ -65,6 +79,7 @@ def read_known(data, at, end, width, count, known, labels, out, first):
     """Values of a dictionary that has so many; tell whether all are there, and known."""
     mask = (np.uint64(1) << np.uint64(width)) - np.uint64(1)
     size = (width + 7) >> 3
+    own_bytes = (np.uint64(1) << np.uint64(8 * size)) - np.uint64(1)
     done = 0
     last = labels - 1
     highest = np.int64(0)
@@ -72,9 +87,11 @@ def read_known(data, at, end, width, count, known, labels, out, first):
         if at >= end:
             return False
         head, at = read_varint(data, at, end)
+        if at > end or head > LARGEST_SMALL:
+            return False
         if head & 1:
             groups = head >> 1
-            if groups <= 0 or groups > (end - at) // max(width, 1):
+            if groups <= 0 or groups > (end - at) // width:
                 return False
             own = min(groups << 3, count - done)
             bit = np.uint64(0)
@@ -89,7 +106,7 @@ def read_known(data, at, end, width, count, known, labels, out, first):
             own = min(head >> 1, count - done)
             if own <= 0 or size > end - at:
                 return False
-            label = np.int64(load_u64(data, at) & mask)
+            label = np.int64(load_u64(data, at) & own_bytes)
             highest = max(highest, label)
             value = known[min(label, last)]
             for k in range(np.uint64(first + done), np.uint64(first + done + own)):
@@ -106,13 +123,18 @@ def read_differences(data, at, end, count, narrow, out, first):
     quarters, at = read_varint(data, at, end)
     told, at = read_varint(data, at, end)
     number, at = read_varint(data, at, end)
-    if block != BLOCK or quarters != BLOCK // QUARTER or told != count:
+    if at > end or block != BLOCK or quarters != BLOCK // QUARTER or told != count:
+        return False
+    widest = 32 if narrow else 64
+    if narrow and (number < 0 or number > LARGEST_SMALL):
         return False
     value = signed(number)
     out[first] = value
     done = 1
     while done < count:
         number, at = read_varint(data, at, end)
+        if narrow and (number < 0 or number > LARGEST_SMALL):
+            return False
         low = signed(number)
         widths = at
         at += BLOCK // QUARTER
@@ -123,7 +145,7 @@ def read_differences(data, at, end, count, narrow, out, first):
             if own <= 0:
                 break
             width = np.int64(data[widths + quarter])
-            if width > 64 or width * (QUARTER >> 3) > end - at:
+            if width > widest or width * (QUARTER >> 3) > end - at:
                 return False
             bit = np.uint64(0)
             mask = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -157,6 +179,12 @@ def spread(out, there, first, count, values, null):
         out[k] = value if own else null
 
 
+@part
+def page_facts(inner):
+    """Whether a page says how many values it has, and how they are coded."""
+    return has(inner, 1, SMALL_NUMBER) and has(inner, 2, SMALL_NUMBER)
+
+
 @njit
 def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, first, texts):
     """Read a column of a row group; tell whether its pages are as we write them.
@@ -166,8 +194,8 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
     there are, and where they begin and end in ``data``, is told by ``texts``. ``data`` goes on for
     sixteen bytes behind the column.
     """
-    page = np.empty(MOST_MEMBERS, np.int64)
-    inner = np.empty(MOST_MEMBERS, np.int64)
+    page = np.empty(RECORD_FACTS, np.int64)
+    inner = np.empty(RECORD_FACTS, np.int64)
     narrow = kind == INT32
     size = 4 if narrow else 8
     labels = np.int64(0)
@@ -177,15 +205,21 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
         body = read_record(data, at, end, page)
         if body < 0 or page[3] < 0 or page[3] != page[2] or page[3] > end - body:
             return False
+        if not (has(page, 1, SMALL_NUMBER) and has(page, 2, SMALL_NUMBER)):
+            return False
+        if not has(page, 3, SMALL_NUMBER):
+            return False
         at = body + page[3]
         if page[1] == DICTIONARY_PAGE:
-            if page[7] < 0 or read_record(data, page[7], body, inner) < 0 or inner[2] != PLAIN:
+            if not has(page, 7, STRUCT) or read_record(data, page[7], body, inner) < 0:
+                return False
+            if not page_facts(inner) or inner[2] != PLAIN or done or labels or inner[1] < 0:
                 return False
             labels = inner[1]
             if kind == TEXT:
                 texts[0], texts[1], texts[2] = labels, body, at
                 continue
-            if labels < 0 or labels > len(known) or labels * size > page[3]:
+            if labels > len(known) or labels * size > page[3]:
                 return False
             for k in range(labels):
                 if narrow:
@@ -193,7 +227,12 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
                 else:
                     known[k] = load_i64(data, body + 8 * k)
             continue
-        if page[1] != DATA_PAGE or page[5] < 0 or read_record(data, page[5], body, inner) < 0:
+        if page[1] != DATA_PAGE or not has(page, 5, STRUCT):
+            return False
+        if read_record(data, page[5], body, inner) < 0 or not page_facts(inner):
+            return False
+        # Also how it is told which values are there, which pyarrow looks at in any case.
+        if not (has(inner, 3, SMALL_NUMBER) and has(inner, 4, SMALL_NUMBER)) or inner[3] != RLE:
             return False
         count, coding = inner[1], inner[2]
         if count <= 0 or count > rows - done:
@@ -213,10 +252,11 @@ def decode_chunk(data, at, end, rows, kind, nullable, null, known, out, there, f
                 values += np.int64(there[k])
             body += 4 + levels
         if values == 0:
-            pass
+            if coding not in (PLAIN, DELTA, DICTIONARY):
+                return False
         elif coding == DICTIONARY and body < at:
             width = np.int64(data[body])
-            if width > WIDEST_LABEL:
+            if width == 0 or width > WIDEST_LABEL:
                 return False
             if kind == TEXT:
                 if not read_labels(data, body + 1, at, width, values, out, place):

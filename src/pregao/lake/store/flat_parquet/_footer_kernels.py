@@ -27,26 +27,36 @@ from pregao.lake.store.flat_parquet.numbers import (
     LIST,
     MOST_MEMBERS,
     NUMBER,
+    RECORD_FACTS,
     SET,
+    SMALL_NUMBER,
     STRUCT,
 )
 
 BROKEN = -1
+LARGEST_MEMBER = (1 << 15) - 1
+LARGEST_SMALL = (1 << 32) - 1
+"""Of 32 bits, before its sign is read."""
 
 
 @part
 def read_varint(data, at, end):
-    """A number of seven bits a byte, and where it ends."""
+    """Read a number of seven bits a byte; return it and where it ends, after ``end`` if broken.
+
+    Broken is one that does not end before ``end``, and one of more than 64 bits.
+    """
     value = np.uint64(0)
     shift = np.uint64(0)
     while at < end:
         byte = np.uint64(data[at])
         at += 1
+        if shift == np.uint64(63) and byte > np.uint64(1):
+            break
         value |= (byte & np.uint64(127)) << shift
         shift += np.uint64(7)
-        if byte < np.uint64(128) or shift > np.uint64(63):
-            break
-    return np.int64(value), at
+        if byte < np.uint64(128):
+            return np.int64(value), at
+    return np.int64(-1), end + 1
 
 
 @part
@@ -55,14 +65,24 @@ def signed(value):
     return np.int64(np.uint64(value) >> np.uint64(1)) ^ -(value & np.int64(1))
 
 
+@part
+def has(found, member, kind):
+    """Whether a record has a member of that kind."""
+    return found[MOST_MEMBERS + member] == kind
+
+
 @njit
 def read_record(data, at, end, found):
     """Read a record, and tell where it ends; -1 if it is broken.
 
     Its numbers are put where their members' numbers say; of its texts, lists and records it is
-    told where they begin. What is not there is -1.
+    told where they begin. What is not there is -1. The kinds follow, 0 for what is not there:
+    a position must not be taken from a member that is a number.
+
+    ``data`` goes on for at least a byte after ``end``.
     """
-    found[:] = -1
+    found[:MOST_MEMBERS] = -1
+    found[MOST_MEMBERS:] = 0
     kinds = np.zeros(DEEPEST, np.int64)
     left = np.zeros(DEEPEST, np.int64)
     kinds[0] = STRUCT
@@ -80,13 +100,22 @@ def read_record(data, at, end, found):
                 continue
             kind = head & 15
             step = head >> 4
+            if kind == 0:
+                return BROKEN
             if step == 0:
                 number, at = read_varint(data, at, end)
+                number = signed(number)
+                if number <= 0 or number > LARGEST_MEMBER:
+                    return BROKEN
                 if depth == 0:
-                    member = signed(number)
+                    member = number
             elif depth == 0:
                 member += step
-            told = depth == 0 and 0 < member < len(found)
+            told = depth == 0 and 0 < member < MOST_MEMBERS
+            if told:
+                if found[MOST_MEMBERS + member]:
+                    return BROKEN
+                found[MOST_MEMBERS + member] = kind
             if kind <= FALSE:
                 if told:
                     found[member] = FALSE - kind
@@ -104,6 +133,8 @@ def read_record(data, at, end, found):
             at += 1
         elif kind <= NUMBER:
             number, at = read_varint(data, at, end)
+            if number < 0 or (kind < NUMBER and number > LARGEST_SMALL):
+                return BROKEN
             if told:
                 found[member] = signed(number)
         elif kind == DOUBLE:
@@ -121,11 +152,8 @@ def read_record(data, at, end, found):
             left[depth] = 0
             if kind != STRUCT:
                 head = np.int64(data[at])
-                at += 1
-                number = head >> 4
-                if number == 15:
-                    number, at = read_varint(data, at, end)
-                if number < 0 or number > end - at:
+                number, at = read_list(data, at, end)
+                if head & 15 == 0 or number < 0 or number > end - at:
                     return BROKEN
                 kinds[depth] = head & 15
                 left[depth] = number + 1
@@ -136,69 +164,113 @@ def read_record(data, at, end, found):
 
 @part
 def read_list(data, at, end):
-    """How many are in a list, and where the first begins."""
+    """How many are in a list, and where the first begins; -1 if that is broken."""
+    if at >= end:
+        return np.int64(-1), at
     number = np.int64(data[at]) >> 4
     at += 1
     if number == 15:
         number, at = read_varint(data, at, end)
+        if at > end:
+            return np.int64(-1), at
     return number, at
+
+
+@part
+def read_records(data, at, end):
+    """How many records are in a list of them, and where the first begins; -1 if it is broken."""
+    if at >= end or np.int64(data[at]) & 15 != STRUCT:
+        return np.int64(-1), at
+    return read_list(data, at, end)
 
 
 @njit
 def count_of(data, at, end):
-    """How many are in a list, of which each takes a byte at least."""
-    number, at = read_list(data, at, end)
+    """How many records are in a list, of which each takes a byte at least."""
+    number, at = read_records(data, at, end)
     return max(0, min(number, end - at))
+
+
+@njit
+def end_of_records(data, at, end):
+    """Where a list of records ends; -1 if it is broken."""
+    found = np.empty(RECORD_FACTS, np.int64)
+    count, at = read_records(data, at, end)
+    for _ in range(count):
+        at = read_record(data, at, end, found)
+        if at < 0:
+            return BROKEN
+    return BROKEN if count < 0 else at
 
 
 @part
 def read_bound(data, at, end, narrow):
     """The bytes of a number, and whether they are as many as they should be."""
     size, at = read_varint(data, at, end)
+    if size != (4 if narrow else 8) or size > end - at:
+        return np.int64(0), False
     if narrow:
-        return np.int64(load_i32(data, at)), size == 4
-    return load_i64(data, at), size == 8
+        return np.int64(load_i32(data, at)), True
+    return load_i64(data, at), True
 
 
 @njit
 def read_row_groups(data, at, end, groups, chunks):
-    """What the end of a file tells of its row groups; is it as it should be?
-
-    ``data`` goes on for eight bytes behind what is read.
-    """
-    group = np.empty(MOST_MEMBERS, np.int64)
-    column = np.empty(MOST_MEMBERS, np.int64)
-    inner = np.empty(MOST_MEMBERS, np.int64)
-    told = np.empty(MOST_MEMBERS, np.int64)
-    count, at = read_list(data, at, end)
+    """What the end of a file tells of its row groups; is it as it should be?"""
+    group = np.empty(RECORD_FACTS, np.int64)
+    column = np.empty(RECORD_FACTS, np.int64)
+    inner = np.empty(RECORD_FACTS, np.int64)
+    told = np.empty(RECORD_FACTS, np.int64)
+    count, at = read_records(data, at, end)
     if count != len(groups):
         return False
     for number in range(count):
         at = read_record(data, at, end, group)
-        if at < 0 or group[1] < 0 or group[3] < 0:
+        if at < 0 or not (has(group, 1, LIST) and has(group, 3, NUMBER)) or group[3] < 0:
             return False
         groups[number, GROUP_ROWS] = group[3]
-        columns, place = read_list(data, group[1], at)
+        columns, place = read_records(data, group[1], at)
         if columns != chunks.shape[1]:
             return False
         for c in range(columns):
             chunk = chunks[number, c]
             place = read_record(data, place, at, column)
-            if place < 0 or column[3] < 0 or read_record(data, column[3], place, inner) < 0:
+            if place < 0 or not has(column, 3, STRUCT):
+                return False
+            # In another file, or encrypted.
+            if column[1] >= 0 or column[8] >= 0 or column[9] >= 0:
+                return False
+            if read_record(data, column[3], place, inner) < 0 or not whole_column(inner):
                 return False
             if inner[5] != group[3] or inner[7] < 0 or inner[9] < 0:
                 return False
             chunk[KNOWN_KIND], chunk[KNOWN_CODEC] = inner[1], inner[4]
-            chunk[KNOWN_AT] = inner[11] if inner[11] > 0 else inner[9]
+            chunk[KNOWN_AT] = inner[9]
+            if has(inner, 11, NUMBER):
+                if inner[11] <= 0 or inner[11] >= inner[9]:
+                    return False
+                chunk[KNOWN_AT] = inner[11]
+            elif inner[11] >= 0:
+                return False
             chunk[KNOWN_BYTES] = inner[7]
             chunk[KNOWN_NULLS], chunk[KNOWN_BOUNDED] = -1, 0
             if inner[12] >= 0:
-                if read_record(data, inner[12], place, told) < 0:
+                if not has(inner, 12, STRUCT) or read_record(data, inner[12], place, told) < 0:
                     return False
-                chunk[KNOWN_NULLS] = told[3]
-                if told[5] >= 0 and told[6] >= 0:
+                if has(told, 3, NUMBER):
+                    chunk[KNOWN_NULLS] = told[3]
+                if has(told, 5, BINARY) and has(told, 6, BINARY):
                     narrow = inner[1] == INT32
                     chunk[KNOWN_LOW], low = read_bound(data, told[6], place, narrow)
                     chunk[KNOWN_HIGH], high = read_bound(data, told[5], place, narrow)
                     chunk[KNOWN_BOUNDED] = low and high
     return True
+
+
+@part
+def whole_column(inner):
+    """Whether a column's record has what every column must have, of the right kinds."""
+    small = has(inner, 1, SMALL_NUMBER) and has(inner, 4, SMALL_NUMBER)
+    lists = has(inner, 2, LIST) and has(inner, 3, LIST)
+    sizes = has(inner, 5, NUMBER) and has(inner, 6, NUMBER) and has(inner, 7, NUMBER)
+    return small and lists and sizes and has(inner, 9, NUMBER)

@@ -14,11 +14,13 @@ UNCOMPRESSED = 0
 DATA_PAGE, DICTIONARY_PAGE = 0, 2
 
 # Kinds of members in a record.
-TRUE, FALSE, BYTE, SMALL_NUMBER, NUMBER, DOUBLE, BINARY, LIST, SET, STRUCT = (
-    1, 2, 3, 5, 6, 7, 8, 9, 10, 12,
+TRUE, FALSE, BYTE, SHORT, SMALL_NUMBER, NUMBER, DOUBLE, BINARY, LIST, SET, STRUCT = (
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12,
 )  # fmt: skip
 MOST_MEMBERS = 24
 """Members that a record has at most; what comes behind them is passed over."""
+RECORD_FACTS = 2 * MOST_MEMBERS
+"""What is found of a record: the value or position of each member, then the kind of each."""
 DEEPEST = 12
 """Records and lists in one another."""
 

@@ -23,8 +23,11 @@ import pyarrow.parquet as pq
 
 from pregao.lake.store.flat_parquet import _decoding_kernels, _footer_kernels
 from pregao.lake.store.flat_parquet.numbers import (
+    BINARY,
     GROUP_FACTS,
     GROUP_ROWS,
+    INT32,
+    INT64,
     KNOWN_AT,
     KNOWN_BOUNDED,
     KNOWN_BYTES,
@@ -33,7 +36,11 @@ from pregao.lake.store.flat_parquet.numbers import (
     KNOWN_HIGH,
     KNOWN_KIND,
     KNOWN_LOW,
+    LIST,
     MOST_MEMBERS,
+    NUMBER,
+    RECORD_FACTS,
+    SMALL_NUMBER,
     TEXT,
     UNCOMPRESSED,
 )
@@ -84,7 +91,10 @@ class FlatFile:
         places = [self._places[name] for name in names]
         rows = self.group_rows[list(groups)].tolist()
         count = sum(rows)
-        made = [_Made(self._schema.field(place), count) for place in places]
+        try:
+            made = [_Made(self._schema.field(place), count) for place in places]
+        except MemoryError:
+            return None  # more than there can be
         facts = self._chunks[np.ix_(list(groups), places)]
         if (facts[..., KNOWN_CODEC] != UNCOMPRESSED).any():
             return None
@@ -96,7 +106,7 @@ class FlatFile:
                 begins, sizes = own[:, KNOWN_AT], own[:, KNOWN_BYTES]
                 for run in _runs(begins, sizes):
                     base = int(begins[run[0]])
-                    end = int(begins[run[-1]] + sizes[run[-1]])
+                    end = int((begins[run] + sizes[run]).max())
                     data = _bytes(descriptor, base, end - base)
                     if data is None:
                         return None
@@ -123,7 +133,7 @@ def _runs(begins: Numbers, sizes: Numbers) -> list[list[int]]:
             runs[-1].append(at)
         else:
             runs.append([at])
-        end = begin + int(sizes[at])
+        end = max(end, begin + int(sizes[at]))
     return runs
 
 
@@ -239,24 +249,33 @@ def _opened(path: str, size: int) -> FlatFile | None:
             tail = file.read()
     data = np.frombuffer(tail, np.uint8)
     begin, end = len(tail) - length - 8, len(tail) - 8
-    found = np.empty(MOST_MEMBERS, np.int64)
-    if _footer_kernels.read_record(data, begin, end, found) != end:
+    found = np.empty(RECORD_FACTS, np.int64)
+    if begin < 0 or _footer_kernels.read_record(data, begin, end, found) != end:
+        return None
+    if tuple(found[MOST_MEMBERS + 1 : MOST_MEMBERS + 10].tolist()) != _FOOTER_KINDS:
         return None
     # Its version, its schema, how many rows there are, its row groups, and who wrote it.
     _, schema_at, rows, groups_at, _, writer_at = found[1:7].tolist()
-    if min(schema_at, rows, groups_at, writer_at) < 0:
-        return None
     if tail[writer_at + 1 : writer_at + 1 + len(_WRITER)] != _WRITER:
         return None
-    # Behind the schema is the number of rows: in front of each there is a byte.
-    schema = _schema(tail[schema_at : groups_at - 2 - -(-(2 * rows).bit_length() // 7)], path)
-    if schema is None:
+    schema_end = _footer_kernels.end_of_records(data, schema_at, end)
+    if schema_end < 0:
         return None
-    groups = np.zeros((_footer_kernels.count_of(data, groups_at, end), GROUP_FACTS), np.int64)
+    known = _schema(tail[schema_at:schema_end], path)
+    if known is None:
+        return None
+    schema, kinds = known
+    count = _footer_kernels.count_of(data, groups_at, end)
+    if count * len(schema) > end - groups_at:
+        return None
+    groups = np.zeros((count, GROUP_FACTS), np.int64)
     chunks = np.zeros((len(groups), len(schema), KNOWN_FACTS), np.int64)
     if not _footer_kernels.read_row_groups(data, groups_at, end, groups, chunks):
         return None
-    if (groups[:, GROUP_ROWS] > _MOST_ROWS).any():
+    group_rows = groups[:, GROUP_ROWS]
+    if (group_rows > _MOST_ROWS).any() or group_rows.sum() != rows:
+        return None
+    if (chunks[..., KNOWN_KIND] != kinds).any():
         return None
     places, sizes = chunks[..., KNOWN_AT], chunks[..., KNOWN_BYTES]
     if ((places < 0) | (sizes > size) | (places > size - sizes)).any():
@@ -264,25 +283,36 @@ def _opened(path: str, size: int) -> FlatFile | None:
     return FlatFile(path, schema, groups, chunks)
 
 
-_SCHEMAS: dict[bytes, Any] = {}
+_FOOTER_KINDS = (SMALL_NUMBER, LIST, NUMBER, LIST, 0, BINARY, LIST, 0, 0)
+"""Kinds of a footer's members from the first on; no metadata, and nothing encrypted."""
+_KINDS = {"INT32": INT32, "INT64": INT64, "BYTE_ARRAY": TEXT}
 
 
-def _schema(coded: bytes, path: str) -> Any:
-    """The schema of a file as pyarrow reads it; most files have one that was seen before.
+_SCHEMAS: dict[bytes, tuple[Any, Numbers]] = {}
 
-    None if it is damaged, or has what our own writer does not write.
+
+def _schema(coded: bytes, path: str) -> tuple[Any, Numbers] | None:
+    """The schema of a file as pyarrow reads it, and how its columns are held.
+
+    Most files have one that was seen before. None if it is damaged, or has what our own writer
+    does not write.
     """
-    schema = _SCHEMAS.get(coded)
-    if schema is None:
+    known = _SCHEMAS.get(coded)
+    if known is None:
         try:
-            schema = pq.read_schema(path)
+            held = pq.read_metadata(path).schema
+            schema = held.to_arrow_schema()
+            kinds = [_KINDS.get(held.column(at).physical_type, -1) for at in range(len(schema))]
         except (pa.ArrowException, OSError, ValueError):
             return None
         if not all(pa.types.is_string(entry.type) or _is_number(entry.type) for entry in schema):
             return None
+        if len(schema.names) != len(set(schema.names)):
+            return None
+        known = schema, np.array(kinds, np.int64)
         if len(_SCHEMAS) < _MOST_FILES:
-            _SCHEMAS[coded] = schema
-    return schema
+            _SCHEMAS[coded] = known
+    return known
 
 
 def _is_number(kind: Any) -> bool:

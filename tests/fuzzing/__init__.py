@@ -1,0 +1,1 @@
+"""Damaged bytes for every kernel that reads bytes of others."""
