@@ -40,7 +40,9 @@ def age_all(lake, hours):
 
 
 def removed(lake, **options):
-    return sorted(entry.location.relative_to(lake.location) for entry in vacuum(lake, **options))
+    return sorted(
+        entry.location.relative_to(lake.location) for entry in vacuum(lake, **options).files
+    )
 
 
 def sorted_rows(lake, name="orders"):

@@ -138,16 +138,27 @@ def vacuum(
     place = Lake(lake)
     place.require()
     limit = parse_span(older_than, "--older-than")
-    gone = remove_orphans(place, older_than_ns=limit, dry_run=dry_run)
+    done = remove_orphans(place, older_than_ns=limit, dry_run=dry_run)
+    gone = done.files
     if as_json:
         files = [
             {"file": entry.location.relative_to(place.location), "bytes": entry.size}
             for entry in gone
         ]
-        typer.echo(json.dumps({"removed": not dry_run, "files": files}, indent=1))
+        told = {
+            "removed": not dry_run,
+            "files": files,
+            "links": done.links,
+            "unknown": done.unknown,
+        }
+        typer.echo(json.dumps(told, indent=1))
         return
     for entry in gone:
         typer.echo(entry.location.relative_to(place.location))
+    for path in done.links:
+        typer.echo(f"{path} is a symbolic link or no file: neither followed nor removed.")
+    for path in done.unknown:
+        typer.echo(f"{path} is in no table, but Pregão did not write it: not removed.")
     did = "would be removed" if dry_run else "removed"
     typer.echo(f"{len(gone):,} files, {sum(entry.size for entry in gone):,} bytes {did}")
 

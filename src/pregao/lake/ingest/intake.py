@@ -383,4 +383,4 @@ def _finish(
 def _remove_staging(lake: Lake, unit_id: str) -> None:
     for entry in lake.location.join(STAGING).entries():
         if entry.name.startswith(unit_id) and entry.is_folder:
-            lake.location.filesystem.delete_dir(entry.location.path)
+            entry.location.delete_folder()

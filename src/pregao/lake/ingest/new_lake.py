@@ -41,8 +41,12 @@ def nothing_left_behind(lake: Lake) -> Iterator[None]:
         yield
     except NothingFoundError:
         if empty and lake.location.exists() and not lake.exists():
-            if there:
-                lake.location.filesystem.delete_dir_contents(lake.location.path)
+            if not there:
+                lake.location.delete_folder()
             else:
-                lake.location.filesystem.delete_dir(lake.location.path)
+                for entry in lake.location.entries():
+                    if entry.is_folder:
+                        entry.location.delete_folder()
+                    else:
+                        entry.location.delete()
         raise

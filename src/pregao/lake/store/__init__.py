@@ -41,7 +41,7 @@ from pregao.lake.store.parquet import (
 )
 from pregao.lake.store.replacing import count_replaced
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, Replaced, TableSpec, Unit
-from pregao.lake.store.vacuum import vacuum
+from pregao.lake.store.vacuum import Vacuumed, vacuum
 
 __all__ = [
     "DATE",
@@ -63,6 +63,7 @@ __all__ = [
     "Replaced",
     "TableSpec",
     "Unit",
+    "Vacuumed",
     "Written",
     "add_action",
     "arrow_schema",

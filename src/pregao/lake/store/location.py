@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -222,10 +223,16 @@ class Location:
                 return
 
     def delete_folder(self) -> None:
-        """Remove a folder and all in it; one that is not there is no mistake."""
+        """Remove a folder and all in it; one that is not there is no mistake.
+
+        Links inside are removed, not followed; a link instead of the folder is an error.
+        """
         with _spoken(self, "cannot be removed"):
             try:
-                self.filesystem.delete_dir(self.path)
+                if self.is_local:
+                    shutil.rmtree(self.uri)
+                else:
+                    self.filesystem.delete_dir(self.path)
             except FileNotFoundError:
                 return
 

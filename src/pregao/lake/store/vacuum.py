@@ -1,17 +1,38 @@
-"""Takes away what no table shows and no intent names: files of failed or outdated attempts."""
+"""Takes away what no table shows and no intent names: files of failed or outdated attempts.
+
+Only files with names that writers of ours, or of Delta, make; symbolic links are not followed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from pregao.clock import DAY, Clock, system_clock
 from pregao.lake.store import intents
 from pregao.lake.store.delta_tables import load_existing, visible_files
 from pregao.lake.store.lake import STAGING, Lake
+from pregao.lake.store.local_files import list_files, remove_file
 from pregao.lake.store.location import FileEntry, Location
 
 LOG = "_delta_log"
+_HEX = r"[0-9a-f]"
+_UNIQUE = rf"({_HEX}{{32}}|{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}})"
+_OURS = re.compile(rf"[a-z]+-(\d+-)?{_UNIQUE}(-c\d+)?(\.[a-z0-9]+)?\.parquet")
+"""``part-UUID.parquet`` and the like; Spark's ``part-00000-UUID-c000.snappy.parquet``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuumed:
+    """The files that were removed, and what was left since it is not ours to remove."""
+
+    files: tuple[FileEntry, ...]
+    links: tuple[str, ...]
+    """Symbolic links and other things that are no files, by their paths in the lake."""
+    unknown: tuple[str, ...]
+    """Parquet files that no table shows, with names that no writer of ours makes."""
 
 
 def vacuum(
@@ -20,48 +41,71 @@ def vacuum(
     older_than_ns: int = DAY,
     dry_run: bool = False,
     clock: Clock = system_clock,
-) -> list[FileEntry]:
-    """Remove orphans older than a limit, and tell which they were.
+) -> Vacuumed:
+    """Remove orphans older than a limit, and return which they were.
 
     Kept are: what a table shows now or has shown within the limit, what a pending intent names,
     and all that is younger than the limit, since an ingest that runs may be about to name it. The
-    limit must therefore be longer than any ingest takes.
+    limit must therefore be longer than any ingest takes. Links are neither followed nor removed.
     """
     lake.roll_forward()
     cutoff = clock() - older_than_ns
     tables = [*lake.table_names(), *lake.own_tables()]
     # Files first, then what is in use: what is committed in between is found in use.
-    found = {name: _old_files(lake.table_location(name), cutoff) for name in tables}
-    staged = [
-        entry
-        for entry in lake.location.join(STAGING).entries(recursive=True)
-        if not entry.is_folder and entry.modified_ns < cutoff
-    ]
+    links: list[str] = []
+    found = {name: _old_files(lake, name, cutoff, links) for name in tables}
+    orphans = list(_old_entries(lake, STAGING, cutoff, links))
     used = _intended(lake)
-    orphans = staged
+    unknown: list[str] = []
+    linked = {link.split("/")[0] for link in links if link.count("/") == 0 or link.endswith(LOG)}
     for name in tables:
         if found[name]:
             place = lake.table_location(name)
             used |= _shown(place) | _shown_since(place, cutoff)
-            orphans += [entry for entry in found[name] if entry.location.uri not in used]
+            for entry in found[name]:
+                if entry.location.uri not in used:
+                    if _OURS.fullmatch(entry.name):
+                        orphans.append(entry)
+                    else:
+                        unknown.append(entry.location.relative_to(lake.location))
     if not dry_run:
-        for entry in orphans:
-            entry.location.delete()
+        orphans = [entry for entry in orphans if _removed(lake, entry)]
         for name in tables:
             # Commits that a checkpoint sums up are kept for 30 days.
-            load_existing(lake.table_location(name)).cleanup_metadata()
-    return orphans
+            if name not in linked:
+                load_existing(lake.table_location(name)).cleanup_metadata()
+    return Vacuumed(tuple(orphans), tuple(links), tuple(unknown))
 
 
-def _old_files(place: Location, cutoff: int) -> list[FileEntry]:
+def _removed(lake: Lake, entry: FileEntry) -> bool:
+    """Remove a file; a local one without following a link on the way to it."""
+    if not lake.location.is_local:
+        entry.location.delete()
+        return True
+    return remove_file(lake.location.path, entry.location.relative_to(lake.location))
+
+
+def _old_entries(lake: Lake, folder: str, cutoff: int, links: list[str]) -> Iterator[FileEntry]:
+    """The files below a folder of the lake that are older than the cutoff; links are noted."""
+    if not lake.location.is_local:
+        for entry in lake.location.join(folder).entries(recursive=True):
+            if not entry.is_folder and entry.modified_ns < cutoff:
+                yield entry
+        return
+    for file in list_files(lake.location.path, folder):
+        if not file.is_regular:
+            links.append(file.path)
+        elif file.modified_ns < cutoff:
+            yield FileEntry(lake.location.join(file.path), False, file.size, file.modified_ns)
+
+
+def _old_files(lake: Lake, name: str, cutoff: int, links: list[str]) -> list[FileEntry]:
     """The Parquet files below a table's folder that are older than the cutoff."""
+    place = lake.table_location(name)
     return [
         entry
-        for entry in place.entries(recursive=True)
-        if not entry.is_folder
-        and entry.modified_ns < cutoff
-        and entry.name.endswith(".parquet")
-        and not entry.location.relative_to(place).startswith(LOG)
+        for entry in _old_entries(lake, name, cutoff, links)
+        if entry.name.endswith(".parquet") and not entry.location.relative_to(place).startswith(LOG)
     ]
 
 

@@ -1,0 +1,90 @@
+"""Files below a local folder, listed and removed without following a symbolic link.
+
+Paths are opened part by part, each from the folder above it: what is a link, or becomes one between
+listing and removing, leads to no other folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+MAX_DEPTH = 16
+"""Folders in one another; a lake has three."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file, or what is no file and no folder, by its path from where the listing began."""
+
+    path: str
+    size: int
+    modified_ns: int
+    is_regular: bool
+
+
+def list_files(root: str, folder: str) -> Iterator[LocalFile]:
+    """List all that is below a folder of a root; a link there is listed, not followed.
+
+    The root itself is where a user said, also by a link. A folder that is missing has no files.
+    """
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = _open(opened, root, folder.split("/"))
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:  # also what O_NOFOLLOW says of a link
+            yield LocalFile(folder, 0, 0, False)
+            return
+        yield from _listed(descriptor, folder, MAX_DEPTH)
+
+
+def _listed(descriptor: int, prefix: str, depth: int) -> Iterator[LocalFile]:
+    for name in sorted(os.listdir(descriptor)):
+        path = f"{prefix}/{name}"
+        try:
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode) and depth:
+                below = os.open(name, _FOLDER, dir_fd=descriptor)
+                try:
+                    yield from _listed(below, path, depth - 1)
+                finally:
+                    os.close(below)
+                continue
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            yield LocalFile(path, 0, 0, False)
+            continue
+        regular = stat.S_ISREG(found.st_mode)
+        yield LocalFile(path, found.st_size, found.st_mtime_ns, regular)
+
+
+def remove_file(root: str, path: str) -> bool:
+    """Remove a regular file below a root; False if no such file is reached without links."""
+    *folders, name = path.split("/")
+    with contextlib.ExitStack() as opened:
+        try:
+            descriptor = _open(opened, root, folders)
+            found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                return False
+            os.unlink(name, dir_fd=descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+    return True
+
+
+def _open(opened: contextlib.ExitStack, root: str, folders: list[str]) -> int:
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    opened.callback(os.close, descriptor)
+    for folder in folders:
+        if folder in ("", os.curdir, os.pardir):
+            raise NotADirectoryError(f"{folder!r} is not the name of a folder")
+        descriptor = os.open(folder, _FOLDER, dir_fd=descriptor)
+        opened.callback(os.close, descriptor)
+    return descriptor
