@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pregao.cli.doctor_findings import Finding, problem, warning, well
 from pregao.errors import PregaoError, UsageError
+from pregao.urls import redacted
 
 _GIGABYTE = 1 << 30
 _GROUP = "233.252.14.250"
@@ -39,7 +40,7 @@ def check_configuration() -> Iterator[Finding]:
         named = os.environ.get(variable)
         if named or set_there:
             parts.append(f"{word} {named} ({variable})" if named else f"{word} {set_there}")
-    yield well("configuration", "; ".join(parts))
+    yield well("configuration", redacted("; ".join(parts)))
 
 
 def check_java() -> Iterator[Finding]:

@@ -16,6 +16,7 @@ import typer
 
 from pregao import extras
 from pregao.errors import NothingFoundError, PregaoError
+from pregao.urls import redacted
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
 _LONGEST = 600
@@ -96,7 +97,7 @@ def _of_the_system(error: OSError) -> str:
 def _line(text: str) -> str:
     # What is not printable could be an escape code of a name that somebody else gave.
     plain = "".join(each if each.isprintable() else " " for each in text)
-    words = " ".join(plain.split())
+    words = redacted(" ".join(plain.split()))
     return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
 
 

@@ -64,7 +64,9 @@ def ingest(
     captures: Annotated[
         list[str],
         typer.Argument(
-            metavar="CAPTURE…", help="Capture files, folders or patterns; s3:// and others too."
+            metavar="CAPTURE…",
+            callback=options.without_url_secrets,
+            help="Capture files, folders or patterns; s3:// and others too.",
         ),
     ],
     lake: options.NewLake,

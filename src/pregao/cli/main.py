@@ -34,6 +34,7 @@ from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
 from pregao.cli.ending import ended
+from pregao.urls import redacted
 
 app = typer.Typer(
     name="pregao",
@@ -98,7 +99,7 @@ class _Said(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it."""
-        sys.stderr.write(f"pregao: {record.getMessage()}\n")
+        sys.stderr.write(f"pregao: {redacted(record.getMessage())}\n")
 
 
 def _speak() -> None:

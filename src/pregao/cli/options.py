@@ -7,14 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from pregao.cli.configuration import LAKE_VARIABLE, ZONE_VARIABLE, default_lake
+from pregao.urls import without_secrets
 
 
 def _or_default_lake(context: typer.Context, option: typer.CallbackParam, lake: str) -> str:
     """The lake that was named, or the one that is set; a shell that completes needs none."""
     source = context.get_parameter_source(option.name or "")
     if context.resilient_parsing or source is None or source.name != "DEFAULT":
-        return lake
-    return default_lake()
+        return without_secrets(lake)
+    return without_secrets(default_lake())
+
+
+def without_url_secrets(_context: typer.Context, names: list[str]) -> list[str]:
+    """Take user info and queries off URLs, before anything can print them."""
+    return [without_secrets(name) for name in names]
 
 
 def _lake(help_: str) -> Any:

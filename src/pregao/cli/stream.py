@@ -11,6 +11,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
+from pregao.urls import without_secrets
 
 if TYPE_CHECKING:
     from pregao.lake.ingest import Report
@@ -30,7 +31,12 @@ EPILOG = "\n\n".join(
 def stream(
     source: Annotated[
         str,
-        typer.Option("--from", metavar="DIR", help="Folder (or pattern) of the capture files."),
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            callback=without_secrets,
+            help="Folder (or pattern) of the capture files.",
+        ),
     ],
     lake: options.NewLake,
     once: Annotated[bool, typer.Option("--once", help="Take what is there now, then end.")] = False,

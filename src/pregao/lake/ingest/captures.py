@@ -34,7 +34,7 @@ def find_captures(named: Iterable[str | Location]) -> list[FileEntry]:
             location = Location.parse(name)
             sought = location.exists() or _MAGIC.search(location.uri)
             raise (NothingFoundError if sought else UsageError)(
-                f"{name}: there is no capture there. Name files, folders that hold "
+                f"{location}: there is no capture there. Name files, folders that hold "
                 "*.pcap, *.pcapng or *.cap files (also .gz, .zst), or a pattern."
             )
         for entry in entries:

@@ -64,7 +64,8 @@ def load(location: Location) -> LakeTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise UsageError(f"{location} cannot be read as a table: {_words(error)}") from error
+        told = location.redacted(_words(error))
+        raise UsageError(f"{location} cannot be read as a table: {told}") from location.cause(error)
 
 
 def load_existing(location: Location) -> LakeTable:
@@ -96,7 +97,8 @@ def change_table(
         except CommitFailedError as error:
             lost = error
         except (DeltaError, OSError) as error:
-            raise UsageError(f"{location} cannot be written: {_words(error)}") from error
+            told = location.redacted(_words(error))
+            raise UsageError(f"{location} cannot be written: {told}") from location.cause(error)
         pause = min(_LONGEST_WAIT_S, 0.005 * 2**attempt)
         time.sleep(pause * random.random())  # noqa: S311 - only spreads the pauses
     raise UsageError(
@@ -261,7 +263,8 @@ def create(location: Location, spec: TableSpec) -> None:
     except CommitFailedError:
         load_existing(location)
     except (DeltaError, OSError) as error:
-        raise UsageError(f"{location} cannot be made: {_words(error)}") from error
+        told = location.redacted(_words(error))
+        raise UsageError(f"{location} cannot be made: {told}") from location.cause(error)
 
 
 def create_once(register: Location, specs: Iterable[tuple[Location, TableSpec]]) -> None:

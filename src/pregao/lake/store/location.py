@@ -18,10 +18,20 @@ import pyarrow as pa
 import pyarrow.fs
 
 from pregao.errors import UsageError
+from pregao.urls import (
+    CONTAINER_SCHEMES,
+    credentials_path,
+    read_credentials,
+    redacted,
+    with_secrets,
+)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
 _S3_SCHEMES = ("s3", "s3a", "s3n")
 _TRUE = ("1", "true", "yes", "on")
+_MISTYPED = re.compile(r"(s3|s3a|s3n|gs|gcs|hdfs|viewfs|abfss?|wasbs?|https?):", re.IGNORECASE)
+CREDENTIALS_VARIABLE = "PREGAO_S3_CREDENTIALS"
+"""Names a file with access keys; they are in no command line and no environment then."""
 
 # What the environment says about S3, under the names that deltalake takes. The first name found
 # wins. They travel with the location, as Spark itself does it, so that tasks on other machines
@@ -81,11 +91,15 @@ class Location:
         """Read what a user wrote; the environment adds how to reach S3."""
         if isinstance(where, Location):
             return where
-        text = os.fspath(where)
+        text = with_secrets(os.fspath(where))
         if not text:
             raise UsageError("A location is empty; name a folder, a file or a URI.")
         matched = _SCHEME.match(text)
         if matched is None:
+            if mistyped := _MISTYPED.match(text):
+                scheme = mistyped.group(1)
+                # Not even redacted: where its secrets begin is not known.
+                raise UsageError(f"{scheme}:… is not a URI; write {scheme}://NAME/PATH.")
             return cls(_absolute(text))
         scheme = matched.group(1).lower()
         if scheme == "file":
@@ -93,10 +107,20 @@ class Location:
         if scheme in _S3_SCHEMES:
             return _parse_s3(text, os.environ if environment is None else environment)
         body, _, query = text.partition("?")
-        rest = body[matched.end() :].rstrip("/")
+        host, slash, path = body[matched.end() :].partition("/")
+        user, at, name = host.rpartition("@")
+        if at and scheme in CONTAINER_SCHEMES:
+            container, at, _password = user.partition(":")
+            name = f"{container}@{name}"
+        rest = f"{name}{slash}{path}".rstrip("/")
         if not rest and scheme != "hdfs":
-            raise UsageError(f"{text} names no bucket or host; write {scheme}://NAME/PATH.")
-        return cls(f"{scheme}://{rest}", (("query", query),) if query else ())
+            raise UsageError(
+                f"{redacted(text)} names no bucket or host; write {scheme}://NAME/PATH."
+            )
+        settings = {"query": query} if query else {}
+        return cls(
+            f"{scheme}://{rest}", tuple({**settings, **({"user": user} if at else {})}.items())
+        )
 
     @property
     def scheme(self) -> str:
@@ -135,6 +159,14 @@ class Location:
     def __str__(self) -> str:
         return self.uri
 
+    def redacted(self, text: str) -> str:
+        """Return a text of a library without the secrets of this location."""
+        return _redacted(text, self.settings)
+
+    def cause(self, error: BaseException) -> BaseException | None:
+        """Return an error as the cause of one of ours; None if its own text has a secret."""
+        return error if self.redacted(str(error)) == str(error) else None
+
     # How others open it.
 
     @property
@@ -162,7 +194,7 @@ class Location:
     @property
     def storage_options(self) -> dict[str, str]:
         """What deltalake, Polars and others need besides the name."""
-        return {key: value for key, value in self.settings if key != "query"}
+        return {key: value for key, value in self.settings if key not in ("query", "user")}
 
     @property
     def source(self) -> str | tuple[Any, str]:
@@ -273,7 +305,22 @@ def _spoken(location: Location, trouble: str) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise UsageError(f"{location.uri} {trouble}: {' '.join(text.split())[:300]}") from error
+        told = location.redacted(" ".join(text.split()))[:300]
+        raise UsageError(f"{location.uri} {trouble}: {told}") from location.cause(error)
+
+
+def _redacted(text: str, settings: tuple[tuple[str, str], ...]) -> str:
+    secrets = {key: value for key, value in settings if key in _SECRET}
+    for _, value in parse_qsl(secrets.pop("query", "")):
+        secrets[value] = value
+    for number, part in enumerate(secrets.pop("user", "").split(":")):
+        secrets |= {f"user {number}": unquote(part), f"quoted user {number}": part}
+    return redacted(text, secrets)
+
+
+_SECRET = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "query", "user",
+)  # fmt: skip
 
 
 def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
@@ -282,7 +329,13 @@ def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
     host, slash, path = rest.partition("/")
     keys, at, bucket = host.rpartition("@")
     if not bucket:
-        raise UsageError(f"{text} names no bucket; write s3://BUCKET/PATH.")
+        raise UsageError(f"{redacted(text)} names no bucket; write s3://BUCKET/PATH.")
+    if ":" in bucket or (not at and "@" in path.partition("/")[0] and ":" in path):
+        # Most likely a secret key with a slash in it, of which the host is only a part.
+        raise UsageError(
+            "An s3 URI has a colon in its bucket; write s3://BUCKET/PATH, and in keys %2F for / "
+            f"and %40 for @; or keep the keys in a file that {CREDENTIALS_VARIABLE} names."
+        )
     settings = {}
     for key, names in _S3_ENVIRONMENT.items():
         if value := next((environment[name] for name in names if environment.get(name)), None):
@@ -294,10 +347,16 @@ def _parse_s3(text: str, environment: Mapping[str, str]) -> Location:
         settings.pop("AWS_SESSION_TOKEN", None)
     options = dict(parse_qsl(query))
     scheme = options.pop("scheme", None)
+    file = options.pop("credentials_file", None) or environment.get(CREDENTIALS_VARIABLE)
+    if file and not at:
+        settings.pop("AWS_SESSION_TOKEN", None)
+        settings |= read_credentials(credentials_path(file))
     for key, value in options.items():
         if key not in _S3_QUERY:
-            known = ", ".join([*_S3_QUERY, "scheme"])
-            raise UsageError(f"{text}: {key!r} is not known in an s3 URI; known are {known}.")
+            known = ", ".join([*_S3_QUERY, "scheme", "credentials_file"])
+            raise UsageError(
+                f"{redacted(text)}: {key!r} is not known in an s3 URI; known are {known}."
+            )
         settings[_S3_QUERY[key]] = value
     if (endpoint := settings.get("AWS_ENDPOINT_URL")) is not None:
         if "://" not in endpoint:
@@ -325,14 +384,18 @@ def _filesystem(root: str, settings: tuple[tuple[str, str], ...]) -> tuple[Any, 
         if scheme in _S3_SCHEMES:
             return _s3_filesystem(host, known), host
         query = f"?{known['query']}" if "query" in known else ""
-        filesystem, path = pa.fs.FileSystem.from_uri(f"{root}/{query}")
+        user = f"{known['user']}@" if "user" in known else ""
+        if scheme in CONTAINER_SCHEMES and user:
+            host = host.partition("@")[2]
+        filesystem, path = pa.fs.FileSystem.from_uri(f"{scheme}://{user}{host}/{query}")
         return filesystem, path
     except (OSError, pa.ArrowException, ValueError) as error:
         hint = ""
         if scheme in ("hdfs", "viewfs"):
             hint = " HDFS needs libhdfs: set HADOOP_HOME, JAVA_HOME and CLASSPATH."
-        reason = " ".join(str(error).split())[:200]
-        raise UsageError(f"{root} cannot be opened: {reason}{hint}") from error
+        reason = _redacted(" ".join(str(error).split()), settings)[:200]
+        safe = _redacted(str(error), settings) == str(error)
+        raise UsageError(f"{root} cannot be opened: {reason}{hint}") from (error if safe else None)
 
 
 def _s3_filesystem(bucket: str, known: Mapping[str, str]) -> Any:
