@@ -16,6 +16,26 @@ FAR_NS = 3600 * SECOND
 FAR_AT_ENDS_NS = 30 * DAY
 """The same at the ends of a stretch: a pause may have begun there."""
 _AROUND = 2
+FAR_FROM_CAPTURE_NS = DAY
+"""A packet that says that it was sent so long before or after its capture is rejected: its day
+would be one on which nothing was captured."""
+FAR_REASON = "sending time more than a day from the capture time"
+
+
+def sent_far_from_capture(sending_time_ns: Numbers, times: Numbers) -> npt.NDArray[np.bool_]:
+    """Which packets say that they were sent more than a day before or after their capture.
+
+    Those without a sending time (0) do not, nor do captures without times, which begin in 1970.
+    """
+    compared = (sending_time_ns > 0) & (times >= DAY)
+    early = sending_time_ns < times - FAR_FROM_CAPTURE_NS
+    # Not by a difference, which of the largest times is more than a number holds.
+    late = sending_time_ns > np.minimum(times, _LATEST) + FAR_FROM_CAPTURE_NS
+    far: npt.NDArray[np.bool_] = compared & (early | late)
+    return far
+
+
+_LATEST = (1 << 63) - 1 - FAR_FROM_CAPTURE_NS
 
 
 def sensible_times(times: Numbers) -> tuple[Numbers, Numbers]:

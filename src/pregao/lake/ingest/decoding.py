@@ -16,6 +16,7 @@ from pregao.lake.ingest.accounts import (
     WindowRows,
     first_seen,
 )
+from pregao.lake.ingest.capture_times import FAR_REASON as FAR
 from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.payloads import Names, Payloads, null_where
 from pregao.lake.ingest.protocol import Protocol, Walk
@@ -74,11 +75,17 @@ class WindowDecoder:
         buffer, places = packed(chunks, packets, chosen)
         chunks.clear()
         emit = (packets.mine & ~packets.covered & ~filtered)[chosen]
+        if packets.far is not None:
+            emit &= ~packets.far[chosen]
         channels = [len(rows) for rows in accepted]
         payloads = Payloads(
             buffer, places, packets.length[chosen], packets, chosen, emit, channels, self.names
         )
         walk = self._decoder.decode(payloads)
+        if packets.far is not None:
+            for payload in np.flatnonzero((packets.far & packets.owned)[chosen]).tolist():
+                start = int(places[payload])
+                payloads.reject(payload, None, start, start + int(payloads.length[payload]), FAR)
         self._packets(payloads, walk, filtered)
         self._account(payloads, filtered)
         return payloads.result
@@ -97,6 +104,8 @@ class WindowDecoder:
         counts[chosen] = walk.message_count
         faulty = np.zeros(len(packets), np.bool_)
         faulty[chosen] = walk.faulty
+        if packets.far is not None:
+            counts[packets.far] = -1
         counts, faulty = counts[packets.leader], faulty[packets.leader]
         outcome = np.full(len(packets), DECODED, np.int8)
         outcome[~packets.first | packets.covered] = DUPLICATE

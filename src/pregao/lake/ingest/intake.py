@@ -14,6 +14,7 @@ from pregao._version import __version__
 from pregao.clock import system_clock
 from pregao.errors import CaptureError, NothingFoundError, PregaoError
 from pregao.extras import require
+from pregao.lake.ingest.budgets import check_channels, check_days
 from pregao.lake.ingest.captures import find_captures
 from pregao.lake.ingest.foreign import refuse_foreign, refuse_nothing, worth_it
 from pregao.lake.ingest.gaps import write_gaps
@@ -204,6 +205,7 @@ def take_in(
     if twins:
         _remove_staging(lake, report.unit_id)
         return twins
+    _check_budgets(manifests)
     check(report)
     if not may_be_nothing:
         refuse_nothing(report, surveys, options)
@@ -228,6 +230,13 @@ def take_in(
     known.add(_finish(lake, report, plan, known, files, progress))
     _remove_staging(lake, report.unit_id)
     return set()
+
+
+def _check_budgets(manifests: list[Manifest]) -> None:
+    days = {file.day for manifest in manifests for file in manifest.files}
+    check_days(days | {file.day for manifest in manifests for file in manifest.staged})
+    # Of the keys of coverage: the day, the channel, its version, the feed.
+    check_channels({key[1] for manifest in manifests for key in manifest.coverage})
 
 
 def _run(

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pregao.capture import CaptureStatistics, PacketBlock, open_source
 from pregao.errors import CaptureError
 from pregao.lake.ingest.accounts import first_seen
-from pregao.lake.ingest.capture_times import sensible_times
+from pregao.lake.ingest.budgets import check_days
+from pregao.lake.ingest.capture_times import sensible_times, sent_far_from_capture
 from pregao.lake.ingest.coverage import Coverage, joined_runs
 from pregao.lake.ingest.decoding import WindowDecoder
 from pregao.lake.ingest.files import write_rows
@@ -119,6 +120,7 @@ class _Run:
         )
         self.rows: dict[tuple[str, int], list[Any]] = {}
         self.rejects: dict[int, list[dict[str, Any]]] = {}
+        self.days: set[int] = set()
 
     def run(self) -> Manifest:
         pieces = self.task.pieces
@@ -186,7 +188,14 @@ class _Run:
                     self.manifest.sums.read += len(block)
                 mask = np.full(len(block), owned, np.bool_)
                 keys = self.protocol.keys(block, names)
+                far = sent_far_from_capture(keys.sending_time_ns, times)
+                if far.any():
+                    keys = keys._replace(
+                        channel=np.where(far, np.int16(-1), keys.channel),
+                        sending_time_ns=np.where(far, 0, keys.sending_time_ns),
+                    )
                 chunk = PacketChunk(block, capture, mask, numbers[block.flow], keys, times)
+                chunk.far = far if far.any() else None
                 if not owned and self.task.starts is not None:
                     low, high = self.task.starts[capture], self.task.sizes[capture]
                     chunk.outside = (block.position < low) | (block.position >= high)
@@ -266,6 +275,10 @@ class _Run:
             self.rows.setdefault(place, []).extend(rows)
         for day, rejects in decoded.rejects.items():
             self.rejects.setdefault(day, []).extend(rejects)
+        days = self.days | {day for _, day in self.rows} | self.rejects.keys()
+        if len(days) > len(self.days):
+            self.days = days
+            check_days(days)
 
     def windows(self) -> Iterator[tuple[list[PacketChunk], dict[int, Bounds]]]:
         """Windows over captures that cannot be cut, read side by side in the order of time.

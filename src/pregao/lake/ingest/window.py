@@ -69,6 +69,8 @@ class PacketChunk:
     """When they were captured, as far as that makes sense: what windows are cut by."""
     outside: Flags | None = None
     """Which of them are not the whole unit's either, but those of one before or after it."""
+    far: Flags | None = None
+    """Which were sent too far from their capture to be believed; None if none were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Packets:
     """It is a packet of an arbitrated stream, with a key."""
     outside: Flags | None = None
     """It belongs to another unit, before or after this one; None if none does."""
+    far: Flags | None = None
+    """It was sent too far from its capture to be believed; None if none was."""
     days: Numbers | None = None
     """What `days_of` gives, once it was asked."""
 
@@ -160,6 +164,10 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
             np.zeros(len(c.block), np.bool_) if c.outside is None else c.outside for c in chunks
         ]
         packets.outside = np.concatenate(parts)
+    if any(c.far is not None for c in chunks):
+        packets.far = np.concatenate(
+            [np.zeros(len(c.block), np.bool_) if c.far is None else c.far for c in chunks]
+        )
     if len(packets) and (np.diff(packets.time_ns) < 0).any():
         order = np.argsort(packets.time_ns, kind="stable")
         for name in (
@@ -169,6 +177,8 @@ def packets_of(chunks: list[PacketChunk]) -> Packets:
             setattr(packets, name, getattr(packets, name)[order])
         if packets.outside is not None:
             packets.outside = packets.outside[order]
+        if packets.far is not None:
+            packets.far = packets.far[order]
         if packets.last is not None:
             packets.last = packets.last[order]
     return packets
