@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from pregao.errors import CaptureError, EncodeError
 from pregao.extras import require
+from pregao.output_files import open_output
 
 _MAGIC_NANOSECONDS = 0xA1B23C4D
 _RECORD = struct.Struct("<IIII")
@@ -58,7 +59,7 @@ class PcapWriter:
         if path.suffix == ".zst":
             require("pyarrow")
         try:
-            plain = path.open("wb")
+            plain = open_output(path)
         except OSError as error:
             raise CaptureError(f"{path}: cannot be written: {error.strerror}") from error
         self._opened.append(plain)

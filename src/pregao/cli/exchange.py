@@ -93,6 +93,7 @@ def exchange(
 
     from pregao.clock import SECOND, parse_span
     from pregao.exchange.host import ExchangeSettings, read_settings
+    from pregao.output_files import replace_file
 
     settings = ExchangeSettings() if config is None else read_settings(config)
     if feed is not None:
@@ -108,10 +109,10 @@ def exchange(
         settings = replace(settings, metrics_port=metrics)
     seconds = None if duration is None else parse_span(duration, "--for") / SECOND
     if live_config is not None:
-        live_config.write_text(settings.live_config(), encoding="utf-8")
+        replace_file(live_config, settings.live_config().encode())
         if settings.legacy is not None:
             other = live_config.with_suffix(f".legacy{live_config.suffix}")
-            other.write_text(settings.legacy_live_config(), encoding="utf-8")
+            replace_file(other, settings.legacy_live_config().encode())
     run_exchange(settings, journal, capture, seconds, embedded=config is None)
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from pregao.errors import UsageError
+from pregao.output_files import open_new, temporary_name
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS, errno.EIO)
 
@@ -29,7 +30,7 @@ class NewFiles:
         """Refuse a path that cannot be written, or that holds something already."""
         if path.is_dir():
             raise UsageError(f"{path} is a folder; name a file.")
-        if path.exists() and not self.force:
+        if os.path.lexists(path) and not self.force:
             raise UsageError(f"{path} exists already; use --force to replace it.")
         if not path.parent.is_dir():
             raise UsageError(f"There is no folder {path.parent}; make it first.")
@@ -37,9 +38,9 @@ class NewFiles:
     def create(self, path: Path) -> BinaryIO:
         """Begin a file; it has a temporary name until the run is done."""
         self.check(path)
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part = temporary_name(path)
         try:
-            stream = part.open("wb")
+            stream = open_new(part)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}.") from None
         self._parts[path] = part
@@ -68,13 +69,27 @@ class NewFiles:
             if kind is None:
                 for path, part in self._parts.items():
                     self.check(path)
-                    part.replace(path)
+                    self._appear(part, path)
         except OSError as failed:
             raise self._unwritten(failed) from None
         finally:
             for part in self._parts.values():
                 with contextlib.suppress(OSError):
                     part.unlink(missing_ok=True)
+
+    def _appear(self, part: Path, path: Path) -> None:
+        """Give a file its name; without force never in place of one that came in between."""
+        if not self.force:
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                raise UsageError(f"{path} exists already; use --force to replace it.") from None
+            except OSError:
+                pass  # a file system without links
+            else:
+                return
+        # Of a link it is the link that is replaced, not the file that it names.
+        part.replace(path)
 
     def _unwritten(self, error: OSError) -> UsageError:
         names = ", ".join(str(path) for path in list(self._parts)[:3])

@@ -34,6 +34,7 @@ def pack(
     from pregao.errors import UsageError
     from pregao.lake.spark import driver_launcher, folder_name
     from pregao.lake.spark import pack as write_archive
+    from pregao.output_files import replace_file
 
     if not out.name.endswith((".tar.gz", ".tgz")):
         raise UsageError(f"{out}: Spark unpacks archives by name; let it end in .tar.gz.")
@@ -42,7 +43,7 @@ def pack(
     python = out.parent / folder_name(out) / "bin" / "python"
     try:
         python.parent.mkdir(parents=True, exist_ok=True)
-        python.write_text(driver_launcher())
+        replace_file(python, driver_launcher().encode())
         python.chmod(0o755)
     except OSError as error:
         raise UsageError(f"{python} cannot be written: {error.strerror}.") from None

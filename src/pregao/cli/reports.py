@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from pregao.errors import UsageError
+from pregao.output_files import open_output, replace_file
 
 
 def check_report(path: Path | None) -> None:
@@ -17,8 +19,9 @@ def check_report(path: Path | None) -> None:
         raise UsageError(f"--report: {path} is a folder; name a file.")
     try:
         # Nothing is changed of a file that is there.
-        there = path.exists()
-        path.open("a").close()
+        there = os.path.lexists(path)
+        if not path.is_symlink():
+            open_output(path, append=True).close()
         if not there:
             path.unlink()
     except OSError as error:
@@ -30,7 +33,7 @@ def write_report(path: Path | None, data: Any) -> None:
     if path is None:
         return
     try:
-        path.write_text(json.dumps(data, indent=1) + "\n")
+        replace_file(path, (json.dumps(data, indent=1) + "\n").encode())
     except OSError as error:
         raise UsageError(
             f"The work is done, but --report {path} cannot be written: {error.strerror}."

@@ -22,6 +22,7 @@ from pregao.exchange.traders.fitting import (
     next_guess,
     profile_text,
 )
+from pregao.output_files import replace_file
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -171,10 +172,8 @@ def fitted_profile(fitted: Fitted, path: Path | None) -> Iterator[Path]:
         place = Path(folder) / "like.toml" if path is None else path
         where = f"channel {fitted.real.channel} on {fitted.real.date}"
         try:
-            place.write_text(
-                f"# Fitted to {fitted.real.seconds:.0f} s of {where}.\n{profile_text(fitted.data)}",
-                encoding="utf-8",
-            )
+            title = f"# Fitted to {fitted.real.seconds:.0f} s of {where}.\n"
+            replace_file(place, f"{title}{profile_text(fitted.data)}".encode())
         except OSError as error:
             raise UsageError(
                 f"--save-profile: {place} cannot be written: {error.strerror}"

@@ -11,6 +11,7 @@ import typer
 
 from pregao.cli import options
 from pregao.errors import UsageError
+from pregao.output_files import open_output
 from pregao.urls import without_secrets
 
 if TYPE_CHECKING:
@@ -109,8 +110,8 @@ def stream(
 
     def told(done: Report) -> None:
         if report is not None:
-            with report.open("a") as lines:
-                lines.write(json.dumps(done.json()) + "\n")
+            with open_output(report, append=True) as lines:
+                lines.write((json.dumps(done.json()) + "\n").encode())
         if not quiet:
             sys.stdout.write(line_of(done) + "\n")
             sys.stdout.flush()

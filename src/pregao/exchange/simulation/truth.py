@@ -29,6 +29,7 @@ Prices are strings with all their decimals, times nanoseconds since 1970, dates 
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -50,6 +51,7 @@ from pregao.exchange.engine.listing import Listing
 from pregao.exchange.engine.orders import BookSide
 from pregao.exchange.engine.terms import PRICE8_SCALE, PRICE_SCALE
 from pregao.exchange.engine.views import shown_statistics
+from pregao.output_files import open_output, replace_file
 
 FOLDER = "truth"
 FILES = ("books.jsonl", "trades.jsonl", "faults.json", "summary.json")
@@ -195,14 +197,13 @@ class TruthWriter:
         """Write what is known only at the end; the summary comes last."""
         self.close()
         for name, data in ((FILES[2], faults), (FILES[3], summary)):
-            (self.folder / name).write_text(
-                json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-            )
+            text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+            replace_file(self.folder / name, text.encode())
 
 
 def _opened(path: Path) -> TextIO:
     try:
-        return path.open("w", encoding="utf-8", newline="\n")
+        return io.TextIOWrapper(open_output(path), encoding="utf-8", newline="\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
 
