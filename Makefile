@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick days check bench compare docs package clean lock env
+.PHONY: demo test quick days fuzz check bench compare docs package clean lock env
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Pregão needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Name another with: make PYTHON=python3.12 …")'
@@ -42,6 +42,11 @@ quick: $(STAMP)
 days: $(STAMP)
 	PREGAO_CHANNEL_DAYS=1000 $(BIN)/python -m pytest -n 2 tests/feed/test_feed_channel_days.py \
 		tests/feed/test_feed_pump.py
+
+# Damaged bytes for kernels, with every access to an array checked; the code has its own cache.
+fuzz: $(STAMP)
+	NUMBA_BOUNDSCHECK=1 PREGAO_FUZZ_CASES=$${PREGAO_FUZZ_CASES:-2000} $(BIN)/python -m pytest \
+		tests/fuzzing
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -18,7 +18,7 @@ import pytest
 from pregao._njit import load_u8, load_u64, njit, part, store_u64
 
 ROOT = Path(__file__).parents[2]
-CASES = {"flat_parquet": 300}
+CASES = {"captures": 60, "flat_parquet": 300}
 
 
 @pytest.mark.parametrize("name", CASES)
