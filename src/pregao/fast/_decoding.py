@@ -4,6 +4,10 @@ In the source ``b`` is the message, ``p`` the position, ``m`` the presence map a
 highest bit is the first one, ``d`` the previous values by slot, ``c`` the decoder, ``r`` what is
 decoded, ``x`` the value at hand. Every template, group and entry of a sequence is a function of its
 own.
+
+``c.text_left`` counts down by each text that is not in the stream. Where such a text is shared with
+an earlier one, it is enough that the decoder looks at the end of the message; where it is made, the
+function does.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from pregao.fast.model import (
     Sequence,
     Template,
     Templates,
+    constant_text,
 )
 
 Decode = Callable[[bytes, int, int, list[Any], Any], tuple[dict[str, Any], int]]
@@ -66,6 +71,8 @@ class _Writer:
                 "tailed": _wire.tailed,
                 "exponent_error": _wire.exponent_error,
                 "E": DecodeError,
+                "MANY_ENTRIES": _wire.MANY_ENTRIES,
+                "MUCH_TEXT": _wire.MUCH_TEXT,
             }
         )
 
@@ -142,6 +149,10 @@ class _Writer:
         with self.source.under("if x is not None:" if part.optional else ""):
             reason = f"{part.name}: more entries than there are bytes"
             write("if x > len(b) - p:", f"    raise E({reason!r}, p)")
+            write("c.entries_left -= x")
+            write("if c.entries_left < 0:", "    raise E(MANY_ENTRIES, p)")
+            if constants := constant_text(part.parts):
+                write(f"c.text_left -= x * {constants}")
             write(f"q = {target} = []", "for _ in range(x):")
             write(f"    x, p = {inner}(b, p, d, c)", "    q.append(x)")
 
@@ -162,6 +173,8 @@ class _Writer:
                     if kind is Kind.UNICODE:
                         write(f"x = text(x){' if x is not None else None' if optional else ''}")
                 write("else:", f"    x = {literal(kind, initial)}")
+                if isinstance(initial, str | bytes) and initial:
+                    write(f"    c.text_left -= {len(initial)}")
             case Operator.DELTA if kind.is_number:
                 self.delta(kind, optional, operation)
             case Operator.DELTA:
@@ -174,6 +187,9 @@ class _Writer:
                     self.keep(kind, optional, operation.slot)
                 with under("else:"):
                     self.previous(kind, optional, operation)
+                    if not kind.is_number:
+                        with under("if x:" if optional else ""):
+                            write("c.text_left -= len(x)")
 
     def previous(self, kind: Kind, optional: bool, operation: Operation) -> None:
         """The value of copy, increment and tail where the stream has none."""
@@ -210,12 +226,19 @@ class _Writer:
             self.read(kind, False)
             self.base(kind, operation, "y", dynamic_empty=True)
             write("x = changed(y, z, x)")
+            self.count_text()
             self.keep(kind, False, operation.slot)
+
+    def count_text(self) -> None:
+        """Count a text that was made, not shared, and check before the next one is."""
+        self.source.write("c.text_left -= len(x)")
+        self.source.write("if c.text_left < 0:", "    raise E(MUCH_TEXT, p)")
 
     def tail(self, kind: Kind, optional: bool, operation: Operation) -> None:
         with self.source.under("if x is not None:" if optional else ""):
             self.base(kind, operation, "y", dynamic_empty=False)
             self.source.write("x = tailed(y, x)")
+            self.count_text()
 
     def base(self, kind: Kind, operation: Operation, into: str, *, dynamic_empty: bool) -> None:
         """What a difference or a tail is applied to."""

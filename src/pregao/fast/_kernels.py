@@ -70,7 +70,8 @@ def decode_messages(
                 fault = np.int64(k.UNKNOWN)
         if fault == k.SOUND:
             last_template = template
-            if not room_for(nodes, template, templates, end - position + 1):
+            most = min(end - position, np.int64(k.MAX_ENTRIES)) + 1
+            if not room_for(nodes, template, templates, most):
                 # As it was before this message: it is the next one to be decoded.
                 if reset_each:
                     generation -= 1
@@ -98,6 +99,8 @@ def decode_messages(
             for node in range(first_node, last_node):
                 saved[node] = nodes[k.USED, node]
             node = first_node
+            text_left = k.TEXT_FACTOR * (end - positions[i]) + k.TEXT_ALLOWANCE
+            entries_left = np.int64(k.MAX_ENTRIES)
             row = nodes[k.USED, node]
             nodes[k.USED, node] += 1
             mask = np.uint64(0)
@@ -215,6 +218,10 @@ def decode_messages(
                             if value > end - position:
                                 fault = np.int64(k.ENTRIES)
                                 break
+                            entries_left -= value
+                            if entries_left < 0:
+                                fault = np.int64(k.MANY_ENTRIES)
+                                break
                             if value == 0:
                                 pc = np.uint64(code[pc, k.JUMP])
                                 continue
@@ -230,6 +237,10 @@ def decode_messages(
                             depth += 1
                             remaining = value
                             node = code[pc, k.NODE]
+                            text_left -= value * node_facts[node, k.CONSTANT_TEXT]
+                            if text_left < 0:
+                                fault = np.int64(k.MUCH_TEXT)
+                                break
                             row = nodes[k.USED, node]
                             nodes[k.USED, node] += 1
                             mask = np.uint64(0)
@@ -294,6 +305,11 @@ def decode_messages(
                         if fault != k.SOUND:
                             break
                     if present:
+                        if not bit or op >= k.DELTA:
+                            text_left -= value & 0xFFFFFFFF
+                            if text_left < 0:
+                                fault = np.int64(k.MUCH_TEXT)
+                                break
                         if kind == k.UNICODE:
                             place = value >> 32
                             if not is_utf8(arena, place, place + (value & 0xFFFFFFFF)):

@@ -24,6 +24,7 @@ from pregao.fast.model import (
     Template,
     Templates,
     Value,
+    constant_text,
     walk,
 )
 
@@ -95,6 +96,7 @@ class Node:
     first_column: int = 0
     columns: int = 0
     bits: int = 0
+    constant_text: int = 0
 
     @property
     def mask_words(self) -> int:
@@ -163,20 +165,23 @@ class _Compiler:
                 left_out[number] = reason
                 continue
             first, first_node = len(self.code), len(self.nodes)
-            root = self.node()
+            root = self.node(template.parts)
             self.segment(template.parts, root, root.layout)
             self.emit(k.END)
             table.append([number, first, first_node, len(self.nodes), int(template.reset)])
             known.append(template)
             roots.append(root)
         self.number_columns()
-        facts = [[node.mask_words, node.first_column, node.columns] for node in self.nodes]
+        facts = [
+            [node.mask_words, node.first_column, node.columns, node.constant_text]
+            for node in self.nodes
+        ]
         return Program(
             np.array(self.code, np.int64).reshape(-1, k.TABLE_WIDTH),
             np.array(self.runs, np.int16).reshape(-1, k.RUN_WIDTH),
             np.array(self.patterns, np.uint64),
             np.array(table, np.int64).reshape(-1, 5),
-            np.array(facts, np.int64).reshape(-1, 3),
+            np.array(facts, np.int64).reshape(-1, 4),
             known,
             roots,
             self.nodes,
@@ -201,8 +206,8 @@ class _Compiler:
         for node in self.nodes:
             _renumber(node.layout, place)
 
-    def node(self) -> Node:
-        self.nodes.append(Node(len(self.nodes)))
+    def node(self, parts: tuple[Part, ...]) -> Node:
+        self.nodes.append(Node(len(self.nodes), constant_text=constant_text(parts)))
         return self.nodes[-1]
 
     def emit(self, op: int, **fields: int) -> list[int]:
@@ -365,7 +370,7 @@ class _Compiler:
             Kind.UINT32, part.optional, part.length.operation, column, bit, flags | k.LENGTH
         )
         first = len(self.code)
-        inner = self.node()
+        inner = self.node(part.parts)
         self.segment(part.parts, inner, inner.layout)
         self.emit(k.LEAVE, flags=flags, jump=first)
         length[k.NODE], length[k.JUMP] = inner.index, len(self.code)

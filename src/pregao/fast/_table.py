@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pregao.fast.model import MAX_ENTRIES as MAX_ENTRIES
+from pregao.fast.model import TEXT_ALLOWANCE as TEXT_ALLOWANCE
+from pregao.fast.model import TEXT_FACTOR as TEXT_FACTOR
+
 # Operators, in the order that the kernel tells them apart; then what is no field.
 NONE, CONSTANT, DEFAULT, COPY, INCREMENT, DELTA, TAIL = range(7)
 GROUP, END_GROUP, LEAVE, NEXT_MASK, END = range(7, 12)
@@ -42,14 +46,15 @@ SIGNED_FIELD = 256
 
 # Columns of the table of templates and of nodes.
 TEMPLATE_ID, FIRST, FIRST_NODE, LAST_NODE, RESET = range(5)
-MASK_WORDS, FIRST_COLUMN, COLUMNS = range(3)
+MASK_WORDS, FIRST_COLUMN, COLUMNS, CONSTANT_TEXT = range(4)
 ROOM, USED, MASK_PLACE = range(3)
 
 # What became of a message.
 (
     SOUND, ENDED, OVERLONG, OUT_OF_RANGE, UNKNOWN, NO_ID, NO_PREVIOUS, EMPTY_PREVIOUS, OTHER_KIND,
     DIFFERENCE, TAKEN, NOT_UTF8, EXPONENT_RANGE, OVERLONG_TEXT, LONG_TEXT, PAST_END, ENTRIES,
-) = range(17)  # fmt: skip
+    MANY_ENTRIES, MUCH_TEXT,
+) = range(19)  # fmt: skip
 WAITING = -1
 """Not decoded yet: there was no room for its rows."""
 

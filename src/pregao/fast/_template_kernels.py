@@ -12,14 +12,14 @@ from pregao.fast import _table as k
 
 
 @part
-def room_for(nodes, template, templates, length):
-    """Is there room for the rows of a message of so many bytes, whatever is in it?"""
+def room_for(nodes, template, templates, entries):
+    """Whether the rows of a message fit that has no more than so many entries of a sequence."""
     first, last = templates[template, k.FIRST_NODE], templates[template, k.LAST_NODE]
     if nodes[k.ROOM, first] - nodes[k.USED, first] < 1:
         return False
     enough = True
     for node in range(first + 1, last):
-        enough &= nodes[k.ROOM, node] - nodes[k.USED, node] >= length
+        enough &= nodes[k.ROOM, node] - nodes[k.USED, node] >= entries
     return enough
 
 

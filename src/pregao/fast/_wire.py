@@ -12,12 +12,15 @@ from functools import lru_cache
 from typing import Any
 
 from pregao.errors import DecodeError, EncodeError
-from pregao.fast.model import MAX_EXPONENT, Kind
+from pregao.fast.model import MAX_ENTRIES, MAX_EXPONENT, TEXT_ALLOWANCE, TEXT_FACTOR, Kind
 
 MAX_TEXT = 0xFFFF
 """The most bytes of a text that is put together from a previous one: they could grow for ever."""
 MAX_NUMBER_BYTES = 10
 """The most bytes of a number: 70 bits hold any, and any difference of two."""
+
+MANY_ENTRIES = f"the sequences have more than {MAX_ENTRIES:,} entries"
+MUCH_TEXT = f"repeats more text than {TEXT_FACTOR} times the message's bytes and {TEXT_ALLOWANCE:,}"
 
 ASCII = [chr(byte & 0x7F) for byte in range(256)]
 """The text of one byte with its stop bit."""

@@ -14,8 +14,24 @@ from typing import Any, NamedTuple
 from pregao.errors import DecodeError, EncodeError
 from pregao.fast._decoding import Decode, decoder_of
 from pregao.fast._encoding import Encode, encoder_of
-from pregao.fast._wire import UNDEFINED, map_rest, presence_map, unsigned, unsigned_rest
-from pregao.fast.model import Reference, Template, Templates, slots_of, walk
+from pregao.fast._wire import (
+    MUCH_TEXT,
+    UNDEFINED,
+    map_rest,
+    presence_map,
+    unsigned,
+    unsigned_rest,
+)
+from pregao.fast.model import (
+    MAX_ENTRIES,
+    TEXT_ALLOWANCE,
+    TEXT_FACTOR,
+    Reference,
+    Template,
+    Templates,
+    slots_of,
+    walk,
+)
 
 MAX_NESTED = 16
 """How deep messages may be within messages."""
@@ -84,6 +100,8 @@ class Decoder:
         self.templates = templates
         self._state = _State(templates, reset_each_message)
         self._functions: dict[int, tuple[Template, Decode, int, slice, list[Any]]] = {}
+        # What the message at hand may still hold; generated functions count down.
+        self.entries_left = self.text_left = 0
 
     def reset(self) -> None:
         """Forget all previous values."""
@@ -97,8 +115,12 @@ class Decoder:
         message = buffer if whole else bytes(buffer[position:end])
         if self._state.reset_each_message:
             self._state.last_id = None
+        self.entries_left = MAX_ENTRIES
+        self.text_left = TEXT_FACTOR * len(message) + TEXT_ALLOWANCE
         try:
             template, values, stop = self._message(message, 0)
+            if self.text_left < 0:
+                raise DecodeError(MUCH_TEXT, stop)
         except IndexError:
             self._failed()
             raise DecodeError("the message ends in the middle of a field", end) from None

@@ -20,6 +20,7 @@ from pregao.fast import _table as k
 from pregao.fast._arrow import RowColumns
 from pregao.fast._kernels import decode_messages
 from pregao.fast._program import Node, Program, program_of
+from pregao.fast._wire import MANY_ENTRIES, MUCH_TEXT
 from pregao.fast.model import Kind, Template, Templates
 
 Bytes = npt.NDArray[np.uint8]
@@ -42,6 +43,8 @@ REASONS = {
     k.LONG_TEXT: f"a text that has grown beyond {k.MAX_TEXT} bytes",
     k.PAST_END: "a byte vector runs past the end of the message",
     k.ENTRIES: "a sequence of more entries than there are bytes",
+    k.MANY_ENTRIES: MANY_ENTRIES,
+    k.MUCH_TEXT: MUCH_TEXT,
 }
 """What the codes of refused messages mean."""
 
@@ -152,7 +155,8 @@ class ColumnDecoder:
         state = np.array([self._generation, self._last_id, len(head), 0], np.int64)
         used = np.zeros(len(program.nodes), np.int64)
         rooms = np.where(self._per_message > 0, self._per_message * count * 1.25, 0)
-        rooms = np.where(rooms > 0, rooms + longest + _SPARE, 0).astype(np.int64)
+        entries = min(longest, k.MAX_ENTRIES + 1)
+        rooms = np.where(rooms > 0, rooms + entries + _SPARE, 0).astype(np.int64)
         filled = self._allocate(rooms, used, None)
         while True:
             arena = decode_messages(
@@ -165,7 +169,7 @@ class ColumnDecoder:
             used = filled.nodes[k.USED]
             if done == count:
                 break
-            rooms = self._larger(rooms, used, int(template[done]), count - done, longest)
+            rooms = self._larger(rooms, used, int(template[done]), count - done, entries)
             filled = self._allocate(rooms, used, filled)
         filled.arena = arena
         self._remember(state, arena, used, count)
@@ -179,7 +183,7 @@ class ColumnDecoder:
         return code
 
     def _larger(
-        self, rooms: Numbers, used: Numbers, template: int, waiting: int, longest: int
+        self, rooms: Numbers, used: Numbers, template: int, waiting: int, entries: int
     ) -> Numbers:
         """Rooms in which the messages that are waiting probably fit."""
         first, last = self._program.templates[template, [k.FIRST_NODE, k.LAST_NODE]].tolist()
@@ -187,7 +191,7 @@ class ColumnDecoder:
         larger[first] = used[first] + waiting
         for node in range(first + 1, last):
             # Room that is not used costs nothing; too little of it, a copy of everything.
-            larger[node] = max(2 * rooms[node], used[node] + 2 * waiting) + longest + _SPARE
+            larger[node] = max(2 * rooms[node], used[node] + 2 * waiting) + entries + _SPARE
         return larger
 
     def _allocate(

@@ -13,6 +13,19 @@ from functools import cached_property
 MAX_EXPONENT = 63
 """The exponent of a decimal is between this and its negative."""
 
+MAX_ENTRIES = 10_000
+"""Entries of all sequences of one message."""
+
+TEXT_FACTOR = 63
+TEXT_ALLOWANCE = 1 << 20
+"""Bounds of the text that one message repeats: this factor of its bytes, and this.
+
+An entry can repeat a long text for one bit of the presence map, so that the size of a message says
+nothing of what it decodes to. Counted are texts that the stream does not hold: copied and default
+ones, constants of entries, and texts that a difference or a tail completes. The others cannot be
+longer than the message, so that all together are at most 64 times its bytes and 1 MiB.
+"""
+
 
 class Kind(Enum):
     """What a field holds; of a decimal, what each of its two parts holds."""
@@ -239,6 +252,18 @@ def walk(parts: tuple[Part, ...]) -> Iterator[Part]:
             if isinstance(part, Sequence):
                 yield part.length
             yield from walk(part.parts)
+
+
+def constant_text(parts: tuple[Part, ...]) -> int:
+    """Bytes of the constant texts of an entry; those in groups count as present."""
+    total = 0
+    for part in parts:
+        if isinstance(part, Group):
+            total += constant_text(part.parts)
+        elif isinstance(part, Field) and part.operation.operator is Operator.CONSTANT:
+            initial = part.operation.initial
+            total += len(initial) if isinstance(initial, str | bytes) else 0
+    return total
 
 
 def slots_of(parts: tuple[Part, ...]) -> set[int]:
