@@ -49,8 +49,8 @@ def parse_toml(text: str, *, decimals: bool = False) -> dict[str, Any]:
     return document
 
 
-def read_document(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str:
-    """Return the UTF-8 text of a regular file of at most ``max_bytes``.
+def read_file(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
+    """Return the content of a regular file of at most ``max_bytes``.
 
     A pipe, device or folder is refused without being read, so that a settings file cannot block
     the process or feed it without end.
@@ -62,6 +62,12 @@ def read_document(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str:
         content = file.read(max_bytes + 1)
     if len(content) > max_bytes:
         raise DocumentError(f"it is larger than {max_bytes:,} bytes")
+    return content
+
+
+def read_document(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> str:
+    """Return the UTF-8 text of a file that `read_file` reads."""
+    content = read_file(path, max_bytes=max_bytes)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
+from pregao.documents import DocumentError, read_file
 from pregao.errors import SchemaError
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 64
 MAX_ELEMENTS = 200_000
+MAX_LEAVES = 20_000
+"""Fields that a schema or template file may have once its references are expanded.
+
+A reference to a type that has two references, and so on, doubles with each line of a file.
+"""
 _SEPARATOR = "\n"  # cannot be in a namespace or a name
 
 
@@ -41,12 +47,27 @@ def schema_error(element: Element, reason: str) -> SchemaError:
     return SchemaError(f"{element.file}:{element.line}: {element.described()}: {reason}")
 
 
+class Leaves:
+    """Count of the expanded fields of a file; beyond the limit the file is refused."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, element: Element, leaves: int = 1) -> None:
+        """Count the fields that an element stands for."""
+        self.count += leaves
+        if self.count > MAX_LEAVES:
+            raise schema_error(element, f"more than {MAX_LEAVES:,} fields, references expanded")
+
+
 def read_tree(path: Path) -> Element:
     """Read an XML file into a tree, as `parse_tree` does."""
     try:
-        source = path.read_bytes()
+        source = read_file(path, max_bytes=MAX_BYTES)
     except OSError as error:
         raise SchemaError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except DocumentError as error:
+        raise SchemaError(f"{path}: cannot be read as a schema file: {error}") from None
     return parse_tree(source, str(path))
 
 
@@ -66,6 +87,7 @@ class _TreeBuilder:
     def __init__(self, file_name: str) -> None:
         self.file_name = file_name
         self.open: list[Element] = []
+        self.texts: list[list[str]] = []
         self.root: Element | None = None
         self.elements = 0
         self.parser = expat.ParserCreate(namespace_separator=_SEPARATOR)
@@ -107,14 +129,14 @@ class _TreeBuilder:
         else:
             self.root = element
         self.open.append(element)
+        self.texts.append([])
 
     def end(self, _name: str) -> None:
-        element = self.open.pop()
-        element.text = element.text.strip()
+        self.open.pop().text = "".join(self.texts.pop()).strip()
 
     def characters(self, text: str) -> None:
-        if self.open:
-            self.open[-1].text += text
+        if self.texts:
+            self.texts[-1].append(text)
 
     def entity(self, name: str, *_rest: object) -> None:
         raise SchemaError(

@@ -120,7 +120,7 @@ MISTAKES = [
     (
         "<type name='T' primitiveType='char' length='3' characterEncoding='EBCDIC-X'/>",
         "",
-        "character encoding 'EBCDIC-X' is not known",
+        "character encoding 'EBCDIC-X' is not US-ASCII",
     ),
 ]
 

@@ -24,18 +24,16 @@ from pregao.fast.model import (
     Templates,
     Value,
 )
-from pregao.xml_tree import Element, parse_tree, read_tree, schema_error
+from pregao.xml_tree import Element, Leaves, parse_tree, read_tree, schema_error
 
 NAMESPACE = "http://www.fixprotocol.org/ns/fast/td/1.1"
-MAX_PARTS = 20_000
-"""Fields of one template, those of templates that it refers to included."""
-
 MAX_DEPTH = 64
 """How deep groups and sequences may be within each other, references included."""
 
 _MAX_ID = (1 << 32) - 1
 _NUMBERS = {kind.value: kind for kind in Kind if kind.is_number}
 _OPERATORS = {operator.value: operator for operator in Operator if operator is not Operator.NONE}
+_IDENTIFIER = re.compile(r"[0-9]{1,20}")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _DECIMAL = re.compile(r"([+-]?)([0-9]{0,40})(?:\.([0-9]{0,40}))?")
 _FOR_NUMBERS = {Operator.INCREMENT: True, Operator.TAIL: False}
@@ -105,7 +103,7 @@ def _identifier(element: Element) -> int | None:
     text = element.get("id")
     if text is None:
         return None
-    if not text.strip().isdecimal() or int(text) > _MAX_ID:
+    if not _IDENTIFIER.fullmatch(text.strip()) or int(text) > _MAX_ID:
         raise schema_error(element, f"the id {text!r} is not a number up to {_MAX_ID} (ERR S1)")
     return int(text)
 
@@ -136,7 +134,7 @@ class _Reader:
         self.slots: dict[tuple[str, str], int] = {}
         self.kinds: list[set[Kind]] = []
         self.open: list[Element] = []
-        self.parts = 0
+        self.leaves = Leaves()
         self.depth = 0
 
     def read(self) -> Templates:
@@ -161,7 +159,6 @@ class _Reader:
                 raise schema_error(element, f"the id {identifier} is taken (ERR S1)")
             if identifier is not None:
                 taken.add(identifier)
-            self.parts = 0
             self.open = [element]
             parts = self._parts(element, inner)
             templates.append(Template(name, identifier, parts, _resets(element)))
@@ -177,23 +174,24 @@ class _Reader:
     def _parts(self, element: Element, context: _Context) -> tuple[Part, ...]:
         parts: list[Part] = []
         names: set[str] = set()
+        references = 0
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise schema_error(element, f"nested deeper than {MAX_DEPTH} levels")
         for child in _children(element):
+            # References count even where they are to templates without fields.
+            self.leaves.add(child)
             for part in self._part(child, element, context):
                 if isinstance(part, Reference):
-                    earlier = sum(isinstance(each, Reference) for each in parts)
-                    parts.append(Reference(f"{part.name}{earlier + 1}" if earlier else part.name))
+                    references += 1
+                    name = f"{part.name}{references}" if references > 1 else part.name
+                    parts.append(Reference(name))
                 else:
                     parts.append(part)
                 name = parts[-1].name
                 if name in names:
                     raise schema_error(child, f"the name {name!r} is taken in this group (ERR S1)")
                 names.add(name)
-                self.parts += 1
-                if self.parts > MAX_PARTS:
-                    raise schema_error(child, f"more than {MAX_PARTS} fields in a template")
         self.depth -= 1
         return tuple(parts)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+import math
 import re
 
 from pregao.sbe.model import (
@@ -20,11 +20,21 @@ from pregao.sbe.model import (
     SetType,
     Type,
 )
-from pregao.xml_tree import Element, schema_error
+from pregao.xml_tree import MAX_DEPTH, Element, Leaves, schema_error
 
 _TAGS = ("type", "composite", "enum", "set")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*\Z")
+_WHOLE = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20})")
 _MAX_LENGTH = 1 << 20
+MAX_BLOCK = 1 << 20
+"""Bytes of a composite, a message's block or an entry's; encoders make a block as a whole."""
+
+ENCODINGS = frozenset({"ASCII", "USASCII", "ISO88591", "LATIN1", "UTF8"})
+"""Character encodings that a schema may name, hyphens and case aside.
+
+Python has many more, of which some are no character encodings (``zlib_codec``), some take time in
+the square of a text (``punycode``) and some give text that was not there (``unicode_escape``).
+"""
 
 
 class TypeReader:
@@ -36,6 +46,9 @@ class TypeReader:
         }
         self._declared: dict[str, Element] = {}
         self._reading: list[str] = []
+        self.leaves = Leaves()
+        self._expanded: dict[int, tuple[int, int]] = {}
+        """Fields and depth of each composite, by the identity of what is alive as long as we."""
 
     def read_types(self, sections: list[Element]) -> None:
         """Read all the types of a schema."""
@@ -56,6 +69,16 @@ class TypeReader:
             raise schema_error(element, f"the type {name!r} is not declared")
         return self._resolve(name)
 
+    def count(self, element: Element, kind: Type) -> int:
+        """Count the fields that an element of a type expands to, and return their number."""
+        leaves = 1
+        if isinstance(kind, Composite):
+            leaves = self._expanded[id(kind)][0]
+        elif isinstance(kind, EncodedType) and kind.primitive.size > 1:
+            leaves = kind.length  # each number of an array is decoded by itself
+        self.leaves.add(element, leaves)
+        return leaves
+
     def _resolve(self, name: str) -> Type:
         element = self._declared.get(name)
         if element is None or (name in self.types and name not in PRIMITIVES):
@@ -64,6 +87,8 @@ class TypeReader:
             if name in PRIMITIVES:  # a type may be called like the primitive it is made of
                 return EncodedType(name, PRIMITIVES[name])
             raise schema_error(element, "the type contains itself")
+        if len(self._reading) > MAX_DEPTH:
+            raise schema_error(element, f"types nested deeper than {MAX_DEPTH} levels")
         self._reading.append(name)
         found = self._type(element)
         self._reading.pop()
@@ -127,10 +152,9 @@ class TypeReader:
             raise schema_error(element, f"the presence {value!r} is not known") from None
 
     def _whole(self, element: Element, what: str, text: str, low: int, high: int) -> int:
-        try:
-            value = int(text, 0) if text.lower().startswith(("0x", "-0x")) else int(text)
-        except ValueError:
-            raise schema_error(element, f"{what} {text!r} is not a whole number") from None
+        if not _WHOLE.fullmatch(text):
+            raise schema_error(element, f"{what} {text!r} is not a whole number")
+        value = int(text, 16 if "x" in text.lower() else 10)
         if not low <= value <= high:
             raise schema_error(element, f"{what} {value} is not from {low} to {high}")
         return value
@@ -146,11 +170,14 @@ class TypeReader:
         """A number of a primitive type; for a char also the character itself."""
         if primitive.nature is Nature.FLOAT:
             try:
-                return float(text)
+                number = float(text)
             except ValueError:
                 raise schema_error(element, f"{what} {text!r} is not a number") from None
-        if primitive.nature is Nature.CHAR and len(text) == 1 and not text.isdigit():
-            return ord(text)
+            if math.isinf(number):
+                raise schema_error(element, f"{what} {text!r} is not a finite number")
+            return number
+        if primitive.nature is Nature.CHAR and len(text) == 1 and text not in "0123456789":
+            return self._character(element, text, primitive)
         return self._whole(element, what, text, primitive.minimum, primitive.maximum)
 
     def _character(self, element: Element, text: str, primitive: Primitive) -> int:
@@ -184,10 +211,10 @@ class TypeReader:
         name = element.get("characterEncoding")
         if name is None:
             return None
-        try:
-            codecs.lookup(name)
-        except LookupError:
-            raise schema_error(element, f"the character encoding {name!r} is not known") from None
+        known = name.upper().replace("-", "").replace("_", "") in ENCODINGS
+        if not known or not name.isascii():
+            allowed = "US-ASCII, ISO-8859-1 or UTF-8"
+            raise schema_error(element, f"the character encoding {name!r} is not {allowed}")
         return name
 
     def _encoded(self, element: Element) -> EncodedType:
@@ -231,7 +258,8 @@ class TypeReader:
 
     def _composite(self, element: Element) -> Composite:
         members: list[Member] = []
-        position = 0
+        names: set[str] = set()
+        position = leaves = 0
         for child in element.children:
             if child.tag == "ref":
                 kind = self.type_named(child, self.text(child, "type"))
@@ -240,13 +268,17 @@ class TypeReader:
             else:
                 raise schema_error(child, "an element that a composite does not have")
             name = self.name(child)
-            if any(member.name == name for member in members):
+            if name in names:
                 raise schema_error(child, "the name is taken in this composite")
-            offset = self.number(child, "offset", 0, 0xFFFF_FFFF, default=position)
+            names.add(name)
+            leaves += self.count(child, kind)
+            offset = self.number(child, "offset", 0, MAX_BLOCK, default=position)
             if kind.size and offset < position:
                 raise schema_error(child, f"offset {offset} overlaps the member before it")
             if kind.size or offset > position:
                 position = offset + kind.size
+            if position > MAX_BLOCK:
+                raise schema_error(child, f"ends after {MAX_BLOCK:,} bytes")
             members.append(
                 Member(
                     name,
@@ -259,7 +291,7 @@ class TypeReader:
             )
         if not members:
             raise schema_error(element, "a composite without members")
-        return Composite(
+        composite = Composite(
             name=self.name(element),
             members=tuple(members),
             size=position,
@@ -268,6 +300,12 @@ class TypeReader:
             deprecated=self.deprecated(element),
             description=element.get("description") or "",
         )
+        inner = (self._expanded.get(id(member.type), (0, 0))[1] for member in members)
+        depth = 1 + max(inner)
+        if depth > MAX_DEPTH:
+            raise schema_error(element, f"composites nested deeper than {MAX_DEPTH} levels")
+        self._expanded[id(composite)] = leaves, depth
+        return composite
 
     def _number_encoding(self, element: Element) -> EncodedType:
         """What an enumeration or set is encoded as: a primitive, or a type made of one."""
@@ -285,6 +323,8 @@ class TypeReader:
     def _enum(self, element: Element) -> EnumType:
         encoding = self._number_encoding(element)
         members: list[EnumMember] = []
+        names: set[str] = set()
+        values: set[int] = set()
         for child in element.children:
             if child.tag != "validValue":
                 raise schema_error(child, "an element that an enumeration does not have")
@@ -295,10 +335,13 @@ class TypeReader:
                 self.deprecated(child),
                 child.get("description") or "",
             )
-            if any(member.name == other.name for other in members):
+            self.leaves.add(child)
+            if member.name in names:
                 raise schema_error(child, "the name is taken in this enumeration")
-            if any(member.value == other.value for other in members):
+            if member.value in values:
                 raise schema_error(child, f"the value {child.text!r} is taken")
+            names.add(member.name)
+            values.add(member.value)
             members.append(member)
         return EnumType(
             name=self.name(element),

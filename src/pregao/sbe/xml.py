@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path, PurePosixPath
 
 from pregao.errors import SchemaError
-from pregao.sbe._types import TypeReader
+from pregao.sbe._types import MAX_BLOCK, TypeReader
 from pregao.sbe.model import (
     Block,
     Composite,
@@ -148,7 +148,7 @@ class _SchemaReader(TypeReader):
         )
 
     def _block_length(self, element: Element, needed: int) -> int:
-        length = self.number(element, "blockLength", 0, 0xFFFF_FFFF, default=needed)
+        length = self.number(element, "blockLength", 0, MAX_BLOCK, default=needed)
         if length < needed:
             raise schema_error(element, f"blockLength {length} is less than its fields' {needed}")
         return length
@@ -169,15 +169,20 @@ class _SchemaReader(TypeReader):
                     raise schema_error(child, "a field comes before all groups and data")
                 part = self._field(child, position)
                 fields.append(part)
+                self.count(child, part.type)
                 if part.presence is not Presence.CONSTANT:
                     position = part.offset + part.size
+                if position > MAX_BLOCK:
+                    raise schema_error(child, f"ends after {MAX_BLOCK:,} bytes")
             elif child.tag == "group":
                 if data:
                     raise schema_error(child, "a group comes before all data")
                 part = self._group(child)
+                self.count(child, part.dimension.type)
                 groups.append(part)
             elif child.tag == "data":
                 part = self._data(child)
+                self.count(child, part.type)
                 data.append(part)
             else:
                 raise schema_error(child, "an element that SBE messages do not have")
@@ -195,7 +200,7 @@ class _SchemaReader(TypeReader):
             constant = kind.constant
         if presence is Presence.CONSTANT:
             constant = self._constant(element, kind, constant)
-        offset = self.number(element, "offset", 0, 0xFFFF_FFFF, default=position)
+        offset = self.number(element, "offset", 0, MAX_BLOCK, default=position)
         if presence is not Presence.CONSTANT and offset < position:
             raise schema_error(element, f"offset {offset} overlaps the field before it")
         return Field(

@@ -21,6 +21,7 @@ from pregao.errors import SchemaError
 from pregao.xml_tree import Element, schema_error
 
 EVOLUTION = "urn:pregao:evolution:1"
+MAX_VERSIONS = 64
 _SBE = "http://fixprotocol.io/2016/sbe"
 _SINCE = f"{{{EVOLUTION}}}since"
 _UNTIL = f"{{{EVOLUTION}}}until"
@@ -51,6 +52,8 @@ def known_versions(tree: Element) -> tuple[SchemaVersion, ...]:
         number = _number(child, "number")
         if versions and number <= versions[-1].number:
             raise schema_error(child, "versions are listed once each, oldest first")
+        if len(versions) == MAX_VERSIONS:
+            raise schema_error(child, f"more than {MAX_VERSIONS} versions")
         versions.append(SchemaVersion(number, child.attributes["semanticVersion"]))
     if not versions:
         raise schema_error(tree, "lists no <evo:version>")
