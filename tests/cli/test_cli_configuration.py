@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -102,7 +101,7 @@ def test_a_file_that_may_not_be_read(elsewhere, monkeypatch):
     def refused(_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", refused)
+    monkeypatch.setattr("pregao.cli.configuration.read_file", refused)
     with pytest.raises(UsageError, match="cannot be read: Permission denied"):
         read_configuration(path)
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 from typing import NoReturn
 
+from pregao.documents import DocumentError, parse_toml, read_file
 from pregao.errors import UsageError
 
 FILE = "pregao.toml"
@@ -63,16 +63,18 @@ def configuration() -> Configuration:
 def read_configuration(path: Path) -> Configuration:
     """Read a file."""
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
+    except DocumentError as error:
+        raise UsageError(f"{path}: cannot be read: {error}.") from None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         _fail(path, data[: error.start].count(b"\n") + 1, "is not UTF-8")
     try:
-        entries = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        entries = parse_toml(text)
+    except DocumentError as error:
         told = str(error)
         at = _AT_LINE.search(told)
         line = int(at[1]) if at else max(1, len(text.splitlines()))

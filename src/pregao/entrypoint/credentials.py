@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 
+from pregao.documents import DocumentError, parse_json
 from pregao.entrypoint.framing import HEADERS_SIZE, Frame
 from pregao.sbe import template
 from pregao.schemas import bundled
@@ -27,8 +28,8 @@ def are_right(given: str | None, session_id: int, access_key: str) -> bool:
     if given is None or len(given) > MAX_CREDENTIALS:
         return False
     try:
-        document = json.loads(given)
-    except (ValueError, RecursionError):
+        document = parse_json(given)
+    except DocumentError:
         return False
     if not isinstance(document, dict) or document.get("auth_type") != "basic":
         return False

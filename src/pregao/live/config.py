@@ -35,13 +35,13 @@ from __future__ import annotations
 
 import difflib
 import json
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pregao.clock import parse_span
+from pregao.documents import DocumentError, parse_toml, read_document
 from pregao.errors import PregaoError, UsageError
 from pregao.feed.channel_settings import ChannelSettings, LegacyFeed
 from pregao.legacy import PLATFORMS
@@ -142,12 +142,12 @@ def read_config(path: str | Path) -> LiveConfig:
     """Read a file of TOML."""
     path = Path(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_document(path))
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file.") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except DocumentError as error:
         raise UsageError(f"{path}: is not TOML: {error}.") from None
     return parse_config(data, str(path))
 

@@ -8,9 +8,7 @@ a ``UsageError`` that names the file, the instrument and the field.
 
 from __future__ import annotations
 
-import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -19,6 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pregao import documents
+from pregao.documents import DocumentError, parse_json, parse_toml
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import (
@@ -57,7 +57,7 @@ BUNDLED = "catalogue.toml"
 def bundled_catalogue() -> list[Instrument]:
     """The instruments that come with the package."""
     text = resources.files("pregao.exchange.engine").joinpath(BUNDLED).read_text("utf-8")
-    return parse_catalogue(tomllib.loads(text, parse_float=Decimal), BUNDLED)
+    return parse_catalogue(parse_toml(text, decimals=True), BUNDLED)
 
 
 def load_catalogue(path: Path) -> list[Instrument]:
@@ -68,14 +68,12 @@ def load_catalogue(path: Path) -> list[Instrument]:
 def read_document(path: Path) -> dict[str, Any]:
     """Read a TOML or JSON file of settings, decimals kept exact."""
     try:
-        text = path.read_text("utf-8")
-        if path.suffix == ".json":
-            document = json.loads(text, parse_float=Decimal)
-        else:
-            document = tomllib.loads(text, parse_float=Decimal)
+        text = documents.read_document(path)
+        parse = parse_json if path.suffix == ".json" else parse_toml
+        document = parse(text, decimals=True)
     except OSError as fault:
         raise UsageError(f"{path} cannot be read: {fault.strerror}") from fault
-    except (ValueError, RecursionError) as fault:
+    except DocumentError as fault:
         raise UsageError(f"{path} is not valid: {fault}") from fault
     if not isinstance(document, dict):
         raise UsageError(f"{path} does not hold a table of settings")
@@ -121,8 +119,11 @@ def _decimal(scale: int, above_zero: bool = False) -> _Parser:
         if isinstance(value, bool) or not isinstance(value, int | Decimal):
             raise _FieldError(f"{value!r} is not a decimal number")
         exact = Decimal(value)
-        if not exact.is_finite() or abs(exact) * scale >= 10**18:
+        # The exponent is looked at first: a product of extremes overflows or loses digits.
+        if not exact.is_finite() or exact.adjusted() > 18 or abs(exact) * scale >= 10**18:
             raise _FieldError(f"{value} is too large")
+        if exact and exact.adjusted() < -18:
+            raise _FieldError(f"{value} has more decimals than can be published")
         scaled = exact * scale
         if scaled != int(scaled):
             raise _FieldError(f"{value} has more decimals than can be published")
@@ -208,7 +209,9 @@ _ELIGIBILITIES = {
 
 
 def _eligibility(value: object) -> tuple[InstrAttrib, ...]:
-    if not isinstance(value, list) or any(name not in _ELIGIBILITIES for name in value):
+    if not isinstance(value, list) or any(
+        not isinstance(name, str) or name not in _ELIGIBILITIES for name in value
+    ):
         raise _FieldError(f"{value!r} is not a list of {', '.join(_ELIGIBILITIES)}")
     kind = InstrAttribType.TRADE_TYPE_ELIGIBILITY
     return tuple(InstrAttrib(kind, _ELIGIBILITIES[name]) for name in value)

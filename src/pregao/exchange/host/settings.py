@@ -23,7 +23,6 @@ A mistake is told with the file, the table and the entry.
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -32,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from pregao.clock import MICROSECOND, MILLISECOND, MINUTE, SECOND, system_clock
+from pregao.documents import DocumentError, parse_toml, read_document
 from pregao.entrypoint import Account, GatewayRules, ThrottleLimit
 from pregao.entrypoint.framing import LONGEST_MESSAGE, MAX_MESSAGE
 from pregao.errors import UsageError
@@ -206,12 +206,12 @@ _SESSION: Final = ("id", "firm", "access_key", "blocked", "throttle_messages", "
 def read_settings(path: Path) -> ExchangeSettings:
     """Read a file of TOML; files that it names are beside it."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_document(path))
     except FileNotFoundError:
         raise UsageError(f"{path}: there is no such file.") from None
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except DocumentError as error:
         raise UsageError(f"{path}: is not TOML: {error}.") from None
     return parse_settings(data, str(path), path.parent)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from pregao.documents import DocumentError, parse_toml, read_document
 from pregao.errors import UsageError
 from pregao.exchange.engine.auction_rules import AuctionRules, parse_auction_rules
 from pregao.exchange.engine.instruments import SecurityType
@@ -216,10 +216,10 @@ def load_profile(name_or_path: str) -> Profile:
             "or give the path of a TOML file"
         )
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = parse_toml(read_document(path))
     except OSError as error:
         raise UsageError(f"{path}: the profile cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except DocumentError as error:
         raise UsageError(f"{path}: not a TOML file: {error}") from error
     return parse_profile(path.stem, data, str(path))
 
@@ -502,4 +502,4 @@ def _bundle() -> dict[str, dict[str, Any]]:
         .joinpath("profiles.toml")
         .read_text(encoding="utf-8")
     )
-    return tomllib.loads(text)
+    return parse_toml(text)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from pregao.clock import SECOND, parse_ns, parse_span
+from pregao.documents import DocumentError, parse_json
 from pregao.errors import SchemaError, UsageError
 from pregao.lake.ingest import TARGET_BYTES
 from pregao.sbe.model import Message, Schema
@@ -115,8 +115,8 @@ def _paths(text: str | None) -> tuple[str, ...]:
         return ()
     if text.lstrip().startswith("["):
         try:
-            return tuple(str(part) for part in json.loads(text))
-        except ValueError:
+            return tuple(str(part) for part in parse_json(text))
+        except DocumentError:
             raise UsageError(f"The option paths is not a list of paths: {text!r}.") from None
     return tuple(_parts(text))
 
