@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 from pregao.api.legacy_captures import LegacyAccount, Read, read_messages, reader_of
 from pregao.cli.decode_output import StandardOutput, output_kind
 from pregao.cli.new_files import NewFiles
+from pregao.cli.printing import plain
 from pregao.clock import format_ns
 from pregao.errors import UsageError
 from pregao.fast import Templates
@@ -162,7 +163,7 @@ def _json_line(read: Read, message: LegacyMessage, name: str, stream: Stream | N
         "sending_time_ns": message.sending_time_ns,
     }
     own = {key: value for key, value in message.values.items() if key not in _IN_HEAD}
-    return json.dumps(head | own, default=_plain, separators=(",", ":")) + "\n"
+    return plain(json.dumps(head | own, default=_plain, separators=(",", ":"))) + "\n"
 
 
 def _plain(value: Any) -> str:
@@ -185,7 +186,8 @@ def _text(values: Mapping[str, Any]) -> str:
             rows = " ".join(f"{{{_text(row)}}}" for row in value)
             parts.append(f"{name}=[{rows}]")
         elif isinstance(value, str):
-            parts.append(f"{name}={value!r}" if " " in value or not value else f"{name}={value}")
+            odd = not value or " " in value or not value.isprintable()
+            parts.append(f"{name}={value!r}" if odd else f"{name}={value}")
         else:
             parts.append(f"{name}={value if isinstance(value, int | Decimal) else _plain(value)}")
     return " ".join(parts)

@@ -10,6 +10,7 @@ from unicodedata import category
 
 from pregao.api.message_keys import key_form
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
+from pregao.cli.printing import plain
 from pregao.sbe import Block, Reading, ValueKind, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID
 from pregao.umdf.bulk import Batch
@@ -37,7 +38,7 @@ def json_rows(batch: Batch, keys: Keys) -> list[str]:
     lines = []
     for key, values in zip(zip(*keys, strict=True), batch.columns, strict=True):
         whole = head | dict(zip(names, key, strict=True)) | {"fields": _object(message, values)}
-        lines.append(json.dumps(whole, ensure_ascii=False, separators=(",", ":")) + "\n")
+        lines.append(plain(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) + "\n")
     return lines
 
 

@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 from pregao.api.message_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.cli import _kernels
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
+from pregao.cli.printing import plain
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.tables import Column, TemplateTable, columns_of
 
 _ODD_IN_CSV = r'[",\r\n]'
+_ODD_IN_JSON = r"[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]"
 _ODD_IN_TEXT = r'[^\pL\pN\pP\pS]|["{}\[\]=\\]|^$'
 
 
@@ -304,8 +306,8 @@ def _words(array: Any, dialect: Dialect) -> Any:
         array = _hexadecimal(array)
     if dialect is Dialect.TEXT:
         return changed(array, _ODD_IN_TEXT, shown)
-    if pc.any(pc.match_substring_regex(array, "[[:cntrl:]]")).as_py():
-        return changed(array, "", lambda value: json.dumps(value, ensure_ascii=False))
+    if pc.any(pc.match_substring_regex(array, _ODD_IN_JSON)).as_py():
+        return changed(array, "", lambda value: plain(json.dumps(value, ensure_ascii=False)))
     if pc.any(pc.match_substring_regex(array, r'["\\]')).as_py():
         array = pc.replace_substring(pc.replace_substring(array, "\\", r"\\"), '"', r"\"")
     return _quoted(array)

@@ -26,7 +26,6 @@ class IngestBar:
     """A bar with bytes, messages per second and the time left."""
 
     def __init__(self) -> None:
-        from rich.console import Console
         from rich.progress import (
             BarColumn,
             DownloadColumn,
@@ -35,13 +34,15 @@ class IngestBar:
         )
         from rich.progress import Progress as RichProgress
 
+        from pregao.cli.terminal import console
+
         self._bar = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),
             TextColumn("{task.fields[rate]}"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=console(sys.stderr),
             transient=True,
         )
         self._task = self._bar.add_task("starting", total=None, rate="")

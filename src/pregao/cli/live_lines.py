@@ -12,6 +12,7 @@ from typing import Any
 
 from pregao.book.views import Level
 from pregao.cli.book import price_text
+from pregao.cli.printing import plain
 from pregao.feed.channel_events import Event
 from pregao.live import BookCopy, FreshBook, Item, LiveEvent, Missed, Report
 from pregao.umdf.sequencing import Place
@@ -19,7 +20,7 @@ from pregao.umdf.sequencing import Place
 
 def line_of(item: Item) -> str:
     """Something that happened, as a line."""
-    return json.dumps(data_of(item), ensure_ascii=False, separators=(",", ":"))
+    return plain(json.dumps(data_of(item), ensure_ascii=False, separators=(",", ":")))
 
 
 def data_of(item: Item) -> dict[str, Any]:

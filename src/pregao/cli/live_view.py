@@ -19,6 +19,7 @@ from rich.text import Text
 from pregao.book.faults import State
 from pregao.cli.book import price_text
 from pregao.cli.live_keys import keys
+from pregao.cli.terminal import PlainConsole
 from pregao.clock import SECOND, format_ns
 from pregao.feed.channel_events import TradeBusted
 from pregao.feed.channel_settings import ChannelState
@@ -169,7 +170,7 @@ _AROUND_LISTS = 11
 
 def _width(shown: RenderableType) -> int:
     """How wide something would be if there were room."""
-    wide = Console(width=1000)
+    wide = PlainConsole(width=1000)
     return Measurement.get(wide, wide.options, shown).maximum
 
 

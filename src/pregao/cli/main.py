@@ -34,6 +34,7 @@ from pregao.cli import simulate as simulate_command
 from pregao.cli import stream as stream_command
 from pregao.cli import ui as ui_command
 from pregao.cli.ending import ended
+from pregao.cli.printing import guard
 from pregao.urls import redacted
 
 app = typer.Typer(
@@ -116,5 +117,6 @@ def run() -> NoReturn:
 
     It is 1 where nothing of what was asked for is there.
     """
+    guard()
     _speak()
     raise SystemExit(ended(lambda: app(prog_name="pregao", standalone_mode=False), lambda: _debug))

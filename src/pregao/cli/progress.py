@@ -14,19 +14,23 @@ class ReadingProgress:
         self._what = what
         self._bar: Any = None
         self._task: Any = None
+        self._name: Any = None
         if not quiet and sys.stderr.isatty():
             # Imported here: it costs a tenth of a second, which scripts need not pay.
-            from rich.console import Console
+            from rich.markup import escape
             from rich.progress import Progress as Bar
 
-            self._bar = Bar(console=Console(stderr=True), transient=True)
+            from pregao.cli.terminal import console
+
+            self._name = escape
+            self._bar = Bar(console=console(sys.stderr), transient=True)
 
     def begin(self, name: str, size: int | None) -> None:
         """Start with a capture of so many bytes, if that is known."""
         if self._bar is not None:
             if self._task is not None:
                 self._bar.remove_task(self._task)
-            self._task = self._bar.add_task(f"{self._what} {name}", total=size)
+            self._task = self._bar.add_task(f"{self._what} {self._name(name)}", total=size)
 
     def reached(self, position: int) -> None:
         """Say how far into the capture the reading is."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from pregao.cli.printing import plain
 from pregao.cli.terminal import console, print_table, say
 from pregao.errors import UsageError
 from pregao.lake.sql import Answer
@@ -99,7 +100,8 @@ def json_text(value: Any) -> str:
         return json.dumps(value if value == value and abs(value) != float("inf") else None)
     if isinstance(value, int | Decimal):
         return _plain(value)
-    return json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
+    words = json.dumps(value if isinstance(value, str) else _plain(value), ensure_ascii=False)
+    return plain(words)
 
 
 def _write_parquet(rows: Any, stream: BinaryIO) -> None:

@@ -13,15 +13,32 @@ from typing import TextIO
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from pregao.cli.printing import plain
 
 _PIPE_WIDTH = 160
 _AROUND = 3
 """What a column takes besides its text: a space on each side, and the line between two columns."""
 _SHORTEST = 10
 """Words up to this length are never broken."""
+
+
+class PlainConsole(Console):
+    """A console that escapes the control characters of what it prints, not those of its own."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the segments of what is printed, with their texts escaped."""
+        for segment in super().render(renderable, options):
+            if segment.control:
+                yield segment
+            else:
+                yield Segment(plain(segment.text), segment.style)
 
 
 def console(stream: TextIO | None = None) -> Console:
@@ -31,7 +48,7 @@ def console(stream: TextIO | None = None) -> Console:
     """
     file = sys.stdout if stream is None else stream
     terminal = file.isatty()
-    return Console(
+    return PlainConsole(
         file=file,
         width=None if terminal else _PIPE_WIDTH,
         force_terminal=terminal,
@@ -43,7 +60,7 @@ def console(stream: TextIO | None = None) -> Console:
 
 def say(out: Console, words: str, style: str | None = None) -> None:
     """Print a line as it is; the terminal wraps it."""
-    out.print(Text(words, style or ""), soft_wrap=True)
+    out.print(Text(plain(words), style or ""), soft_wrap=True)
 
 
 def print_table(
@@ -113,7 +130,7 @@ def _wide(out: Console, width: int) -> Console:
     """A console that does not cut so wide a table."""
     if width <= out.width:
         return out
-    return Console(
+    return PlainConsole(
         file=out.file, width=width, force_terminal=out.is_terminal, highlight=False, markup=False
     )
 
@@ -177,4 +194,4 @@ def shown(cell: object) -> str:
     """A cell's text: whole numbers with commas, nothing for what is not there."""
     if cell is None:
         return ""
-    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
+    return f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else plain(str(cell))
