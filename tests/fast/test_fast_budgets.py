@@ -56,7 +56,6 @@ REPEATED = {
     "copy, Unicode": templates_of(text("copy", charset="unicode"), UNICODE),
     "tail": templates_of(text("tail")),
     "delta": templates_of(text("delta")),
-    "delta, optional": templates_of(text("delta", presence=OPTIONAL)),
     "default": templates_of(text("default", value=VALUE)),
     "default, Unicode": templates_of(text("default", value=VALUE, charset="unicode")),
     "constant": templates_of(text("constant", value=VALUE)),
