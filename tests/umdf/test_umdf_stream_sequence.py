@@ -13,6 +13,7 @@ from pregao.umdf.sequencing import (
     StreamSequence,
     Verdict,
     covers,
+    is_sequence_version,
     place_of_serial,
     precedes,
     serial_of,
@@ -44,6 +45,19 @@ def test_the_distance_of_versions_is_the_steps_taken(old, steps):
 )
 def test_a_snapshot_covers_what_is_not_behind_it(snapshot, place):
     assert covers(Place(*snapshot), Place(*place)) == (place <= snapshot)
+
+
+@given(st.integers(1, LAST_SEQUENCE_VERSION))
+def test_a_version_half_way_round_is_older(version):
+    half_way = (version - 1 + 32_767) % LAST_SEQUENCE_VERSION + 1
+    assert version_distance(version, half_way) == version_distance(half_way, version) == -32_767
+    assert _sequencing_kernels.version_distance(version, half_way) == -32_767
+    column = np.array([version, half_way], np.int64)
+    assert serial_of(column, np.array([7, 7]), version).tolist() == [7, -32_767 * 2**32 + 7]
+
+
+def test_neither_0_nor_65535_is_a_version():
+    assert [v for v in (-1, 0, 1, 65_534, 65_535) if is_sequence_version(v)] == [1, 65_534]
 
 
 VERSIONS = st.integers(1, LAST_SEQUENCE_VERSION)

@@ -8,6 +8,7 @@ stream goes, also where versions come round.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -19,6 +20,7 @@ LAST_SEQUENCE_VERSION = 65_534
 """The sequence version after which they begin again with 1."""
 MOST_HOLES = 4_096
 
+_HALF_ROUND = LAST_SEQUENCE_VERSION // 2
 _NUMBER_BITS = 32
 _NUMBERS = 1 << _NUMBER_BITS
 """So many numbers a sequence version has."""
@@ -29,10 +31,15 @@ Numbers = npt.NDArray[np.int64]
 def version_distance(old: int, new: int) -> int:
     """How many versions ``new`` comes after ``old``, the short way round; negative if before.
 
-    Kernels compile this same function.
+    Half-way round counts as before: a version must be closer ahead than behind to be newer.
+    Kernels compile this same function, and columns go through it.
     """
-    ahead = (new - old) % LAST_SEQUENCE_VERSION
-    return ahead if ahead <= LAST_SEQUENCE_VERSION // 2 else ahead - LAST_SEQUENCE_VERSION
+    return (new - old + _HALF_ROUND) % LAST_SEQUENCE_VERSION - _HALF_ROUND
+
+
+def is_sequence_version(version: int) -> bool:
+    """Whether a number is a sequence version: 65535 is the field's null, and 0 is none either."""
+    return 0 < version <= LAST_SEQUENCE_VERSION
 
 
 def next_version(version: int) -> int:
@@ -57,6 +64,10 @@ class Place(NamedTuple):
         return Place(version, serial & (_NUMBERS - 1))
 
 
+_distances: Callable[[int, Numbers], Numbers] = version_distance  # type: ignore[assignment]
+"""The same of a column of versions."""
+
+
 def serial_of(
     versions: npt.NDArray[np.integer], numbers: npt.NDArray[np.integer], base: int
 ) -> Numbers:
@@ -66,9 +77,7 @@ def serial_of(
         first = version_distance(base, int(versions[0])) * _NUMBERS
         serials = np.add(numbers, first, dtype=np.int64)
         return serials
-    ahead = (versions.astype(np.int64) - base) % LAST_SEQUENCE_VERSION
-    ahead = np.where(ahead > LAST_SEQUENCE_VERSION // 2, ahead - LAST_SEQUENCE_VERSION, ahead)
-    serials = ahead * _NUMBERS + numbers
+    serials = _distances(base, versions.astype(np.int64)) * _NUMBERS + numbers
     return serials
 
 
