@@ -63,7 +63,8 @@ class Day:
 class _Listener:
     """The audience of a market that keeps what is sent, and what the engine knows then."""
 
-    def __init__(self, simulation):
+    def __init__(self, simulation, calm_seconds):
+        self._calm_ns = calm_seconds * SECOND
         self._publisher = simulation.publisher
         self._engine = simulation.trading.engine
         self.found = Day(simulation.day.start_ns, simulation.day.end_ns)
@@ -80,8 +81,8 @@ class _Listener:
     def end(self, now_ns):
         self._send(self._publisher.advance(now_ns))
         # What follows on a calm line: heartbeats and loops, nothing else.
-        self._send(self._publisher.advance(now_ns + 3 * SECOND))
-        self.found.end_ns = now_ns + 3 * SECOND
+        self._send(self._publisher.advance(now_ns + self._calm_ns))
+        self.found.end_ns = now_ns + self._calm_ns
         self.found.messages = self._publisher.messages
 
     def book(self, book):
@@ -118,7 +119,7 @@ def _side(entries):
     return tuple((each.price, each.size, each.secondary_order_id) for each in entries)
 
 
-def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0):
+def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate=150.0, calm=3):
     """Simulate a small day of some instruments in memory."""
     simulation = Simulation(
         Settings(
@@ -126,7 +127,7 @@ def made_day(seed, *, version=16, resets=(), profile="equities", seconds=4, rate
             schema_version=version, rate=rate, resets=tuple(parse_reset(text) for text in resets),
         )
     )  # fmt: skip
-    listener = _Listener(simulation)
+    listener = _Listener(simulation, calm)
     simulation.trading.run(listener)
     return listener.found
 

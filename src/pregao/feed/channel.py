@@ -37,7 +37,7 @@ from pregao.feed.recovery_streams import RecoveryStreams
 from pregao.umdf.arbitration import Arbiter, Delivered, Duplicate, FeedOutcome, Lost, TooLate
 from pregao.umdf.packets import PacketDecoder, PacketHeader, decode_header
 from pregao.umdf.phases import Phases
-from pregao.umdf.sequencing import Place
+from pregao.umdf.sequencing import Place, is_sequence_version, precedes
 from pregao.umdf.streams import Stream
 
 _CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
@@ -221,7 +221,25 @@ class Channel:
             self._begin_anew(another)
             self._teller.tell(told.FailedOver, self.site)
 
-    def _begin_anew(self, site: int) -> None:
+    def restart(self, now_ns: int) -> None:
+        """Rebuild everything from the recovery streams: processing a packet failed midway.
+
+        The packet counts as lost, and nothing that it may have touched is trusted: books begin
+        empty and unconfirmed, and are loaded from snapshots.
+        """
+        self._now_ns = max(now_ns, self._now_ns)
+        self._counters.failures += 1
+        self._done = 0
+        known, position = [*self._follower.books], self._follower.position
+        if position is not None:
+            self._here()
+            self._teller.lost_packets(position[0], position[1] + 1, None)
+        self._begin_anew(self._sites.followed, keep_books=False)
+        for security_id in known:
+            self._follower.know(security_id)
+        self._settle()
+
+    def _begin_anew(self, site: int, *, keep_books: bool = True) -> None:
         """Follow a site, or the same one again, of which nothing is known."""
         self._recovery.leave()
         self._sites.followed = site
@@ -229,7 +247,7 @@ class Channel:
         self._progress_ns, self._behind = self._now_ns, 0
         self._here()
         self._teller.begin_anew()
-        self._follow(self._follower.books, from_the_start=False)
+        self._follow(self._follower.books if keep_books else {}, from_the_start=False)
         for security_id in self.instruments:
             self._follower.know(security_id)
 
@@ -254,7 +272,11 @@ class Channel:
         except DecodeError:
             counters.bad_packets += 1
             return
-        if header.channel != self.settings.number or feed not in self._sites:
+        if (
+            header.channel != self.settings.number
+            or feed not in self._sites
+            or not is_sequence_version(header.sequence_version)
+        ):
             counters.bad_packets += 1
             return
         if stream is Stream.INCREMENTAL:
@@ -291,7 +313,9 @@ class Channel:
             return
         of_feed.heartbeats += 1
         number = next_number(raw, self._decoder)
-        if number is not None:
+        if number is None:
+            self._counters.unread += 1
+        else:
             self._heartbeat(Place(header.sequence_version, number), header, received_ns)
 
     def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
@@ -308,7 +332,7 @@ class Channel:
         expected = self._arbiter.expected
         if following == expected and not self._arbiter.held:
             self._goes_on()
-        elif expected is not None and _is_past(following, expected):
+        elif expected is not None and precedes(following, expected):
             self._is_behind()
 
     def _arbitrated(self, outcomes: Iterable[FeedOutcome[RawPacket]]) -> None:
@@ -401,6 +425,7 @@ class Channel:
             return
         self._recovery.tells(stream)
         packet = raw.decoded(self._decoder)
+        self._counters.unread += sum(bool(found.reason) for found in packet.outcomes)
         if stream is Stream.SNAPSHOT:
             teller.begin_snapshot()
             self._follower.snapshot(packet)

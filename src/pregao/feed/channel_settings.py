@@ -136,7 +136,9 @@ class ChannelCounters:
     """Incremental packets in their turn."""
     messages: int = 0
     unread: int = 0
-    """Messages that could not be decoded."""
+    """Messages that could not be decoded, or lack required fields."""
+    failures: int = 0
+    """Packets whose processing failed: each counts as lost, and the channel is rebuilt."""
     gaps: int = 0
     lost: int = 0
     """Packets that no feed brought, as far as that is known."""

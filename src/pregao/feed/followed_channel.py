@@ -80,6 +80,9 @@ class FollowedChannel(Protocol):
     def tick(self, now_ns: int) -> None:
         """Let time pass."""
 
+    def restart(self, now_ns: int) -> None:
+        """Rebuild everything from the recovery streams: processing a packet failed midway."""
+
     def deadline(self) -> int | None:
         """When `tick` is needed next; None while nothing is waited for."""
 

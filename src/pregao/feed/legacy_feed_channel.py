@@ -75,25 +75,14 @@ class LegacyFeedChannel:
     """
 
     def __init__(self, settings: ChannelSettings, reader: MessageReader | None = None) -> None:
-        own = settings.legacy or LegacyFeed()
-        if own.platform not in PLATFORMS:
+        if (settings.legacy or LegacyFeed()).platform not in PLATFORMS:
             known = " or ".join(PLATFORMS)
             raise UsageError(f"channel {settings.number}: the platform is {known}")
         self.settings = settings
+        self._reader = reader
         self.counters = ChannelCounters(feeds={name: FeedCounters() for name in settings.feeds})
         self._log = _Log(settings.most_events, self.counters)
-        self._channel = LegacyChannel(
-            LegacyChannelSettings(
-                platform=PLATFORMS[own.platform],
-                feeds=settings.feeds,
-                market_depth=own.market_depth,
-                from_the_start=settings.from_the_start,
-                most_wait_ns=max(settings.reorder_ns, MOST_ASKING_NS if own.recovery else 0),
-                asked_for=own.recovery,
-            ),
-            reader=reader,
-            listener=self._log,
-        )
+        self._channel = self._new_channel(from_the_start=settings.from_the_start)
         self._actions: list[Action] = []
         self._looking = False
         """Are the streams of snapshots and definitions joined?"""
@@ -105,6 +94,23 @@ class LegacyFeedChannel:
         """Datagrams of a feed or stream that the channel has not."""
         self._trades: set[tuple[int, int]] = set()
         """Trades that were told: one that comes again corrects it."""
+
+    def _new_channel(self, *, from_the_start: bool) -> LegacyChannel:
+        """A channel of which nothing has come."""
+        settings = self.settings
+        own = settings.legacy or LegacyFeed()
+        return LegacyChannel(
+            LegacyChannelSettings(
+                platform=PLATFORMS[own.platform],
+                feeds=settings.feeds,
+                market_depth=own.market_depth,
+                from_the_start=from_the_start,
+                most_wait_ns=max(settings.reorder_ns, MOST_ASKING_NS if own.recovery else 0),
+                asked_for=own.recovery,
+            ),
+            reader=self._reader,
+            listener=self._log,
+        )
 
     # What there is to read
 
@@ -221,6 +227,25 @@ class LegacyFeedChannel:
     def give_up(self, now_ns: int) -> None:
         """Wait no longer for what is missing first."""
         self._take(self._channel.incremental.give_up(now_ns), now_ns)
+        self._settle()
+
+    def restart(self, now_ns: int) -> None:
+        """Rebuild everything from the recovery streams: processing a packet failed midway."""
+        self._now_ns = max(now_ns, self._now_ns)
+        self.counters.failures += 1
+        self._strange = self.counters.bad_packets
+        position, known = self.place, [*self.security_ids]
+        log = self._log
+        log.at(position, 0, self._now_ns)
+        log.end_event()
+        log.emptied.clear()
+        if position is not None:
+            self.counters.gaps += 1
+            log.tell(told.Gap, position.sequence_version, position.sequence_number + 1, None)
+        self._channel = self._new_channel(from_the_start=False)
+        for security_id in known:
+            self._channel.follower.know(security_id)
+        self._synchronized = False
         self._settle()
 
     # Datagrams

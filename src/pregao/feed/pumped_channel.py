@@ -27,6 +27,7 @@ from pregao.feed.event_batch import EventBatch
 from pregao.feed.follower import Follower
 from pregao.feed.hearing import Hearing
 from pregao.feed.market_state import Key, Statistic
+from pregao.feed.message_reading import read_message
 from pregao.feed.pump import Datagrams, Pump, ToldBooks, ToldMessages
 from pregao.feed.pump_tables import PumpTables
 from pregao.feed.raw_packets import RawPacket, instruments_of
@@ -47,8 +48,10 @@ class PumpedChannel(Channel):
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         super().__init__(settings, decoder)
-        tables = PumpTables(self._decoder, self._teller.templates)
-        self._pump = Pump(settings.number, tables)
+        self._tables = PumpTables(self._decoder, self._teller.templates)
+        self._pump = Pump(settings.number, self._tables)
+        self.current = 0
+        """The datagram of a batch that is being processed: one that fails is named by it."""
         self._handed = False
         """Does the kernel know more than the plain machine?"""
         self._known: Follower | None = None
@@ -86,12 +89,14 @@ class PumpedChannel(Channel):
         pump = self._pump
         at = first
         while at < last:
+            self.current = at
             done = 0
             if self._pausing:
                 self._pausing -= 1
             elif self._hand_over():
                 pump.set_singly(singly=singly)
                 before, at = at, pump.run(datagrams, at, last)
+                self.current = min(at, last - 1)
                 status = pump.status
                 if at > before:
                     self._pause = 0
@@ -181,11 +186,14 @@ class PumpedChannel(Channel):
         if template_id != templates.NEWS and not teller.state.definitions.complete:
             return False  # which streams are needed depends on it
         payload = datagrams.payload(at)
-        raw = RawPacket.of(decode_header(payload), payload, 0)
+        try:
+            raw = RawPacket.of(decode_header(payload), payload, 0)
+        except DecodeError:
+            return False
         if raw.broken or len(raw.frames) != 1:
             return False
         frame = raw.frames[0]
-        decoded = self._decoder.outcome(payload, frame).decoded
+        decoded = read_message(self._decoder, payload, frame).decoded
         if decoded is None:
             return False
         self._tell()
@@ -428,6 +436,20 @@ class PumpedChannel(Channel):
         super().want_events(wanted=wanted)
         self._teller.backlog = None if wanted else self._backlog
         self._pump.set(wanted=wanted)
+
+    def restart(self, now_ns: int) -> None:
+        """Rebuild everything from the recovery streams: processing a packet failed midway."""
+        # What the kernel knows may be ahead of the plain machine, or half of a packet.
+        wanted = self._teller.wanted
+        self._pump = Pump(self.settings.number, self._tables)
+        self._pump.set(wanted=wanted)
+        self._handed = False
+        self._known, self._looked_at, self._lines_of = None, None, ()
+        self._pausing = self._pause = 0
+        self._backlog = Backlog()
+        self._teller.backlog = None if wanted else self._backlog
+        self._hearing = Hearing(self._decoder, self._teller)
+        super().restart(now_ns)
 
     def start(self, now_ns: int) -> None:
         """Begin: asks for the streams that are needed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pregao.errors import DecodeError
+from pregao.feed.message_reading import read_message
 from pregao.umdf.packets import (
     DecodedMessage,
     DecodedPacket,
@@ -50,7 +51,7 @@ class RawPacket:
     def decoded(self, decoder: PacketDecoder) -> DecodedPacket:
         """The packet with its messages decoded; a channel has one decoder."""
         if self._decoded is None:
-            outcomes = [decoder.outcome(self.payload, part) for part in self.frames]
+            outcomes = [read_message(decoder, self.payload, part) for part in self.frames]
             if self.broken is not None:
                 outcomes.append(self.broken)
             self._decoded = DecodedPacket(self.header, outcomes)
@@ -63,12 +64,15 @@ def is_reset(packet: RawPacket) -> bool:
 
 
 def next_number(packet: RawPacket, decoder: PacketDecoder) -> int | None:
-    """The number that a heartbeat names as the next one; None if it is no heartbeat."""
+    """The number that a heartbeat names as the next one; None if it names none.
+
+    0 numbers no packet, and a heartbeat that cannot be read says nothing.
+    """
     for part in packet.frames:
         if part.template_id == SEQUENCE:
-            decoded = decoder.outcome(packet.payload, part).decoded
+            decoded = read_message(decoder, packet.payload, part).decoded
             if decoded is not None:
-                return int(decoded.values["nextSeqNo"])
+                return int(decoded.values["nextSeqNo"]) or None
     return None
 
 

@@ -9,7 +9,7 @@ from pregao.feed.listener import Part
 from pregao.umdf import templates
 from pregao.umdf.loops import InstrumentSnapshot, SnapshotHeader, SnapshotLoop
 from pregao.umdf.packets import DecodedPacket
-from pregao.umdf.sequencing import Place, covers
+from pregao.umdf.sequencing import Place, covers, is_sequence_version
 
 T = TypeVar("T")
 
@@ -33,7 +33,11 @@ def whole_snapshots(
         values, template = found.decoded.values, found.frame.template_id
         part = Part(found.frame.version, values, template)
         if template == templates.SNAPSHOT_HEADER:
-            snapshot = loop.header(SnapshotHeader.of(values))
+            header = SnapshotHeader.of(values)
+            version = header.last_sequence_version
+            if version is not None and not is_sequence_version(version):
+                continue  # it holds as of no packet
+            snapshot = loop.header(header)
         elif template == templates.SNAPSHOT_ORDERS:
             sides = [entry["mDEntryType"] for entry in values["noMDEntries"]]
             bids, offers = sides.count("BID"), sides.count("OFFER")

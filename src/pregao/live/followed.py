@@ -15,6 +15,7 @@ from pregao.feed.followed_channel import FollowedChannel
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
 from pregao.feed.pumped_channel import PumpedChannel
 from pregao.live.config import Line
+from pregao.live.failures import FailureLog
 from pregao.live.latency import RecentDelays
 from pregao.net import LineCounts, find_interface, receive_socket
 
@@ -35,6 +36,10 @@ class Followed:
     channel: FollowedChannel
     delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
     """From sending to receiving, of the incremental stream."""
+    failures: FailureLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.failures = FailureLog(self.channel.settings.number)
 
 
 def new_followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:

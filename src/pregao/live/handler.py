@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pregao.clock import MILLISECOND, SECOND, Clock, system_clock
-from pregao.errors import NetworkError, PregaoError
+from pregao.errors import NetworkError
 from pregao.extras import kernels_compiled, tell_of_slowness
 from pregao.feed.channel_settings import Join
 from pregao.feed.legacy_feed_channel import LegacyFeedChannel
@@ -310,15 +310,16 @@ class FeedHandler:
             last = int(batch.time_ns[-1])
             now = last if batch.more else max(now, last)
         for asker in self._askers:
-            asker.work(now)
+            self._ask_again(asker, now)
         for followed in self.channels.values():
             if self._askers:
                 self._tell(followed)
-            if len(batch) < _AT_EASE and isinstance(followed.channel, PumpedChannel):
-                followed.channel.catch_up(_LOOKED_AT)
-            deadline = followed.channel.deadline()
+            channel = followed.channel
+            if len(batch) < _AT_EASE and isinstance(channel, PumpedChannel):
+                self._guarded(followed, partial(channel.catch_up, _LOOKED_AT), now)
+            deadline = channel.deadline()
             if deadline is not None and deadline <= now:
-                followed.channel.tick(now)
+                self._guarded(followed, partial(channel.tick, now), now)
                 self._tell(followed)
             self._act(followed)
         if self._again:
@@ -326,6 +327,15 @@ class FeedHandler:
         if self.recorder is not None:
             self._written(partial(self.recorder.tick, now), 0)
         self._answer()
+
+    def _ask_again(self, asker: Asker, now_ns: int) -> None:
+        """Let lost messages of the legacy feed be asked for; what a gateway answers ends nothing."""
+        try:
+            asker.work(now_ns)
+        except Exception as error:
+            asker.abandon()
+            for channel in asker.channels:
+                self._failed(self.channels[channel.settings.number], error, now_ns)
 
     def _patience(self, now_ns: int) -> int:
         """How long to wait for packets at most, in nanoseconds."""
@@ -352,17 +362,48 @@ class FeedHandler:
         at, end = 0, len(datagrams.offset)
         if isinstance(channel, PumpedChannel):
             while at < end:
-                at = channel.receive_many(datagrams, at, end, singly=bool(self._singly))
+                try:
+                    at = channel.receive_many(datagrams, at, end, singly=bool(self._singly))
+                except Exception as error:
+                    at = channel.current
+                    when = int(datagrams.time_ns[at])
+                    self._failed(followed, error, when, datagrams.payload(at))
+                    at += 1
                 self._tell(followed)
             return
         lines, times = datagrams.line.tolist(), datagrams.time_ns.tolist()
         for number, when in zip(lines, times, strict=True):
             joined = self._route[number]
             if joined.wanted:
-                line = joined.line
-                channel.receive(line.stream, line.feed, datagrams.payload(at), when, when)
+                line, payload = joined.line, datagrams.payload(at)
+                try:
+                    channel.receive(line.stream, line.feed, payload, when, when)
+                except Exception as error:
+                    self._failed(followed, error, when, payload)
                 self._tell(followed)
             at += 1
+
+    def _failed(
+        self, followed: Followed, error: Exception, now_ns: int, payload: bytes | None = None
+    ) -> None:
+        """Count and log that a packet could not be processed, and have its channel rebuilt.
+
+        Bytes of the network must not end the handler. The packet may have been applied in part, so
+        that nothing of its channel is trusted until the recovery streams have shown it again.
+        """
+        followed.failures.add(error, payload, now_ns)
+        try:
+            followed.channel.restart(now_ns)
+        except Exception as second:
+            followed.failures.add(second, payload, now_ns)
+
+    def _guarded(self, followed: Followed, work: Callable[[], Any], now_ns: int) -> Any:
+        """Let a channel work on what has come; None if that fails."""
+        try:
+            return work()
+        except Exception as error:
+            self._failed(followed, error, now_ns)
+            return None
 
     def _note_delays(self, batch: Batch) -> None:
         """Note how long packets of the incremental streams were on their way."""
@@ -391,7 +432,11 @@ class FeedHandler:
         if not self._listeners:
             self._want(wanted=False)
             return
-        events = followed.channel.take_events()
+        try:
+            events = followed.channel.take_events()
+        except Exception as error:
+            self._failed(followed, error, self._clock())
+            return
         if events:
             for listener in self._listeners:
                 listener.told(followed.channel, events)
@@ -408,7 +453,7 @@ class FeedHandler:
         """Let the recorder work; if it cannot, the feed goes on, and what is missing is counted."""
         try:
             work()
-        except PregaoError as error:
+        except Exception as error:  # whatever it is, packets go on to their channels
             self.unrecorded += packets
             self._record_from_ns = self._clock() + _AGAIN_NS
             _log.warning("Nothing is recorded for a while: %s", error)

@@ -153,6 +153,18 @@ class Asker:
                 waits.append(each.missing[2] + each.channel.settings.reorder_ns)
         return min((wait for wait in waits if wait is not None), default=None)
 
+    @property
+    def channels(self) -> list[LegacyFeedChannel]:
+        """The channels whose lost messages are asked for."""
+        return [each.channel for each in self._asked]
+
+    def abandon(self) -> None:
+        """End the connection: what came over it could not be processed."""
+        if self._connection is not None:
+            with suppress(OSError):  # what reads it sees that it is over
+                self._connection.shutdown(socket.SHUT_RDWR)
+        self._end()
+
     def work(self, now_ns: int) -> None:
         """Take in what has come, and ask for what is missing."""
         for item in self._link.take():
@@ -204,10 +216,7 @@ class Asker:
             if isinstance(event, Ended):
                 _log.warning("Lost messages are not asked for any more: %s", event.reason)
                 self._send()
-                if self._connection is not None:
-                    with suppress(OSError):  # what reads it sees that it is over
-                        self._connection.shutdown(socket.SHUT_RDWR)
-                self._end()
+                self.abandon()
                 return
 
     def _send(self) -> None:

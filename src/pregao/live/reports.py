@@ -251,7 +251,13 @@ def _metrics(made: Report) -> Response:
 
 
 def _health(made: Report) -> Response:
-    return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n")
+    failed = "".join(
+        f"channel {each.number}: processing failed {each.counters['failures']} times; each counts "
+        "as packet loss\n"
+        for each in made.channels
+        if each.counters["failures"]
+    )
+    return Response(f"running for {(made.at_ns - made.since_ns) // SECOND} s\n{failed}")
 
 
 def _ready(made: Report) -> Response:

@@ -18,7 +18,9 @@ T = TypeVar("T")
 MOST_MESSAGES = 4_000_000
 MOST_OLDER = 64
 """After so many packets of an older version in a row a stream has begun anew: its sender was
-started again."""
+started again, or a packet of no loop named a later version."""
+MOST_OLDER_LOOPS = 2
+"""The same where so many loops of older versions begin in a row: loops may be short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class _Loop(ABC):
     def __init__(self, most_messages: int) -> None:
         self._sequence = StreamSequence()
         self._most = most_messages
-        self._older = 0
+        self._older = self._older_loops = 0
         self.messages = 0
 
     @property
@@ -89,9 +91,13 @@ class _Loop(ABC):
     def packet(self, version: int, number: int, *, resets: bool = False) -> bool:
         """Take note of a packet before its messages; False says that they are not to be used."""
         arrival = self._sequence.accept(version, number, resets=resets)
-        self._older = self._older + 1 if arrival.verdict is Verdict.OLD_VERSION else 0
-        if self._older > MOST_OLDER:
-            self._older = self.messages = 0
+        if arrival.verdict is Verdict.OLD_VERSION:
+            self._older += 1
+            self._older_loops += number == 1
+        else:
+            self._older = self._older_loops = 0
+        if self._older > MOST_OLDER or self._older_loops >= MOST_OLDER_LOOPS:
+            self._older = self._older_loops = self.messages = 0
             self._sequence = StreamSequence()
             self._begin()
             arrival = self._sequence.accept(version, number, resets=resets)
