@@ -209,7 +209,5 @@ def test_no_forged_sequence_version_keeps_a_channel_stale(long_day, ahead, numbe
         header = PacketHeader(CHANNEL, forged, number, 10**18)
         return written(header, framed(SEQUENCE, 16, body, 4))
 
-    for seed in range(1):
-        is_as_if_nothing_had_been(
-            follow_with(long_day, seed, make, lambda _: Stream.INCREMENTAL), long_day
-        )
+    both = follow_with(long_day, number % 7, make, lambda _: Stream.INCREMENTAL)
+    is_as_if_nothing_had_been(both, long_day)

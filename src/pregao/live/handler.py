@@ -329,7 +329,7 @@ class FeedHandler:
         self._answer()
 
     def _ask_again(self, asker: Asker, now_ns: int) -> None:
-        """Let lost messages of the legacy feed be asked for; what a gateway answers ends nothing."""
+        """Ask for lost messages of the legacy feed; no answer of a gateway ends the handler."""
         try:
             asker.work(now_ns)
         except Exception as error:
