@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pregao.capture import PcapWriter, UdpFramer, udp_frame
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
-from pregao.live import Replayer, Speed, parse_speed, targets_from
+from pregao.live import Replayer, Speed, parse_speed, replaying, targets_from
 from pregao.live.merging import merged
-from pregao.net import Address, open_receiver, receive_socket
+from pregao.net import Address, open_receiver, receive_socket, sending
 from pregao.umdf import PacketHeader, decode_header, encode_packet
 from pregao.umdf.survey import Destination, Lines
 from tests.net.net_support import LO, free_group, received
@@ -61,42 +61,130 @@ def test_captures_are_merged_by_time_and_each_keeps_its_order(tmp_path_factory, 
     assert found == [(when, where, payload) for when, _, _, where, payload in expected]
 
 
+class Clock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self):
+        self.now_ns = START
+
+    def time_ns(self):
+        return self.now_ns
+
+    def wait(self, seconds):
+        self.now_ns += max(1, int(seconds * SECOND))
+
+    def is_set(self):
+        return False
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What replays send, in the order of sending: time, target, payload; nothing goes out."""
+    clock, found = Clock(), []
+
+    class Kept:
+        def __init__(self, targets, **_):
+            self._targets = targets
+
+        def send_all(self, buffer, offset, length, target):
+            for at, size, to in zip(*map(np.ndarray.tolist, (offset, length, target)), strict=True):
+                payload = buffer[at : at + size].tobytes()
+                found.append((clock.now_ns, self._targets[to], payload))
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(replaying, "Sender", Kept)
+    monkeypatch.setattr(replaying, "time", clock)
+    monkeypatch.setattr(replaying.threading, "Event", lambda: clock)
+    return found
+
+
+def two_lines(folder, count):
+    """Two captures whose packets come by turns."""
+    first = [(START + n * 10, GROUPS[0], b"a%d" % n) for n in range(count)]
+    second = [(START + n * 10 + 5, GROUPS[1], b"b%d" % n) for n in range(count)]
+    return [capture(folder / "a.pcap", first), capture(folder / "b.pcap", second)]
+
+
+def test_every_line_is_sent_to_its_target_in_the_order_of_time(tmp_path, sent):
+    targets = dict(zip(GROUPS, [free_group(), free_group()], strict=True))
+    counts = Replayer(two_lines(tmp_path, 900), targets, speed=Speed(None), interface=LO).run()
+    assert counts.packets == 1800
+    assert counts.capture_ns == START + 8995
+    assert [(target, payload) for _, target, payload in sent] == [
+        (targets[where], b"%s%d" % (feed, n))
+        for n in range(900)
+        for feed, where in zip((b"a", b"b"), GROUPS, strict=True)
+    ]
+
+
 @pytest.mark.usefixtures("one_core")
-def test_every_line_goes_to_its_target_in_the_order_of_time(tmp_path):
-    first = [(START + n * 10, GROUPS[0], b"a%d" % n) for n in range(900)]
-    second = [(START + n * 10 + 5, GROUPS[1], b"b%d" % n) for n in range(900)]
-    files = [capture(tmp_path / "a.pcap", first), capture(tmp_path / "b.pcap", second)]
+def test_every_line_arrives_at_its_target_in_its_order(tmp_path):
     targets = dict(zip(GROUPS, [free_group(), free_group()], strict=True))
     receiver = open_receiver()
     lines = [receiver.add(receive_socket(target, interface=LO)) for target in targets.values()]
-    counts = Replayer(files, targets, speed=Speed(None), interface=LO).run()
-    found = received(receiver, 1800)
+    counts = Replayer(two_lines(tmp_path, 60), targets, speed=Speed(None), interface=LO).run()
+    found = received(receiver, 120)
     receiver.close()
-    assert counts.packets == 1800
-    assert counts.capture_ns == START + 8995
-    assert [payload for _, payload, _ in found] == [
-        b"%s%d" % (feed, n) for n in range(900) for feed in (b"a", b"b")
+    assert counts.packets == 120
+    for line, feed in zip(lines, (b"a", b"b"), strict=True):
+        own = [payload for at, payload, _ in found if at == line]
+        assert own == [b"%s%d" % (feed, n) for n in range(60)]
+
+
+@pytest.mark.parametrize("factor", [1, 4])
+def test_the_pace_of_the_capture_is_kept_and_what_has_no_target_is_counted(tmp_path, sent, factor):
+    steps = [0, 0, 40, 41, 80, 900]
+    found = [(START + step * MILLISECOND, GROUPS[0], b"%d" % n) for n, step in enumerate(steps)]
+    found.insert(3, (START + 40 * MILLISECOND, GROUPS[1], b"not sent"))
+    path = capture(tmp_path / "a.pcap", found)
+    replayer = Replayer([path], {GROUPS[0]: free_group()}, speed=Speed(factor), interface=LO)
+    counts = replayer.run()
+    assert (counts.packets, counts.unsent) == (6, 1)
+    assert [payload for _, _, payload in sent] == [b"%d" % n for n in range(6)]
+    late = [
+        when - START - step * MILLISECOND // factor
+        for (when, _, _), step in zip(sent, steps, strict=True)
     ]
-    assert {line for line, payload, _ in found if payload.startswith(b"b")} == {lines[1]}
+    assert all(0 <= each <= 1000 for each in late), late
+    assert counts.late_ns == max(late)
 
 
-def test_the_pace_of_the_capture_is_kept_and_what_has_no_target_is_counted(tmp_path):
-    steps = [0, 0, 40, 41, 80]
-    sent = [(START + step * MILLISECOND, GROUPS[0], b"%d" % n) for n, step in enumerate(steps)]
-    sent.append((START + 81 * MILLISECOND, GROUPS[1], b"not sent"))
-    path = capture(tmp_path / "a.pcap", sent)
-    target = free_group()
-    for factor in (1, 4):
-        receiver = open_receiver()
-        receiver.add(receive_socket(target, interface=LO))
-        replayer = Replayer([path], {GROUPS[0]: target}, speed=Speed(factor), interface=LO)
-        counts = replayer.run()
-        times = [when for _, _, when in received(receiver, 5)]
-        receiver.close()
-        assert (counts.packets, counts.unsent) == (5, 1)
-        # Never earlier than its time; how much later depends on the machine.
-        for step, when in zip(steps, times, strict=True):
-            assert when - times[0] >= (step - 1) / factor * MILLISECOND - counts.late_ns
+REMOTE = Destination("192.0.2.7", 30003)
+"""An address of no machine, kept for documents."""
+
+
+def test_no_target_off_this_machine_is_taken_unless_that_is_allowed(tmp_path, monkeypatch, pregao):
+    path = capture(tmp_path / "a.pcap", [(START, GROUPS[0], b"1"), (START, REMOTE, b"2")])
+
+    def refused(*_, **__):
+        raise AssertionError("a socket was made")
+
+    monkeypatch.setattr(sending, "send_socket", refused)
+    for host in ("192.0.2.7", "10.0.0.1", "0.0.0.0", "255.255.255.255", "8.8.8.8"):
+        target = Address(host, 31000)
+        assert not target.stays_here
+        with pytest.raises(UsageError, match=f"{host}:31000 is neither .* --allow-remote"):
+            Replayer([path], {GROUPS[0]: target}, interface=LO)
+        for to in (f"{host}:31000", f"{GROUPS[0]}={host}:31000"):
+            done = pregao("replay", path, "--to", to)
+            assert done.code == 2
+            assert "neither a multicast group nor loopback" in done.err
+        allowed = Replayer([path], {GROUPS[0]: target}, interface=LO, allow_remote=True)
+        assert allowed._numbers([GROUPS[0]], {}).tolist() == [0]
+    for host in ("127.0.0.1", "127.8.9.1", "224.0.0.1", "239.1.1.1"):
+        assert Address(host, 31000).stays_here
+
+
+def test_captured_packets_to_other_machines_are_not_sent(tmp_path, sent):
+    path = capture(tmp_path / "a.pcap", [(START, GROUPS[0], b"1"), (START, REMOTE, b"2")])
+    counts = Replayer([path], speed=Speed(None), interface=LO).run()
+    assert (counts.packets, counts.unsent) == (1, 1)
+    assert [(target, payload) for _, target, payload in sent] == [(Address(*GROUPS[0]), b"1")]
+    sent.clear()
+    counts = Replayer([path], speed=Speed(None), interface=LO, allow_remote=True).run()
+    assert {target for _, target, _ in sent} == {Address(*GROUPS[0]), Address(*REMOTE)}
 
 
 def test_sending_times_can_be_those_of_now(tmp_path):

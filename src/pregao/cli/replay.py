@@ -24,7 +24,7 @@ EPILOG = "\n\n".join(
         "pregao replay day --to 239.1.1.1:31000",
         "pregao replay A.pcap B.pcap --to 239.1.1.1:31000 --speed 10x",
         "pregao replay day --interface eth0 --ttl 1",
-        "Unless --interface and --ttl say otherwise, nothing leaves this machine.",
+        "Unless --interface, --ttl or --allow-remote say otherwise, nothing leaves this machine.",
     )
 )
 
@@ -42,6 +42,13 @@ def replay(
     speed: Annotated[str, typer.Option(help="1x, 10x, 0.5x or max.")] = "1x",
     interface: Annotated[str, typer.Option(help="Where to send: its name or address.")] = "lo",
     ttl: Annotated[int, typer.Option(min=0, max=255, help="0 stays on this machine.")] = 0,
+    allow_remote: Annotated[
+        bool,
+        typer.Option(
+            "--allow-remote",
+            help="Allow targets that are neither multicast groups nor loopback.",
+        ),
+    ] = False,
     current_times: Annotated[
         bool,
         typer.Option("--current-times", help="Let packets say that they are sent now."),
@@ -66,6 +73,7 @@ def replay(
         interface=find_interface(interface),
         ttl=ttl,
         current_times=current_times,
+        allow_remote=allow_remote,
     )
     if quiet:
         replayer.run()

@@ -75,7 +75,7 @@ class ReplayCounts:
     packets: int = 0
     bytes: int = 0
     unsent: int = 0
-    """Datagrams to destinations that have no target: IPv6, or not chosen."""
+    """Datagrams to destinations that have no target: IPv6, not chosen, or off this machine."""
     capture_ns: int = 0
     """The capture time of what was sent last."""
     late_ns: int = 0
@@ -97,12 +97,22 @@ class Replayer:
         interface: Interface | None = None,
         ttl: int = 0,
         current_times: bool = False,
+        allow_remote: bool = False,
     ) -> None:
         """Without ``targets`` everything goes where the captured packets went.
 
+        A target that is neither a multicast group nor loopback is refused unless ``allow_remote``;
+        of captured packets, those to such destinations are not sent.
         With ``current_times`` the packets' sending times are moved to when they are sent; those
         of the legacy feed, which are in its messages, stay as they are.
         """
+        for target in () if targets is None or allow_remote else targets.values():
+            if not target.stays_here:
+                raise UsageError(
+                    f"{target} is neither a multicast group nor loopback: packets would leave this "
+                    "machine. Name another target, or allow it with --allow-remote."
+                )
+        self._allow_remote = allow_remote
         self.counts = ReplayCounts()
         self._captures = captures
         self._targets = targets
@@ -152,6 +162,8 @@ class Replayer:
                 target = self._targets.get(each)
             else:
                 target = None if ":" in each.address else Address(*each)
+                if target is not None and not (self._allow_remote or target.stays_here):
+                    target = None
             numbers.append(-1 if target is None else known.setdefault(target, len(known)))
         return np.array(numbers, np.int32)
 

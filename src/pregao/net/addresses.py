@@ -29,6 +29,11 @@ class Address(NamedTuple):
         """Is it a multicast group?"""
         return IPv4Address(self.host).is_multicast
 
+    @property
+    def stays_here(self) -> bool:
+        """Whether packets to it need not leave this machine: a multicast group, or loopback."""
+        return self.multicast or IPv4Address(self.host).is_loopback
+
     def moved(self, by: int) -> Address:
         """The port so many further on, of a group also the address."""
         host = IPv4Address(self.host) + by if self.multicast else self.host
