@@ -88,6 +88,7 @@ class Channel:
             only_current=True,
             books=books,
             new_book=self._new_book,
+            max_instruments=settings.max_instruments,
         )
         self._teller.know = self._follower.know
 
@@ -434,6 +435,7 @@ class Channel:
             definitions = teller.state.definitions
             teller.defined(definitions.looped(packet))
             self._counters.definition_loops = definitions.loops
+            self._counters.instruments_dropped += definitions.take_dropped()
 
     def _settle(self) -> None:
         """Listen to the streams that are needed now, and to no others."""

@@ -9,6 +9,8 @@ from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import UsageError
 from pregao.umdf.streams import Stream
 
+MAX_INSTRUMENTS = 100_000
+"""Undefined instruments that a channel follows; what is beyond is counted and dropped."""
 MISSED_HEARTBEATS = 3
 """After so many intervals without a packet a channel is down (000 §6.2)."""
 
@@ -49,6 +51,9 @@ class ChannelSettings:
     """So many messages of one instrument are kept until a snapshot heals it."""
     most_queued_in_all: int = 1_000_000
     """So many messages of all instruments together."""
+    max_instruments: int = MAX_INSTRUMENTS
+    """So many instruments are followed that nothing has defined, and so many that are defined;
+    messages of others are counted and dropped."""
     most_events: int = 1_000_000
     """So many events wait to be taken; beyond, they are dropped and that is told."""
     most_news_bytes: int = 1 << 20
@@ -152,6 +157,8 @@ class ChannelCounters:
     confirmed: int = 0
     overflows: int = 0
     """Messages of stale or unconfirmed books for which there was no room in the queue."""
+    instruments_dropped: int = 0
+    """Messages, snapshots and definitions of instruments beyond the limit."""
     snapshots: int = 0
     """Whole snapshots of instruments that came."""
     old_snapshots: int = 0

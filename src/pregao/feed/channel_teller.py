@@ -54,7 +54,7 @@ class Teller(EventLog):
 
     def __init__(self, settings: ChannelSettings, counters: ChannelCounters) -> None:
         super().__init__(settings.most_events, counters)
-        self.state = MarketState()
+        self.state = MarketState(settings.max_instruments)
         self.now_ns = 0
         """The time that passes; when packets were received may be told by another clock."""
         self.missing = 0
@@ -128,6 +128,12 @@ class Teller(EventLog):
                 self.backlog.add(partial(self._look, where, event, template_id, values), 1)
             else:
                 self.hear(place, event, template_id, values)
+        if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
+            self.end_event()
+
+    def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
+        """A message of an instrument beyond the limit was dropped; it may end an event."""
+        super().dropped(template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
 
@@ -269,6 +275,7 @@ class Teller(EventLog):
 
     def _definition(self, values: Mapping[str, Any]) -> None:
         self.defined(self.state.definitions.message(values))
+        self._counters.instruments_dropped += self.state.definitions.take_dropped()
 
     def _part_of_news(self, values: Mapping[str, Any]) -> None:
         news = self._news.part(values, self.now_ns)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pregao.feed.channel_events import Change
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.snapshot_intake import ends_version
 from pregao.umdf.loops import DefinitionLoop
 from pregao.umdf.packets import DecodedPacket
@@ -53,7 +54,9 @@ Changes = Iterator[tuple[Change, Instrument]]
 class Definitions:
     """Keeps the instruments of a channel."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
+        self._max_instruments = max_instruments
+        self._dropped = 0
         self.known: dict[int, Instrument] = {}
         self.complete = False
         """Have all instruments come, and nothing been lost since that may have changed one?"""
@@ -63,6 +66,17 @@ class Definitions:
         """Instruments of which the incremental stream told while a loop is waited for."""
         self._resent: set[int] | None = None
         """Those that were sent again since a ChannelReset; None if the list cannot be whole."""
+
+    def take_dropped(self) -> int:
+        """How many definitions there was no capacity for since this was last asked."""
+        dropped, self._dropped = self._dropped, 0
+        return dropped
+
+    def _admits(self, security_id: int) -> bool:
+        if security_id in self.known or len(self.known) < self._max_instruments:
+            return True
+        self._dropped += 1
+        return False
 
     def lost(self) -> None:
         """Packets of the incremental stream were lost: a whole loop is needed again."""
@@ -84,6 +98,8 @@ class Definitions:
         """Take a definition of the incremental stream in."""
         instrument = Instrument.of(values)
         security_id = instrument.security_id
+        if not self._admits(security_id):
+            return
         if not self.complete:
             self._newer.add(security_id)
         if values["securityUpdateAction"] == "DELETE":
@@ -121,7 +137,7 @@ class Definitions:
                 instrument = Instrument.of(found.values)
                 security_id = instrument.security_id
                 self._loop.definition(security_id, found.values["totNoRelatedSym"], instrument)
-                if security_id not in self._newer:
+                if security_id not in self._newer and self._admits(security_id):
                     yield from self._define(instrument)
         if resets and self._loop.complete:
             self.loops += 1

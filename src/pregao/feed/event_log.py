@@ -3,7 +3,7 @@ they can be trusted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pregao.book.updates import Confirmed as BookConfirmed
@@ -77,6 +77,10 @@ class EventLog(Listener):
             self.tell(told.Confirmed, security_id)
         else:
             self._touched[security_id] = event
+
+    def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """A message of an instrument beyond the limit was dropped."""
+        self._counters.instruments_dropped += 1
 
     def stale(self, gap: Gap) -> None:
         """A book is not to be trusted any more."""

@@ -15,6 +15,7 @@ from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.priority import PriorityBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.following import ChannelFollower, Message, Snapshot
 from pregao.feed.healing import Room, key_of
 from pregao.feed.listener import NO_EVENT, Listener, Part
@@ -41,6 +42,7 @@ class Follower(ChannelFollower[OrderBook]):
         only_current: bool = False,
         books: dict[int, OrderBook] | None = None,
         new_book: Callable[[], OrderBook] = PriorityBook,
+        max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
         """As `ChannelFollower`; ``new_book`` makes a book by price and priority."""
         self._events = EventNumbers()
@@ -52,6 +54,7 @@ class Follower(ChannelFollower[OrderBook]):
             room=room,
             only_current=only_current,
             books=books,
+            max_instruments=max_instruments,
         )
 
     @property
@@ -96,11 +99,16 @@ class Follower(ChannelFollower[OrderBook]):
         if template == templates.CHANNEL_RESET:
             self._channel_reset(place, index, event, sound)
         elif security_id is not None and template not in NEVER_DISCARDED:
+            instrument = self._instruments.get(security_id)
+            if instrument is None:
+                if not self.admits(security_id):
+                    self._listener.dropped(template, values)
+                    return
+                instrument = self._instrument(security_id)
             if self._by_position or "mDEntryPositionNo" in values:
                 self._by_position = gives_position(values, self._by_position)
             rpt_seq = values.get("rptSeq") or None
             version, missing = found.frame.version, self._holes.missing
-            instrument = self._instruments.get(security_id) or self._instrument(security_id)
             self.moved.add(security_id)
             if rpt_seq and sound and instrument.goes_on(place, rpt_seq, missing):
                 key = MessageKey(place[0], place[1], index)
@@ -126,7 +134,9 @@ class Follower(ChannelFollower[OrderBook]):
         ):
             return
         for snapshot in whole_snapshots(self._loop, packet):
-            if self.position is None:
+            if not self.admits(snapshot.security_id):
+                self._listener.dropped(templates.SNAPSHOT_HEADER, {})
+            elif self.position is None:
                 self._waiting.came_early(snapshot)
             else:
                 self._whole_snapshot(snapshot, self.position)

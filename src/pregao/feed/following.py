@@ -22,6 +22,7 @@ from pregao.book.updates import (
     MessageKey,
     Update,
 )
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.healing import (
     Agreed,
     Apply,
@@ -64,13 +65,16 @@ class ChannelFollower(ABC, Generic[B]):
         only_current: bool = False,
         books: dict[int, B] | None = None,
         most_in_packet: int = MOST_IN_PACKET,
+        max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
         """``from_the_start`` says that the first packet is the first of its sequence version.
 
         With ``only_current``, snapshots of an older sequence version are passed over (000 §7.2).
         ``books`` are those of a follower before this one: none of them is confirmed.
         A packet holds at most so many counted messages (see `pregao.umdf.gaps`).
+        ``max_instruments`` are followed that nothing has defined, and as many that are defined.
         """
+        self._max_instruments = max_instruments
         self.books: dict[int, B] = {} if books is None else books
         self.position: Place | None = None
         """The last packet that was delivered in order."""
@@ -114,7 +118,12 @@ class ChannelFollower(ABC, Generic[B]):
 
     def know(self, security_id: int) -> None:
         """There is an instrument, though nothing may have come of it."""
-        self._instrument(security_id)
+        if security_id in self._instruments or len(self._instruments) < 2 * self._max_instruments:
+            self._instrument(security_id)
+
+    def admits(self, security_id: int) -> bool:
+        """Whether an instrument is followed, or would be: numbers come from the wire."""
+        return security_id in self._instruments or len(self._instruments) < self._max_instruments
 
     @property
     def unconfirmed(self) -> frozenset[int]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pregao.book.faults import State
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.legacy_follower import LegacyBook, LegacyFollower
 from pregao.feed.legacy_state import LegacyState
 from pregao.feed.listener import Listener
@@ -46,6 +47,8 @@ class LegacyChannelSettings:
     """So long a missing message is waited for, from the other feed or from TCP recovery."""
     asked_for: bool = False
     """Is it asked for over TCP? Then it may come when every feed is past it."""
+    max_instruments: int = MAX_INSTRUMENTS
+    """So many instruments are followed that nothing has defined, and so many that are defined."""
 
 
 class LegacyChannel:
@@ -70,9 +73,12 @@ class LegacyChannel:
         self.recovery = LoopLine(own.feeds, reader=reader)
         self.definition = LoopLine(own.feeds, reader=reader)
         self.follower = LegacyFollower(
-            from_the_start=own.from_the_start, market_depth=own.market_depth, listener=listener
+            from_the_start=own.from_the_start,
+            market_depth=own.market_depth,
+            listener=listener,
+            max_instruments=own.max_instruments,
         )
-        self.state = LegacyState()
+        self.state = LegacyState(own.max_instruments)
 
     @property
     def synchronized(self) -> bool:
@@ -121,7 +127,7 @@ class LegacyChannel:
             match event:
                 case Told(place, message):
                     self.follower.deliver(place, message)
-                    self.state.message(message)
+                    self.state.message(message, self.follower.admits)
                     if message.type is MsgType.SECURITY_LIST:
                         self._know(message)
                 case Missing(version, _, last):
@@ -142,6 +148,8 @@ class LegacyChannel:
     def _shown(self, found: InLoop) -> None:
         """A snapshot counts for statistics if nothing newer of the instrument was told."""
         message, position = found.message, self.follower.position
+        if not self.follower.admits(message.values["SecurityID"]):
+            return
         known = position is not None and (
             message.values["LastMsgSeqNumProcessed"] < position.sequence_number
         )

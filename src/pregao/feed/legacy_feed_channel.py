@@ -107,6 +107,7 @@ class LegacyFeedChannel:
                 from_the_start=from_the_start,
                 most_wait_ns=max(settings.reorder_ns, MOST_ASKING_NS if own.recovery else 0),
                 asked_for=own.recovery,
+                max_instruments=settings.max_instruments,
             ),
             reader=self._reader,
             listener=self._log,
@@ -279,6 +280,8 @@ class LegacyFeedChannel:
         counters.bad_packets = self._strange + line.rejected + sum(own.rejected for own in loops)
         counters.delivered = line.delivered
         counters.messages = line.messages
+        dropped, self._channel.state.dropped = self._channel.state.dropped, 0
+        counters.instruments_dropped += dropped
         self._settle()
 
     def _take(self, events: Iterable[LineEvent], received_ns: int) -> None:

@@ -12,6 +12,7 @@ from pregao.book.faults import Fault, State
 from pregao.book.orders import OrderBook
 from pregao.book.position import PositionBook
 from pregao.book.updates import DepthUpdate, MessageKey, Update
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.following import ChannelFollower, Message, Snapshot
 from pregao.feed.healing import Room, key_of
 from pregao.feed.legacy_meaning import (
@@ -49,6 +50,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         listener: Listener | None = None,
         room: Room | None = None,
         books: dict[int, LegacyBook] | None = None,
+        max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
         """``market_depth`` is that of books without a snapshot; None is a book of all orders."""
         self._usual_depth = market_depth
@@ -61,6 +63,7 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             room=room,
             books=books,
             most_in_packet=MOST_ENTRIES,
+            max_instruments=max_instruments,
         )
 
     def market_depth(self, security_id: int) -> int | None:
@@ -89,6 +92,9 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
             if emptied:
                 self._channel_reset(place, index, event, sound=True)
         else:
+            if not self.admits(security_id):
+                self._listener.dropped(template_id, values)
+                return
             rpt_seq = entry.get("RptSeq") or None
             kind = templates.EMPTY_BOOK if emptied else _NO_MESSAGE
             part = Part(0, values, template_id, event)
@@ -121,7 +127,9 @@ class LegacyFollower(ChannelFollower[LegacyBook]):
         loop.header(header)
         part = Part(0, message.values, message.template_id)
         snapshot = loop.orders(header.security_id, header.tot_num_bids, header.tot_num_offers, part)
-        if self.position is None:
+        if not self.admits(header.security_id):
+            self._listener.dropped(message.template_id, {})
+        elif self.position is None:
             self._waiting.came_early(snapshot)
         else:
             self._whole_snapshot(snapshot, self.position)

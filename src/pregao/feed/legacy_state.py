@@ -7,10 +7,11 @@ a group is known by its code and exchange (002 §11).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.legacy_meaning import (
     DELETE,
     EXCHANGE_LAST,
@@ -97,10 +98,17 @@ def is_theoretical(key: StatisticKey) -> bool:
     )
 
 
+def _everything(_security_id: int) -> bool:
+    return True
+
+
 class LegacyState:
     """Keeps what messages and snapshots tell beside books."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
+        self._max_instruments = max_instruments
+        self.dropped = 0
+        """Definitions of instruments beyond the limit."""
         self.instruments: dict[int, LegacyInstrument] = {}
         self.complete = False
         """Has a whole loop of definitions come?"""
@@ -122,15 +130,17 @@ class LegacyState:
 
     # The incremental stream
 
-    def message(self, message: LegacyMessage) -> None:
-        """Take a message of the incremental stream in."""
+    def message(self, message: LegacyMessage, admits: Callable[[int], bool] = _everything) -> None:
+        """Take a message of the incremental stream in, of instruments that are followed."""
         values = message.values
         match message.type:
             case MsgType.INCREMENTAL_REFRESH:
                 for entry in values.get("MDEntries", ()):
-                    self._entry(entry)
+                    if admits(entry.get("SecurityID") or 0):
+                        self._entry(entry)
             case MsgType.SECURITY_STATUS:
-                self._status(values)
+                if admits(values.get("SecurityID") or 0):
+                    self._status(values)
             case MsgType.SECURITY_LIST:
                 for row in values.get("RelatedSym", ()):
                     self._define(row)
@@ -169,8 +179,9 @@ class LegacyState:
         group = values.get("SecurityGroup")
         security_id = values.get("SecurityID")
         session = event if event == TradingEvent.TRADING_SESSION_CHANGE else None
-        if group:
-            key = GroupKey(group, exchange)
+        key = GroupKey(group or "", exchange)
+        full = len(self.phases.groups) >= self._max_instruments
+        if group and (key in self.phases.groups or not full):
             before = self.phases.phase(key)
             self._told(self.phases.group_phase(key, phase or status, session))
             if before is Status.RESERVED:
@@ -252,6 +263,9 @@ class LegacyState:
         security_id = row["SecurityID"]
         if row.get("SecurityUpdateAction") == _DELETED:
             self._remove(security_id)
+            return
+        if security_id not in self.instruments and len(self.instruments) >= self._max_instruments:
+            self.dropped += 1
             return
         group = GroupKey(row.get("SecurityGroup") or "", row.get("SecurityExchange") or "BVMF")
         symbol = row.get("Symbol") or ""

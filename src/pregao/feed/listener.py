@@ -35,6 +35,9 @@ class Listener:
     ) -> None:
         """A message of the incremental stream was taken in; its book has changed already."""
 
+    def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
+        """A message of an instrument beyond the limit was dropped."""
+
     def stale(self, gap: Gap) -> None:
         """A book is not to be trusted any more."""
 

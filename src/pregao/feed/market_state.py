@@ -12,6 +12,7 @@ from datetime import date
 from operator import itemgetter
 from typing import Any, Final
 
+from pregao.feed.channel_settings import MAX_INSTRUMENTS
 from pregao.feed.definitions import Definitions, Instrument, group_key
 from pregao.feed.listener import Part
 from pregao.feed.records import record
@@ -110,8 +111,9 @@ def key_of(template_id: int, values: Mapping[str, Any]) -> Key:
 class MarketState:
     """Keeps what messages and snapshots tell of instruments, phases and statistics."""
 
-    def __init__(self) -> None:
-        self.definitions = Definitions()
+    def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
+        self.definitions = Definitions(max_instruments)
+        self._max_groups = max_instruments
         self.phases = Phases()
         self.statistics: dict[int, dict[Key, Statistic]] = {}
         self._phase_told: dict[GroupKey, tuple[Place, int]] = {}
@@ -213,8 +215,14 @@ class MarketState:
     ) -> list[StateChange]:
         """The phase of a group is told; so many packets are missing by now."""
         group = group_key(values)
+        if not self._admits(group):
+            return []
         self._phase_told[group] = (place, missing)
         return self._phase(group, values, place)
+
+    def _admits(self, group: GroupKey) -> bool:
+        """Whether a group is known, or may be: their names come from the wire."""
+        return group in self._phase_told or len(self._phase_told) < self._max_groups
 
     def _phase(self, group: GroupKey, values: Mapping[str, Any], place: Place) -> list[StateChange]:
         before = self.phases.phase(group)
@@ -345,6 +353,8 @@ class MarketState:
         group = group_key(values)
         told = self._phase_told.get(group)
         if told is not None and (told[1] == missing or not covers(place, told[0])):
+            return
+        if told is None and len(self.phases.groups) >= self._max_groups:
             return
         yield from self._phase(group, values, place)
 

@@ -53,7 +53,7 @@ BACKUP_FEED = "C"
 """The feed that is another site unless ``backup`` says otherwise."""
 _TOP = ("interface", "buffer_bytes", "spin", "realtime", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
-_NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all")
+_NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all", "max_instruments")
 _PROTOCOLS = ("umdf", "legacy")
 _LEGACY = ("platform", "market_depth", "recovery")
 _NAMES = ("sender", "target")

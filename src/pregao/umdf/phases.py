@@ -6,6 +6,7 @@ rejoins. A new trading session resets the session's statistics.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -150,6 +151,11 @@ class Phases:
             return state.own
         phase = Status.UNKNOWN if state.group is None else self.phase(state.group)
         return state.told if phase is Status.UNKNOWN else phase
+
+    @property
+    def groups(self) -> Collection[GroupKey]:
+        """The groups whose phases are known."""
+        return self._phases.keys()
 
     def phase(self, group: GroupKey) -> Status:
         """The phase of a group."""
