@@ -252,6 +252,22 @@ def test_7_2_a_snapshot_of_an_older_sequence_version_is_not_used():
     assert driven.state() == "VALID"
 
 
+@pytest.mark.parametrize("version", [65_535, 101])
+def test_a_snapshot_of_no_version_or_of_one_that_never_comes_is_not_waited_for(version):
+    driven = synchronized()
+    driven.send(packet(12, order(7, 2)))
+    driven.wait()
+    assert driven.state() == "STALE"
+    driven.snapshots(2, [snapshot(99, 5, version=version)])
+    assert driven.state() == "STALE"
+    assert len(driven.channel._follower._waiting) == (version == 101)
+    driven.definitions(2, [definition()])
+    driven.snapshots(3, [snapshot(12, 7, bids=1), snapshot_orders(2)])
+    assert driven.state() == "VALID"
+    assert driven.channel.state is ChannelState.LIVE
+    assert driven.channel._follower.simple
+
+
 def test_7_4_1_without_last_rpt_seq_nothing_is_discarded():
     driven = Driven()
     driven.receive(packet(20, order(1, 3)))

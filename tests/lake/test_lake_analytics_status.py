@@ -1,5 +1,6 @@
 """Phases and states over time: what the rules of `pregao.umdf.phases` say, from when until when."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -218,4 +219,18 @@ def test_002_15_6_a_state_that_is_its_groups_rejoins():
     assert held == [
         ("OPEN", False), ("OPEN", True), ("OPEN", True), ("RESERVED", True), ("PAUSE", False),
         ("CLOSE", False),
+    ]  # fmt: skip
+
+
+def test_messages_without_a_turn_or_a_subject_say_nothing():
+    """In a packet without a number, or with a block too short to say what it is about."""
+    several = numbered(
+        {"security_group": group, "security_id": security, "code": "OPEN", "trading_event": None,
+         "trading_session_id": "REGULAR", "auction_end_ns": None}
+        for group, security in (("G", None), (None, None), ("G", None))
+    )  # fmt: skip
+    several[2] = replace(several[2], place=None, code="PAUSE")
+    lines = timeline([Member(1, "G")], several)
+    assert [(line["security_id"], line["status"], line["at"]) for line in lines] == [
+        (None, "OPEN", 1), (1, "OPEN", 1),
     ]  # fmt: skip

@@ -79,11 +79,11 @@ def test_everything_sent_arrives_in_order_with_the_kernels_time(receiver, many):
     after = time.time_ns()
     for each, line in enumerate(lines):
         assert [payload for at, payload, _ in found if at == line] == payloads[each::2]
-    # What is received at once is in order; on a busy machine one line may be there a batch earlier.
-    in_time = sorted(found, key=lambda one: one[2])
-    assert [payload for _, payload, _ in in_time] == payloads
-    assert before <= in_time[0][2]
-    assert in_time[-1][2] <= after
+        # Each line is in order; nothing says which of two lines the kernel looks at first.
+        times = [when for at, _, when in found if at == line]
+        assert times == sorted(times)
+        assert before <= times[0]
+        assert times[-1] <= after
     counts = [receiver.counts(line) for line in lines]
     assert [each.packets for each in counts] == [750 + asked, 750]
     assert sum(each.bytes for each in counts) == sum(map(len, payloads)) + asked

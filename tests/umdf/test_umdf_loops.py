@@ -190,3 +190,26 @@ def test_6_5_8_the_definition_loop_is_whole_when_every_instrument_came():
     assert "SequenceReset" in definition_loop(4, [1, 2, 3, 4]).reason
     short = definition_loop(4, range(1, 6), tell=5)
     assert short.reason == "4 of 5 definitions have come"
+
+
+def test_two_loops_of_an_older_version_begin_a_stream_again():
+    """A packet that is of no loop names a later version: short loops are whole soon after it."""
+    loop = play(SnapshotLoop(), packets_of_7_1(), version=9)
+    assert loop.packet(700, 3)
+    whole = []
+    for version in (10, 11, 12):
+        for number, messages in enumerate(packets_of_7_1(), 1):
+            resets = messages == [("reset",)]
+            whole.append(loop.packet(version, number, resets=resets))
+    assert whole == [False] * 5 + [True] * 10
+    assert loop.sequence_version == 12
+
+
+def test_a_late_packet_of_the_loop_before_begins_nothing():
+    loop = play(SnapshotLoop(), packets_of_7_1(), version=9)
+    assert loop.packet(10, 1)
+    assert not loop.packet(9, 1)
+    assert loop.packet(10, 2)
+    assert not loop.packet(9, 1)
+    assert loop.packet(10, 3)
+    assert loop.sequence_version == 10

@@ -238,8 +238,12 @@ class ChannelFollower(ABC, Generic[B]):
         return found
 
     def leave_snapshots(self) -> None:
-        """The snapshot stream is left: what a loop has brought of it is forgotten."""
+        """The snapshot stream is left: what a loop has brought of it is forgotten.
+
+        Every book is trusted without those that wait, of which some may never be reached.
+        """
         self._loop = SnapshotLoop()
+        self._waiting.clear()
 
     def _whole_snapshot(self, snapshot: Snapshot, position: Place) -> None:
         assert snapshot.header is not None

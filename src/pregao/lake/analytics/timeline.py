@@ -32,7 +32,7 @@ class Told:
     time_ns: int | None
     sending_time_ns: int
     snapshot: bool = False
-    place: int = 0
+    place: int | None = 0
     event: int | None = None
     sequence_version: int | None = None
     sequence_number: int | None = None
@@ -115,7 +115,7 @@ class Timeline:
         Snapshots repeat what holds: one counts only for whom nothing was told before.
         """
         if not told.snapshot:
-            self._at = told.place
+            self._at = told.place or 0
         if told.security_id is None:
             self._tell_phase(told, GroupKey(told.security_group or ""))
         else:
@@ -233,9 +233,11 @@ def timeline(members: Iterable[Member], messages: Iterable[Told]) -> list[dict[s
             steps.append((member.removed_at, 1, member.removed_ns, remove))
     snapshots: list[Told] = []
     for told in messages:
+        if told.security_id is None and told.security_group is None:
+            continue  # its block was too short to say what it is about
         if told.snapshot:
             snapshots.append(told)
-        else:
+        elif told.place is not None:  # in a packet without a number it has no turn
             steps.append((told.place, 2, told.sending_time_ns, partial(line.tell, told)))
     snapshots.sort(key=lambda told: -told.sending_time_ns)
     for _, _, time_ns, step in sorted(steps, key=lambda step: step[:2]):
