@@ -40,6 +40,7 @@ from pregao.lake.store.parquet import (
     write_table,
 )
 from pregao.lake.store.replacing import count_replaced
+from pregao.lake.store.table_paths import check_links
 from pregao.lake.store.unit import DATE, CommitResult, NewFile, Replaced, TableSpec, Unit
 from pregao.lake.store.vacuum import Vacuumed, vacuum
 
@@ -69,6 +70,7 @@ __all__ = [
     "arrow_schema",
     "bounds_of",
     "change_table",
+    "check_links",
     "comment_of",
     "commit_changes",
     "compact_intents",

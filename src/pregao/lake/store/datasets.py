@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from pregao.lake.store.location import Location
+from pregao.lake.store.table_paths import check_links
 from pregao.lake.store.unit import DATE
 
 _BOUNDED = (
@@ -30,6 +31,7 @@ def dataset(place: Location, declared: Any, actions: Any) -> Any:
     import pyarrow.dataset as ds
     import pyarrow.fs
 
+    check_links(place, actions["path"].to_pylist())
     files = pyarrow.fs.SubTreeFileSystem(place.path, place.filesystem)
     format_ = ds.ParquetFileFormat()
     schema = declared.remove_metadata()

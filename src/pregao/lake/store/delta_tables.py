@@ -20,6 +20,7 @@ from pregao.lake.store.datasets import dataset
 from pregao.lake.store.location import Location
 from pregao.lake.store.log_depth import check_log
 from pregao.lake.store.owners import is_gone, own_name, shown_name
+from pregao.lake.store.table_paths import check_links, check_paths
 from pregao.lake.store.table_settings import mark, retired_mark, settings_of
 from pregao.lake.store.unit import DATE, NewFile, TableSpec
 
@@ -50,10 +51,21 @@ class LakeTable(DeltaTable):
         super().__init__(location.delta_uri, storage_options=location.storage_options or None)
         self._location = location
 
+    def get_add_actions(self, flatten: bool = False) -> Any:
+        """What the log says of the table's files; see `DeltaTable.get_add_actions`.
+
+        All lists of files come from here. Paths that lead out of the table are an error.
+        """
+        found = super().get_add_actions(flatten)
+        check_paths(self._location, pa.RecordBatchReader.from_stream(found).read_all()["path"])
+        return found
+
     def to_pyarrow_dataset(self, *args: Any, **options: Any) -> Any:
         """The table as a dataset; see `DeltaTable.to_pyarrow_dataset`."""
+        files = visible_files(self)
         if not any(value is not None for value in (*args, *options.values())):
-            return dataset(self._location, arrow_schema(self), visible_files(self))
+            return dataset(self._location, arrow_schema(self), files)
+        check_links(self._location, files["path"].to_pylist())
         return super().to_pyarrow_dataset(*args, **options)
 
 

@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 
 from pregao.errors import UsageError
 from pregao.lake.store.location import Location
+from pregao.lake.store.table_paths import check_paths
 from pregao.lake.store.unit import NewFile
 
 _READER, _WRITER = 1, 2
@@ -176,6 +177,7 @@ def read_paths(location: Location) -> set[str] | None:
                     found.discard(unquote(json.loads(line)["remove"]["path"]))
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
         return None
+    check_paths(location, pa.array(sorted(found), pa.string()))
     return found
 
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from pregao.extras import imported
-from pregao.lake.store import Lake, Location
+from pregao.lake.store import Lake, Location, check_links, visible_files
 from pregao.lake.views.definitions import (
     Column,
     Found,
@@ -46,8 +46,10 @@ def _polars() -> Any:
 
 
 def _table(lake: Lake, name: str) -> Any:
-    lake.delta(name)  # whose error names the tables that there are
+    # Polars reads the log by itself; the errors of ours name missing tables and odd paths.
+    paths = visible_files(lake.delta(name))["path"].to_pylist()
     place = lake.table_location(name)
+    check_links(place, paths)
     return _polars().scan_delta(place.delta_uri, storage_options=place.storage_options or None)
 
 

@@ -1,0 +1,71 @@
+"""The paths of files in a table's log: names below the table's folder and nothing else.
+
+A log is a file like any other, and may come from somebody else. A path that leads out of the
+table's folder would let a query, or a page, read other files through it.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pregao.errors import UsageError
+from pregao.lake.store.location import Location
+
+# Empty names, folders that begin at the root, schemes (and drives), . and .. as parts, wildcards,
+# backslashes and control characters.
+_REFUSED = r"^$|^/|^[A-Za-z][A-Za-z0-9+.\-]*:|(^|/)\.{0,2}(/|$)|[*?\[\]{}\\]|[\x00-\x1f\x7f]"
+_DECODINGS = 3
+"""How often a path is decoded: readers differ in whether they do it, and encoders repeat it."""
+
+
+def check_paths(location: Location, paths: Any) -> None:
+    """Refuse the paths of a table (an Arrow column) if one of them is no plain name below it."""
+    column = paths if isinstance(paths, pa.ChunkedArray) else pa.chunked_array([paths])
+    for _ in range(_DECODINGS):
+        odd = pc.match_substring_regex(column, _REFUSED)
+        if pc.any(odd).as_py():
+            raise refused_path(location, column.filter(odd)[0].as_py())
+        encoded = column.filter(pc.match_substring(column, "%"))
+        if not len(encoded):
+            return
+        column = pa.chunked_array([[unquote(path) for path in encoded.to_pylist()]], pa.string())
+    if pc.any(pc.match_substring(column, "%")).as_py():
+        raise refused_path(location, column[0].as_py())
+
+
+def check_links(location: Location, paths: Iterable[str]) -> None:
+    """Refuse files of a table on this machine that are links, or are in a folder that is one."""
+    if not location.is_local:
+        return
+    root = Path(location.uri)
+    known: set[Path] = set()
+    for path in paths:
+        file = root / path
+        for each in (file, *file.parents):
+            if each == root or each in known:
+                break
+            known.add(each)
+            try:
+                mode = each.lstat().st_mode
+            except OSError:
+                continue  # a reader says what is missing
+            if stat.S_ISLNK(mode):
+                raise UsageError(
+                    f"{location}: {each.relative_to(root)!s} is a link; a table's files must be "
+                    "in its own folder: put the file there."
+                )
+
+
+def refused_path(location: Location, path: str) -> UsageError:
+    """The error for a path that is no plain name below its table."""
+    return UsageError(
+        f"{location}: the table's log names the file {path!r}; only names below the table's "
+        "folder are read, without .., a leading /, a scheme or wildcards."
+    )
