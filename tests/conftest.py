@@ -219,6 +219,8 @@ SLOW = ON_SPARK | {
     "test_lake_source_answers",
     "test_lake_source_rows",
     "test_lake_sql_skipping",
+    "test_lake_sql_statements",
+    "test_lake_store_paths",
     "test_lake_store_retiring",
     "test_lake_store_tables",
     "test_lake_store_upkeep",

@@ -11,8 +11,10 @@ from pregao.lake.books.build import build_books
 from pregao.lake.ingest import ingest
 from pregao.lake.spark import connect
 from pregao.lake.spark.remote import remote_master, remote_session
+from pregao.lake.sql.spark_engine import SparkEngine
 from tests.lake.cluster_support import free_port
 from tests.lake.days import day, rows
+from tests.lake.hostile_sql import CASES, REACHING, contents, refused
 from tests.lake.lake_support import ROOT, compiling
 from tests.lake.test_lake_access_spark import numbers
 
@@ -84,6 +86,54 @@ def test_views_are_opened_when_they_are_named(connect_session, small_lake):
     session.refresh()
     del session
     assert connect_session.range(3).count() == 3
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_no_statement_is_run_but_one_query(
+    connect_session, small_lake, tmp_path, monkeypatch, unsafe
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "secret.csv").write_text("x\nS3CRET\n")
+    (tmp_path / "secret.txt").write_text("S3CRET")
+    before = contents(tmp_path, small_lake.location.uri)
+    engine = SparkEngine(connect(small_lake.location, connect_session), unsafe=unsafe)
+    ran = []
+    # Each statement alone, and some after each kind of query: a server takes its time.
+    some = ("copy to", "create table", "drop", "set of spark", "closed bracket")
+    for case in [case for case in CASES if case[0] == "alone" or case[1] in some]:
+        try:
+            engine.ask(refused(case[1], case[0], tmp_path)).rows()
+            ran.append(case)
+        except UsageError as error:
+            ran += [case] if "\n" in str(error) else []
+    assert ran == []
+    assert contents(tmp_path, small_lake.location.uri) == before
+    assert engine.ask("SELECT count(*) AS n FROM orders").rows().to_pylist() == [{"n": 4}]
+
+
+@pytest.mark.parametrize("sql", REACHING)
+def test_a_query_that_reaches_beyond_the_lake_is_refused(connect_session, small_lake, sql):
+    with pytest.raises(UsageError):
+        SparkEngine(connect(small_lake.location, connect_session)).ask(sql).rows()
+    assert connect_session.conf.get("spark.sql.runSQLOnFiles") == "true"
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT 1 AS x; ", [{"x": 1}]),
+        ("SELECT 1 AS x -- ; DROP TABLE orders", [{"x": 1}]),
+        ("VALUES (1)", [{"col1": 1}]),
+        ("SELECT x FROM (VALUES (2), (1)) AS t(x) ORDER BY x", [{"x": 1}, {"x": 2}]),
+        ("WITH a AS (SELECT count(*) AS n FROM orders) SELECT n FROM a", [{"n": 4}]),
+        ("DESCRIBE SELECT 1 AS x", [{"col_name": "x", "data_type": "int", "comment": None}]),
+    ],
+)
+def test_a_query_runs_on_the_server(connect_session, small_lake, sql, rows):
+    engine = SparkEngine(connect(small_lake.location, connect_session))
+    assert engine.ask(sql).rows().to_pylist() == rows
+    if not sql.startswith("DESCRIBE"):
+        assert engine.ask(f"EXPLAIN EXTENDED {sql}").rows().num_rows == 1
 
 
 def test_a_stream_looks_for_new_bytes_itself(connect_server, lake, tmp_path):

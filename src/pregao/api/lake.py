@@ -137,16 +137,35 @@ class Lake:
         relation = self.table(name, engine="duckdb", columns=columns, where=where, raw=raw)
         yield from relation.to_arrow_reader(rows)
 
-    def sql(self, query: str, *, engine: Literal["duckdb", "spark"] | None = None) -> Any:
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] = (),
+        *,
+        engine: Literal["duckdb", "spark"] | None = None,
+    ) -> Any:
         """The rows of a query on tables (``trades``) and views (``v_trades``), as an Arrow table.
 
-        DuckDB answers in this process where it can read the lake, else Spark.
+        DuckDB answers in this process where it can read the lake, else Spark. The query is one
+        SELECT (or WITH, FROM, VALUES, SHOW, DESCRIBE, EXPLAIN); a text that is anything else is
+        refused before it runs, and none reads files but those of the lake's tables.
+
+        Args:
+            query: The query; a ``?`` stands for a value.
+            parameters: The values, in their order: never write them into the query's text.
+            engine: DuckDB or Spark, whose dialects differ.
+
+        Returns:
+            The rows as an Arrow table.
+
+        Raises:
+            UsageError: It is not one query, reaches beyond the lake, or fails.
         """
         from pregao.lake.sql import EngineName, choose_engine, open_engine
 
         named = None if engine is None else choice(EngineName, engine, "engine")
         chosen = choose_engine(self._lake, named, spark_wanted=False)
-        return open_engine(self._lake, chosen).ask(query).rows()
+        return open_engine(self._lake, chosen).ask(query, parameters).rows()
 
     def book(
         self,
@@ -255,7 +274,7 @@ def listed_days(days: date | str | Iterable[date | str]) -> tuple[date | str, ..
 
 
 def _quoted(name: str) -> str:
-    from pregao.lake.sql.duckdb_engine import quoted_name
+    from pregao.lake.sql.duckdb_session import quoted_name
 
     return quoted_name(name)
 

@@ -121,7 +121,7 @@ def query(
     sql = _asked(sql, example)
     if lake is None:
         lake = default_lake()
-    require_query(sql, unsafe=unsafe)
+    require_query(sql)
     if output is not None:
         write = query_output.writer(output)
         NewFiles(force=force).check(output)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from pregao.lake.spark.delta_connector import DELTA_EXTENSION
 from pregao.lake.spark.remote import is_remote
 from pregao.lake.spark.session import spark_session
-from pregao.lake.store import Lake, Location, arrow_schema
+from pregao.lake.store import Lake, Location, arrow_schema, check_links, visible_files
 from pregao.lake.views import SPARK, define_views, select_text, view_names
 
 _WORD = re.compile(r"\w+")
@@ -57,12 +57,16 @@ class _Tables:
 
     def sql(self, sqlQuery: str, *args: Any, **kwargs: Any) -> DataFrame:  # noqa: N803
         """Run a query; see `SparkSession.sql`."""
-        words = _WORD.findall(sqlQuery.lower())
-        # What lists the views (SHOW TABLES) is to list them all.
-        self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
+        self.open_named(sqlQuery)
         spark: Any = super()
         frame: DataFrame = spark.sql(sqlQuery, *args, **kwargs)
         return frame
+
+    def open_named(self, text: str) -> None:
+        """Open the tables and views that a query names."""
+        words = _WORD.findall(text.lower())
+        # What lists the views (SHOW TABLES) is to list them all.
+        self._open(set(self._unopened) if words[:1] == ["show"] else self._unopened & set(words))
 
     def table(self, tableName: str) -> DataFrame:  # noqa: N803
         """A table or view by its name; see `SparkSession.table`."""
@@ -141,10 +145,12 @@ def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
     """A table as a DataFrame of exactly the files, columns and types that its log tells."""
     table = lake.delta(name)
     place = lake.table_location(name)
+    names = sorted(visible_files(table)["path"].to_pylist())
+    check_links(place, names)
     if _reads_delta(spark):
         return spark.read.format("delta").load(_spark_uri(place, spark))
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    paths = [place.join(path) for path in _paths(table)]
+    paths = [place.join(path) for path in names]
     if not paths:
         return spark.createDataFrame([], schema)
     if not _java_reads(place, spark):
@@ -155,13 +161,6 @@ def table_frame(lake: Lake, name: str, spark: SparkSession) -> DataFrame:
         *[_spark_uri(path, spark) for path in paths]
     )
     return frame.select([f"`{field.name}`" for field in schema])
-
-
-def _paths(table: Any) -> list[str]:
-    import pyarrow as pa
-
-    found: list[str] = pa.table(table.get_add_actions(flatten=True))["path"].to_pylist()
-    return sorted(found)
 
 
 def _reads_delta(spark: SparkSession) -> bool:

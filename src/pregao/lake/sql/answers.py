@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 
@@ -18,5 +19,5 @@ class Answer(Protocol):
 class Engine(Protocol):
     """Something that answers queries on a lake's tables."""
 
-    def ask(self, sql: str) -> Answer:
-        """Plan a query; a mistake in it is a sentence."""
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import difflib
-import json
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,35 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pregao.errors import PregaoError, UsageError
-from pregao.lake.sql.skipping import Condition, admitted, conditions
-from pregao.lake.sql.statements import explained, not_a_query, require_query
+from pregao.lake.sql.duckdb_session import open_session, quoted_name, quoted_text
+from pregao.lake.sql.parsed import Parsed, parse
+from pregao.lake.sql.skipping import (
+    Condition,
+    admitted,
+    find_scans,
+    readable_table,
+    readable_view,
+)
 from pregao.lake.store import (
     DATE,
     Lake,
     Location,
     arrow_schema,
+    check_links,
     dataset,
-    unique_name,
     visible_files,
 )
 from pregao.lake.views import DUCKDB, View, define_views, needed_tables, select_text, view_names
 
-_WORD = re.compile(r"\w+")
 _BATCH = 65_536
-_LISTING = ("show", "describe", "information_schema", "duckdb_views", "duckdb_columns")
-# What Spark knows under these names.
-MACROS = ("percentile(x, p) AS quantile_cont(x, p)",)
-_SETTINGS = (
-    # As in Spark, so that both engines give their rows in the same order.
-    "default_null_order = 'nulls_first_on_asc_last_on_desc'",
-    "TimeZone = 'UTC'",
-    # Words of a query are never variables of ours.
-    "python_enable_replacements = false",
-    "autoinstall_known_extensions = false",
-    "autoload_known_extensions = false",
-    # The ends of files are read once, not each time that a view is looked at.
-    "parquet_metadata_cache = true",
-)
 
 
 class DuckdbEngine:
@@ -57,35 +45,33 @@ class DuckdbEngine:
         self._lake = lake
         self._unsafe = unsafe
 
-    def ask(self, sql: str) -> DuckdbAnswer:
-        """Plan a query; a mistake in it is a sentence."""
-        require_query(sql, unsafe=self._unsafe)
-        tables, views = self._named(sql)
-        opened = [_Table.of(self._lake, name) for name in tables]
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> DuckdbAnswer:
+        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""
         with self._spoken():
-            connection = _session()
-            files: list[str] = []
-            scans = _scans(sql, opened, views)
-            for table in opened:
-                chosen = admitted(table.actions, scans.get(table.name, ()))
-                files += _open(connection, replace(table, actions=chosen))
+            parsed = parse(sql, unsafe=self._unsafe)
+            tables, views = self._named(parsed)
+            opened = [_Table.of(self._lake, name) for name in tables]
+            scans = _scans(parsed, opened, views, parameters)
+            chosen = [
+                replace(table, actions=admitted(table.actions, scans.get(table.name, ())))
+                for table in opened
+            ]
+            files = [file for table in chosen for file in table.local_files()]
+            connection = open_session(files, unsafe=self._unsafe)
+            for table in chosen:
+                _open(connection, table)
             _make_views(connection, views)
-            if not self._unsafe:
-                connection.execute(f"SET allowed_paths = [{', '.join(map(quoted_text, files))}]")
-                connection.execute("SET enable_external_access = false")
-                connection.execute("SET lock_configuration = true")
-            _require_select(connection, explained(sql))
-            relation = connection.sql(sql)
+            # The statement that was parsed, not its text.
+            relation = connection.sql(parsed.statement, params=list(parameters) or None)
         return DuckdbAnswer(self, connection, relation)
 
-    def _named(self, sql: str) -> tuple[list[str], list[View]]:
-        """The tables that a query may be about, and the views."""
-        words = set(_WORD.findall(sql.lower()))
+    def _named(self, parsed: Parsed) -> tuple[list[str], list[View]]:
+        """The tables that a query reads, and the views."""
         known = tables = self._lake.table_names()
         views = list(view_names(known))
-        if not words & set(_LISTING):
-            tables = [name for name in tables if name in words]
-            views = [name for name in views if name in words]
+        if not parsed.lists_tables:
+            tables = [name for name in tables if name.lower() in parsed.tables]
+            views = [name for name in views if name.lower() in parsed.tables]
         defined = define_views(self._lake, views, known)
         needed = {name for view in defined for name in needed_tables(view)}
         return sorted({*tables, *needed}), defined
@@ -171,15 +157,6 @@ class DuckdbAnswer:
         return rows
 
 
-def _require_select(connection: Any, sql: str) -> None:
-    """Refuse what DuckDB's own parser takes for anything but one query."""
-    statements = connection.extract_statements(sql)
-    kinds = [statement.type for statement in statements]
-    if kinds != [duckdb.StatementType.SELECT]:
-        other = next((kind for kind in kinds if kind != duckdb.StatementType.SELECT), None)
-        raise not_a_query("more than one" if other is None else other.name)
-
-
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table as its log tells it: where it is, its columns, its files."""
@@ -197,31 +174,18 @@ class _Table:
         dated = DATE in table.metadata().partition_columns
         return cls(name, lake.table_location(name), declared, dated, visible_files(table))
 
+    def local_files(self) -> list[str]:
+        """The files that DuckDB itself reads."""
+        if not self.place.is_local:
+            return []
+        paths = sorted(self.actions["path"].to_pylist())
+        check_links(self.place, paths)
+        return [self.place.join(path).uri for path in paths]
+
 
 def is_interrupt(error: BaseException) -> bool:
     """Is it what DuckDB raises for an interrupt? It does so in several classes."""
     return isinstance(error, duckdb.InterruptException) or "Query interrupted" in str(error)
-
-
-def set_up(connection: Any) -> Path:
-    """Make the settings that all our work in DuckDB has; gives the folder that it may write to."""
-    # A folder of its own, made when need be: DuckDB lets a query read what is in it.
-    spill = Path(tempfile.gettempdir()) / unique_name("pregao-query", "")
-    connection.execute(f"SET temp_directory = {quoted_text(str(spill))}")
-    for setting in _SETTINGS:
-        connection.execute(f"SET {setting}")
-    # A notebook without ipywidgets has no bar, and DuckDB will not hear of one, not even of none.
-    with contextlib.suppress(duckdb.InvalidInputException):
-        connection.execute("SET enable_progress_bar = false")
-    return spill
-
-
-def _session() -> Any:
-    connection = duckdb.connect(":memory:")
-    set_up(connection)
-    for macro in MACROS:
-        connection.execute(f"CREATE TEMP MACRO {macro}")
-    return connection
 
 
 def _make_views(connection: Any, views: Sequence[View]) -> None:
@@ -231,43 +195,21 @@ def _make_views(connection: Any, views: Sequence[View]) -> None:
 
 
 def _scans(
-    sql: str, tables: Sequence[_Table], views: Sequence[View]
-) -> dict[str, list[list[Condition]]]:
-    """How a query reads tables: of each scan of a table, the conditions that its rows must meet.
-
-    DuckDB plans the query over tables without rows. What it would leave out because of that is not
-    left out: it must not look at statistics.
-    """
-    connection = _session()
-    connection.execute("SET disabled_optimizers = 'statistics_propagation,late_materialization'")
+    parsed: Parsed, tables: Sequence[_Table], views: Sequence[View], parameters: Sequence[Any]
+) -> dict[str, list[Condition]]:
+    """How a query reads tables: of each time that it names one, what its rows must meet."""
+    if parsed.lists_tables:
+        return {}  # tables may be read by other means than their names after FROM
+    readables = {one.name.lower(): readable_table(one.name, one.declared.names) for one in tables}
+    readables |= {view.name.lower(): readable_view(view) for view in views}
+    kinds: dict[tuple[str, str], type] = {}
     for table in tables:
-        # Named, for a query sees variables of ours in no other way.
-        connection.register("declared", table.declared.empty_table())
-        connection.execute(f"CREATE TEMP TABLE {quoted_name(table.name)} AS FROM declared")
-        connection.unregister("declared")
-    try:
-        _make_views(connection, views)
-        (row,) = connection.execute(f"EXPLAIN (FORMAT JSON) {explained(sql)}").fetchall()
-        plans = json.loads(row[1])
-    except (duckdb.Error, ValueError):
-        return {}  # told when the query itself is planned; or it is no query but a question
-    finally:
-        connection.close()
-    found: dict[str, list[list[Condition]]] = {}
-    for node in _nodes(plans):
-        told = node.get("extra_info") or {}
-        name = str(told.get("Table", "")).rpartition(".")[2].strip('"')
-        if name:
-            filters = told.get("Filters") or []
-            texts = [filters] if isinstance(filters, str) else filters
-            found.setdefault(name, []).append([one for text in texts for one in conditions(text)])
-    return found
-
-
-def _nodes(plans: list[Any]) -> Iterator[dict[str, Any]]:
-    for node in plans:
-        yield node
-        yield from _nodes(node.get("children") or [])
+        for field in table.declared:
+            if pa.types.is_integer(field.type):
+                kinds[table.name, field.name] = int
+            elif pa.types.is_date32(field.type):
+                kinds[table.name, field.name] = datetime.date
+    return find_scans(parsed.tree, readables, kinds, parameters)
 
 
 def open_table(
@@ -277,32 +219,29 @@ def open_table(
     *,
     view: str | None = None,
     date: datetime.date | None = None,
-) -> list[str]:
-    """Make a view of a table, or of one day of it; gives the files that DuckDB reads for it."""
+) -> None:
+    """Make a view of a table, or of one day of it."""
     table = _Table.of(lake, name)
     actions = table.actions
     if date is not None and actions.num_rows:
         actions = actions.filter(pc.equal(actions[f"partition.{DATE}"], date))
-    return _open(connection, replace(table, name=view or name, actions=actions))
+    _open(connection, replace(table, name=view or name, actions=actions))
 
 
-def _open(connection: Any, table: _Table) -> list[str]:
-    """Make a view of a table; gives the files that DuckDB itself reads for it."""
+def _open(connection: Any, table: _Table) -> None:
+    """Make a view of a table."""
     name, place, actions = table.name, table.place, table.actions
     quoted = quoted_name(name)
     kinds = column_kinds(connection, table.declared)
     if not actions.num_rows:
-        nulls = ", ".join(
-            f"CAST(NULL AS {kind}) AS {quoted_name(col)}" for col, kind in kinds.items()
-        )
-        connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {nulls} WHERE false")
-        return []
+        connection.execute(f"CREATE TEMP VIEW {quoted} AS {no_rows(kinds)}")
+        return
     if not place.is_local:
         # DuckDB's own client of S3 is an extension that would have to be downloaded.
         connection.register(name, dataset(place, table.declared, actions))
-        return []
-    files = [place.join(path).uri for path in sorted(actions["path"].to_pylist())]
-    source = f"read_parquet([{', '.join(map(quoted_text, files))}], union_by_name = true, "
+        return
+    files = ", ".join(map(quoted_text, table.local_files()))
+    source = f"read_parquet([{files}], union_by_name = true, "
     if table.dated:
         source += f"hive_partitioning = true, hive_types = {{'{DATE}': DATE}})"
     else:
@@ -311,7 +250,6 @@ def _open(connection: Any, table: _Table) -> list[str]:
     there = dict(zip(stored.columns, map(str, stored.types), strict=True))
     columns = ", ".join(_column(column, kind, there) for column, kind in kinds.items())
     connection.execute(f"CREATE TEMP VIEW {quoted} AS SELECT {columns} FROM {source}")  # noqa: S608
-    return files
 
 
 def column_kinds(connection: Any, declared: Any) -> dict[str, str]:
@@ -332,15 +270,3 @@ def _column(name: str, kind: str, there: dict[str, str]) -> str:
     if name not in there:
         return f"CAST(NULL AS {kind}) AS {quoted}"
     return quoted if there[name] == kind else f"CAST({quoted} AS {kind}) AS {quoted}"
-
-
-def quoted_text(value: str) -> str:
-    """A text as a query writes it."""
-    escaped = value.replace("'", "''")
-    return f"'{escaped}'"
-
-
-def quoted_name(value: str) -> str:
-    """A name as a query writes it."""
-    escaped = value.replace('"', '""')
-    return f'"{escaped}"'

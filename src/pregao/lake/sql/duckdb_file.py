@@ -10,7 +10,8 @@ from typing import Any
 
 import duckdb
 
-from pregao.lake.sql.duckdb_engine import MACROS, column_kinds, no_rows, quoted_name, quoted_text
+from pregao.lake.sql.duckdb_engine import column_kinds, no_rows
+from pregao.lake.sql.duckdb_session import MACROS, quoted_name, quoted_text
 from pregao.lake.store import DATE, Lake, arrow_schema, visible_files
 from pregao.lake.views import DUCKDB, define_views, select_text, view_names
 

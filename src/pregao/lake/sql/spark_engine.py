@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from pregao.errors import PregaoError, UsageError
 from pregao.lake.spark import LakeSession, sentence
 from pregao.lake.spark.session import was_interrupted
-from pregao.lake.sql.statements import explained, first_word, not_a_query, require_query
+from pregao.lake.sql.spark_plans import refuse_code, require_query_plan, wrapped_query
+from pregao.lake.sql.statements import require_query
 
-_PLANS = "org.apache.spark.sql.catalyst.plans.logical"
-_WRITING = (f"{_PLANS}.Command", f"{_PLANS}.ParsedStatement")
-_SCRIPT = "ScriptTransformation"
-_QUESTIONS = ("show", "describe", "desc")
 _FILES_AS_TABLES = "spark.sql.runSQLOnFiles"
 
 
@@ -25,32 +22,49 @@ class SparkEngine:
         self._session = session
         self._unsafe = unsafe
 
-    def ask(self, sql: str) -> SparkAnswer:
-        """Plan a query; a mistake in it is a sentence."""
-        require_query(sql, unsafe=self._unsafe)
+    def ask(self, sql: str, parameters: Sequence[Any] = ()) -> SparkAnswer:
+        """Plan a query; a mistake in it is a sentence. Parameters are the values of its ``?``."""
+        require_query(sql)
+        with self.asking():
+            if getattr(self._session, "_jsparkSession", None) is None:
+                return SparkAnswer(self, self._frame_of_server(sql, parameters))
+            return SparkAnswer(self, self._frame(sql, parameters))
+
+    def _frame(self, sql: str, parameters: Sequence[Any]) -> Any:
+        """The frame of the plan that was parsed and checked."""
+        from pyspark.sql import DataFrame
+
+        own: Any = self._session._jsparkSession
+        java: Any = self._session.sparkContext._jvm
+        plan = own.sessionState().sqlParser().parsePlan(sql)
+        require_query_plan(java, plan, sql, unsafe=self._unsafe)
+        if parameters:
+            return self._session.sql(sql, args=list(parameters))
+        self._session.open_named(sql)
+        rows = java.org.apache.spark.sql.classic.Dataset.ofRows(own, plan)
+        return DataFrame(rows, self._session)
+
+    def _frame_of_server(self, sql: str, parameters: Sequence[Any]) -> Any:
+        """The frame of a query that the server's parser takes for nothing else."""
+        if not self._unsafe:
+            refuse_code(sql)
+        text = wrapped_query(sql)
+        return (
+            self._session.sql(text, args=list(parameters))
+            if parameters
+            else self._session.sql(text)
+        )
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Turn what Spark raises into one sentence; files cannot be named as tables meanwhile."""
         with self._spoken():
-            self._require_query_plan(explained(sql))
             before = self._session.conf.get(_FILES_AS_TABLES, "true")
             self._session.conf.set(_FILES_AS_TABLES, "true" if self._unsafe else "false")
             try:
-                return SparkAnswer(self, self._session.sql(sql))
+                yield
             finally:
                 self._session.conf.set(_FILES_AS_TABLES, before or "true")
-
-    def _require_query_plan(self, sql: str) -> None:
-        """Refuse what Spark's own parser takes for anything but a query."""
-        own: Any = getattr(self._session, "_jsparkSession", None)
-        if own is None or first_word(sql) in _QUESTIONS:
-            return
-        java: Any = self._session.sparkContext._jvm
-        writing = [java.java.lang.Class.forName(name, True, _loader(java)) for name in _WRITING]
-        for node in _nodes(own.sessionState().sqlParser().parsePlan(sql.rstrip("; \t\r\n"))):
-            if any(kind.isInstance(node) for kind in writing):
-                raise not_a_query(first_word(sql).upper())
-            if node.nodeName().startswith(_SCRIPT) and not self._unsafe:
-                raise UsageError(
-                    "The query would start a program, so nothing was run; --unsafe allows it."
-                )
 
     @contextmanager
     def _spoken(self) -> Iterator[None]:
@@ -78,26 +92,12 @@ class SparkAnswer:
 
     def first(self, limit: int) -> tuple[Any, int]:
         """The first rows, at most so many, and how many rows there are in all."""
-        with self._engine._spoken():
+        with self._engine.asking():
             rows = self._frame.limit(limit + 1).toArrow()
             total = self._frame.count() if rows.num_rows > limit else rows.num_rows
         return rows.slice(0, limit), total
 
     def rows(self) -> Any:
         """Every row."""
-        with self._engine._spoken():
+        with self._engine.asking():
             return self._frame.toArrow()
-
-
-def _loader(java: Any) -> Any:
-    return java.java.lang.Thread.currentThread().getContextClassLoader()
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    """A plan and everything below it, named parts (WITH) included."""
-    yield plan
-    for parts in (plan.children(), plan.innerChildren()):
-        for place in range(parts.size()):
-            part = parts.apply(place)
-            if hasattr(part, "innerChildren"):
-                yield from _nodes(part)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from pregao.lake.views.definitions import column_type as column_type
     from pregao.lake.views.definitions import define_view as define_view
     from pregao.lake.views.definitions import define_views as define_views
+    from pregao.lake.views.definitions import key_columns as key_columns
     from pregao.lake.views.definitions import needed_tables as needed_tables
+    from pregao.lake.views.definitions import own_columns as own_columns
     from pregao.lake.views.definitions import view_columns as view_columns
     from pregao.lake.views.definitions import view_names as view_names
     from pregao.lake.views.definitions import view_of as view_of
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "ddl": ["catalogue_ddl"],
     "definitions": [
-        "View", "column_type", "define_view", "define_views", "needed_tables",
-        "view_columns", "view_names", "view_of",
+        "View", "column_type", "define_view", "define_views", "key_columns", "needed_tables",
+        "own_columns", "view_columns", "view_names", "view_of",
     ],
     "polars_frames": ["scan"],
     "sql_text": ["DUCKDB", "SPARK", "select_text"],

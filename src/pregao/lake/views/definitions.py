@@ -205,6 +205,11 @@ def view_of(table: str, schema: Any, others: Mapping[str, frozenset[str]]) -> Vi
     return View(f"{PREFIX}{table}", table, tuple(columns), tuple(lookups))
 
 
+def own_columns(view: View) -> dict[str, str]:
+    """The columns of a view that are columns of its table, with their names there."""
+    return {one.name: one.value.name for one in view.columns if isinstance(one.value, Own)}
+
+
 def needed_tables(view: View) -> list[str]:
     """The tables that a view reads."""
     return [view.table, *(lookup.table for lookup in view.lookups)]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pregao.lake.analytics.here.types import duckdb_type
-from pregao.lake.sql.duckdb_engine import quoted_name, quoted_text
+from pregao.lake.sql.duckdb_session import quoted_name, quoted_text
 
 ROWS = "t"
 """What a step calls the rows that it is made of: columns never mix with names that it gives."""

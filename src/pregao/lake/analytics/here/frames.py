@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pregao.lake.analytics.here.columns import ROWS, Column, Inline, column, ordered
-from pregao.lake.sql.duckdb_engine import quoted_name
+from pregao.lake.sql.duckdb_session import quoted_name
 
 if TYPE_CHECKING:
     from pregao.lake.analytics.here.session import HereSession

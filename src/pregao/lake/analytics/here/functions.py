@@ -10,7 +10,7 @@ from itertools import count as numbers
 from typing import Any
 
 from pregao.lake.analytics.here.columns import Case, Column, Inline, Ordering, column, literal
-from pregao.lake.sql.duckdb_engine import quoted_name
+from pregao.lake.sql.duckdb_session import quoted_name
 
 Named = str | Column
 

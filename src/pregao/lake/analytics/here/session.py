@@ -16,13 +16,8 @@ from pregao.errors import PregaoError
 from pregao.lake.analytics.here.frames import Frame
 from pregao.lake.analytics.here.types import columns_of
 from pregao.lake.spark.session import machine_memory
-from pregao.lake.sql.duckdb_engine import (
-    is_interrupt,
-    open_table,
-    quoted_name,
-    quoted_text,
-    set_up,
-)
+from pregao.lake.sql.duckdb_engine import is_interrupt, open_table
+from pregao.lake.sql.duckdb_session import quoted_name, quoted_text, set_up
 from pregao.lake.store import Lake
 
 _BATCH = 65_536

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from pregao.lake.sql.duckdb_engine import quoted_name
+from pregao.lake.sql.duckdb_session import quoted_name
 
 _NAMES = {
     "smallint": "SMALLINT",
