@@ -111,6 +111,7 @@ def decode(
             help="What a destination carries, such as 233.252.14.1:30001=incremental.",
         ),
     ] = None,
+    safe_csv: options.SafeCsv = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace existing files.")] = False,
 ) -> None:
     """Decode every message of market-data captures, in packet order."""
@@ -141,6 +142,7 @@ def decode(
                         limit=limit,
                         schema=schema,
                         force=force,
+                        safe_csv=safe_csv,
                     ),
                     files,
                 )
@@ -162,6 +164,7 @@ def decode(
         limit=limit,
         streams=option_values.streams(stream),
         force=force,
+        safe_csv=safe_csv,
     )
     try:
         if hex_ is not None:

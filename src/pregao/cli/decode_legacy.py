@@ -38,6 +38,7 @@ class LegacyRequest:
     limit: int | None
     schema: Path | None
     force: bool
+    safe_csv: bool = False
 
 
 def decode_legacy(request: LegacyRequest, names: Sequence[str]) -> int:
@@ -76,7 +77,7 @@ def _to_folder(request: LegacyRequest, names: Sequence[str], folder: Path, kind:
     with NewFiles(force=request.force) as files:
         writer = TableWriter(
             folder, kind, files, templates, _templates(request.templates, templates),
-            request.security_ids, request.since_ns, request.until_ns,
+            request.security_ids, request.since_ns, request.until_ns, request.safe_csv,
         )  # fmt: skip
         writer.write(names, account)
     _tell(account, time.perf_counter() - began)

@@ -19,6 +19,7 @@ from pregao.api.input_captures import Captures
 from pregao.api.legacy_captures import LegacyAccount, Read, is_dump
 from pregao.capture import read_blocks
 from pregao.cli.new_files import NewFiles
+from pregao.csv_cells import safe_table
 from pregao.errors import CaptureError, UsageError
 from pregao.fast import REASONS, ColumnDecoder, Template, Templates
 from pregao.legacy import Assembler, Chunk, MsgType, message_type
@@ -72,6 +73,7 @@ class TableWriter:
     security_ids: frozenset[int] | None = None
     since_ns: int | None = None
     until_ns: int | None = None
+    safe_csv: bool = False
     _writers: dict[MsgType, Any] = field(default_factory=dict)
     _waiting: dict[str, Assembler] = field(default_factory=dict)
 
@@ -195,6 +197,8 @@ class TableWriter:
         if writer is None:
             stream = self.files.create(self.folder / f"{table.name}.{self.kind}")
             writer = self._writers[kind] = _WRITERS[self.kind](stream, schema)
+        if self.safe_csv and self.kind == "csv":
+            rows = safe_table(rows).cast(schema)
         writer.write_table(rows)
 
 

@@ -193,7 +193,13 @@ _SUFFIXES = {f".{name}": name for name in FORMATS[1:]}
 
 
 def open_output(
-    files: NewFiles, target: Path | None, folder: bool, kind: str, versions: Versions
+    files: NewFiles,
+    target: Path | None,
+    folder: bool,
+    kind: str,
+    versions: Versions,
+    *,
+    safe_csv: bool = False,
 ) -> Output | SingleFile | Folder:
     """The output of that kind: on standard output, in a file, or in a folder."""
     if folder or kind not in ("text", "jsonl"):
@@ -202,7 +208,7 @@ def open_output(
         assert target is not None
         return Folder(
             lambda table, form: _open(
-                kind, files.create(target / f"{table.name}.{kind}"), table, form
+                kind, files.create(target / f"{table.name}.{kind}"), table, form, safe_csv
             ),
             versions,
         )
@@ -213,7 +219,7 @@ def open_output(
 
     def opened(table: TemplateTable, form: KeyForm) -> Output:
         stream = StandardOutput() if target is None else files.create(target)
-        return _open(kind, stream, table, form)
+        return _open(kind, stream, table, form, safe_csv)
 
     return SingleFile(opened, versions)
 
@@ -231,14 +237,18 @@ def _lines(kind: str, stream: BinaryIO | StandardOutput) -> Output:
 
 
 def _open(
-    kind: str, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
+    kind: str,
+    stream: BinaryIO | StandardOutput,
+    table: TemplateTable,
+    form: KeyForm,
+    safe_csv: bool,
 ) -> Output:
     from pregao.cli.decode_tables import CsvOutput, TableOutput
 
     if kind == "jsonl":
         return _lines(kind, stream)
     if kind == "csv":
-        return CsvOutput(stream, table, form)
+        return CsvOutput(stream, table, form, safe=safe_csv)
     return TableOutput(stream, table, kind, form)
 
 

@@ -49,6 +49,7 @@ class DecodeRequest:
     limit: int | None = None
     streams: dict[Destination, Stream]
     force: bool = False
+    safe_csv: bool = False
 
     def selection(self) -> MessageSelection:
         """The packets and messages to decode, as far as known before anything is read."""
@@ -79,7 +80,7 @@ def decode_captures(request: DecodeRequest, names: Sequence[str]) -> DecodeAccou
             if folder and target is not None:
                 _prepare(target, kind, versions, files)
         pipeline = Pipeline(request.registry, selection, lines, learned=twice, limit=request.limit)
-        output = open_output(files, target, folder, kind, versions)
+        output = open_output(files, target, folder, kind, versions, safe_csv=request.safe_csv)
         if isinstance(output, SingleFile) and len(versions) == 1:
             output.begin(next(iter(versions)))
         with ReadingProgress("decoding", quiet=target is None) as progress:

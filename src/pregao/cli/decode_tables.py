@@ -65,17 +65,24 @@ class CsvOutput:
     """The CSV file of one template."""
 
     def __init__(
-        self, stream: BinaryIO | StandardOutput, table: TemplateTable, form: KeyForm
+        self,
+        stream: BinaryIO | StandardOutput,
+        table: TemplateTable,
+        form: KeyForm,
+        *,
+        safe: bool = False,
     ) -> None:
         self._stream = stream
         self._table = table
         self._form = form
+        self._safe = safe
         stream.write(csv_header(table, form))
 
     def write(self, batch: Batch, keys: Sequence[Any]) -> None:
         """Write a line for each message."""
         fitted = self._table.fit(batch.message, batch.columns, len(batch.rows))
-        self._stream.write(text_bytes(csv_lines(self._table, fitted, keys, self._form)))
+        lines = csv_lines(self._table, fitted, keys, self._form, safe=self._safe)
+        self._stream.write(text_bytes(lines))
 
     def end_block(self) -> None:
         """Do nothing: lines are written as they come."""

@@ -20,6 +20,7 @@ from pregao.api.message_keys import UMDF_KEYS, KeyForm, key_form
 from pregao.cli import _kernels
 from pregao.cli.decode_values import FIRST_SECOND, LAST_SECOND, MONTH_YEAR, PER_SECOND, shown
 from pregao.cli.printing import plain
+from pregao.csv_cells import safe_cells
 from pregao.sbe import Message, Reading, ValueKind
 from pregao.umdf.bulk import Batch
 from pregao.umdf.tables import Column, TemplateTable, columns_of
@@ -82,12 +83,18 @@ def csv_header(table: TemplateTable, form: KeyForm = UMDF_KEYS) -> bytes:
 
 
 def csv_lines(
-    table: TemplateTable, fitted: Sequence[Any], keys: Sequence[Any], form: KeyForm = UMDF_KEYS
+    table: TemplateTable,
+    fitted: Sequence[Any],
+    keys: Sequence[Any],
+    form: KeyForm = UMDF_KEYS,
+    *,
+    safe: bool = False,
 ) -> Any:
-    """A line for each message, from arrays that fit the table."""
+    """A line for each message, from arrays that fit the table; ``safe`` for spreadsheets."""
     texts = [_key_text(keys[place]) for _, place in form.csv]
     for array, column in zip(fitted, table.columns, strict=True):
-        texts.append(column_text(array, column, Dialect.CSV))
+        plain = safe_cells(array) if safe else array
+        texts.append(column_text(plain, column, Dialect.CSV))
     filled = [pc.coalesce(text, "") for text in texts]
     return pc.binary_join_element_wise(pc.binary_join_element_wise(*filled, ","), "\n", "")
 

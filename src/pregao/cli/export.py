@@ -78,6 +78,7 @@ def export(
         bool, typer.Option("--checkpoints", help="Every full book that is kept, not the last one.")
     ] = False,
     tz: options.Zone = None,
+    safe_csv: options.SafeCsv = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace an existing file.")] = False,
 ) -> None:
     """Write ticks, books or an instrument's day of a lake to files, for other programs.
@@ -104,7 +105,9 @@ def export(
     if what.foreign:
         from pregao.cli.export_formats import write_foreign
 
-        write_foreign(what.value, lake, selection, output, depth, tz, force=force)
+        write_foreign(
+            what.value, lake, selection, output, depth, tz, force=force, safe_csv=safe_csv
+        )
         return
     ending = ".csv" if output == "-" else ending_of(output)
     files = NewFiles(force=force)
@@ -112,7 +115,7 @@ def export(
         files.check(Path(output))
     place = Lake(lake)
     place.require()
-    wanted = _Wanted(what, place, selection, depth, when, checkpoints, ending)
+    wanted = _Wanted(what, place, selection, depth, when, checkpoints, ending, safe_csv)
     if output == "-":
         _write(wanted, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -132,18 +135,20 @@ class _Wanted(NamedTuple):
     when: int | None
     checkpoints: bool
     ending: str
+    safe_csv: bool
 
 
 def _write(wanted: _Wanted, sink: BinaryIO) -> int:
     from pregao.lake.books.export import export_checkpoints, export_moments, export_ticks
     from pregao.lake.books.lookup import book_at
 
-    lake, selection, ending = wanted.lake, wanted.selection, wanted.ending
+    lake, selection, ending, safe = wanted.lake, wanted.selection, wanted.ending, wanted.safe_csv
     if wanted.what is What.TICKS:
-        return export_ticks(lake, selection, wanted.depth, sink, ending)
+        return export_ticks(lake, selection, wanted.depth, sink, ending, safe_csv=safe)
     if wanted.when is None:
-        return export_checkpoints(lake, selection, sink, ending, all_of_them=wanted.checkpoints)
+        every = wanted.checkpoints
+        return export_checkpoints(lake, selection, sink, ending, all_of_them=every, safe_csv=safe)
     day = selection.dates[0] if selection.dates else None
     channel = selection.channels[0] if selection.channels else None
     moments = (book_at(lake, name, wanted.when, day, channel) for name in selection.symbols)
-    return export_moments(moments, sink, ending)
+    return export_moments(moments, sink, ending, safe_csv=safe)

@@ -26,6 +26,7 @@ def write_foreign(
     zone: str | None,
     *,
     force: bool,
+    safe_csv: bool,
 ) -> None:
     """Write an instrument's day, or several, in a format of others."""
     from pregao.cli.new_files import NewFiles
@@ -48,7 +49,9 @@ def write_foreign(
         for name in selection.symbols
         for day in selection.dates or (None,)
     ]
-    found = files_of(place, wanted, instruments, output, depth, zone or SAO_PAULO)
+    found = files_of(
+        place, wanted, instruments, output, depth, zone or SAO_PAULO, safe_csv=safe_csv
+    )
     if output == "-":
         for each in found:
             each.write(sys.stdout.buffer)

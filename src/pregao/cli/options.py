@@ -38,6 +38,13 @@ def _lake(help_: str) -> Any:
 
 Lake = Annotated[str, _lake("The lake.")]
 NewLake = Annotated[str, _lake("The lake; made if need be.")]
+SafeCsv = Annotated[
+    bool,
+    typer.Option(
+        "--safe-csv",
+        help="In CSV, put ' before texts that a spreadsheet would run as formulas.",
+    ),
+]
 Zone = Annotated[
     str | None,
     typer.Option(

@@ -75,6 +75,7 @@ def query(
         ),
     ] = 50,
     as_json: options.Json = False,
+    safe_csv: options.SafeCsv = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Replace the file.")] = False,
     engine: Annotated[
         EngineName | None,
@@ -123,7 +124,7 @@ def query(
         lake = default_lake()
     require_query(sql)
     if output is not None:
-        write = query_output.writer(output)
+        write = query_output.writer(output, safe_csv=safe_csv)
         NewFiles(force=force).check(output)
     place = Lake(lake)
     chosen = choose_engine(

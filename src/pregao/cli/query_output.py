@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from pregao.cli.printing import plain
 from pregao.cli.terminal import console, print_table, say
+from pregao.csv_cells import safe_table
 from pregao.errors import UsageError
 from pregao.lake.sql import Answer
 
@@ -44,11 +45,13 @@ def show_json(answer: Answer, limit: int) -> None:
         sys.stderr.write(f"pregao: {more:,} more; --limit or -o gives them\n")
 
 
-def writer(path: Path) -> Writer:
-    """How a file of that name is written."""
+def writer(path: Path, *, safe_csv: bool = False) -> Writer:
+    """How a file of that name is written; ``safe_csv`` is for files that a spreadsheet opens."""
     found = _WRITERS.get(path.suffix.lower())
     if found is None:
         raise UsageError(f"{path}: the name must end in {', '.join(_WRITERS)}.")
+    if safe_csv and found is _write_csv:
+        return lambda rows, stream: _write_csv(rows, stream, safe=True)
     return found
 
 
@@ -108,7 +111,14 @@ def _write_parquet(rows: Any, stream: BinaryIO) -> None:
     pq.write_table(rows, stream, compression="zstd")
 
 
-def _write_csv(rows: Any, stream: BinaryIO) -> None:
+def _write_csv(rows: Any, stream: BinaryIO, *, safe: bool = False) -> None:
+    table = _csv_texts(rows)
+    if safe:
+        table = safe_table(table)
+    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style="needed"))
+
+
+def _csv_texts(rows: Any) -> Any:
     """Nested values are JSON, bytes hexadecimal; the rest is as CSV has it."""
     columns = []
     for column in rows.columns:
@@ -117,8 +127,7 @@ def _write_csv(rows: Any, stream: BinaryIO) -> None:
             columns.append(pa.chunked_array([pa.array(texts, pa.string())]))
         else:
             columns.append(column)
-    table = pa.table(columns, names=rows.schema.names)
-    pa_csv.write_csv(table, stream, pa_csv.WriteOptions(quoting_style="needed"))
+    return pa.table(columns, names=rows.schema.names)
 
 
 def _write_json_lines(rows: Any, stream: BinaryIO) -> None:

@@ -152,7 +152,13 @@ def selected(lake: Lake, table: str, columns: Sequence[str], selection: Selectio
 
 
 def export_ticks(
-    lake: Lake, selection: Selection, depth: int, sink: BinaryIO, ending: str = ".csv"
+    lake: Lake,
+    selection: Selection,
+    depth: int,
+    sink: BinaryIO,
+    ending: str = ".csv",
+    *,
+    safe_csv: bool = False,
 ) -> int:
     """Write ticks, instrument by instrument; gives how many there were."""
     levels = [
@@ -162,7 +168,7 @@ def export_ticks(
         for part in ("price", "size")
     ]
     plain = ["channel", "security_id", "symbol", "event_time_ns", "sending_time_ns"]
-    writer = row_file(sink, tick_schema(depth), ending)
+    writer = row_file(sink, tick_schema(depth), ending, safe_csv=safe_csv)
     for rows in selected(lake, "ticks", [*plain, "last_price", "trade_volume", *levels], selection):
         when = pc.coalesce(rows["event_time_ns"], rows["sending_time_ns"])
         seconds, rest = np.divmod(integers(when), SECOND)
@@ -181,7 +187,13 @@ def export_ticks(
 
 
 def export_checkpoints(
-    lake: Lake, selection: Selection, sink: BinaryIO, ending: str = ".csv", *, all_of_them: bool
+    lake: Lake,
+    selection: Selection,
+    sink: BinaryIO,
+    ending: str = ".csv",
+    *,
+    all_of_them: bool,
+    safe_csv: bool = False,
 ) -> int:
     """Write the last book of each instrument's day, or every checkpoint, an order in each row.
 
@@ -194,7 +206,8 @@ def export_checkpoints(
         rows["market_depth"].null_count < rows.num_rows
         for rows in selected(lake, BOOKS.name, known, selection)
     )
-    writer = row_file(sink, LEVELS_SCHEMA if some else BOOK_SCHEMA, ending)
+    schema = LEVELS_SCHEMA if some else BOOK_SCHEMA
+    writer = row_file(sink, schema, ending, safe_csv=safe_csv)
     for rows in selected(lake, CHECKPOINTS.name, names, selection):
         chosen = rows if all_of_them else rows.filter(pc.equal(rows["reason"], "end"))
         of_levels = pc.is_valid(chosen[SIDE_LEVELS[0]])
@@ -242,11 +255,14 @@ def _checkpoint_columns(rows: Any, names: tuple[str, str], *, numbered: bool) ->
     return [*columns, *number] if numbered else columns
 
 
-def export_moments(moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv") -> int:
+def export_moments(
+    moments: Iterable[Moment], sink: BinaryIO, ending: str = ".csv", *, safe_csv: bool = False
+) -> int:
     """Write books at a moment, an order in each row; or a level, where the feed tells levels."""
     books = list(moments)
     some = any(moment.book.of_levels for moment in books)
-    writer = row_file(sink, LEVELS_SCHEMA if some else BOOK_SCHEMA, ending)
+    schema = LEVELS_SCHEMA if some else BOOK_SCHEMA
+    writer = row_file(sink, schema, ending, safe_csv=safe_csv)
     for moment in books:
         book, count = moment.book, len(moment.book)
         bids = int((book.side == 0).sum())

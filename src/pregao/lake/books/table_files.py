@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from pregao.csv_cells import safe_table
 from pregao.errors import UsageError
 
 ENDINGS = (".csv", ".csv.gz", ".csv.zst", ".parquet", ".arrow", ".feather")
@@ -36,7 +37,9 @@ class RowFile(Protocol):
         """Write the end; the stream below stays open."""
 
 
-def row_file(sink: BinaryIO, schema: Any, ending: str = ".csv") -> RowFile:
+def row_file(
+    sink: BinaryIO, schema: Any, ending: str = ".csv", *, safe_csv: bool = False
+) -> RowFile:
     """A file with these columns, in the format that goes with the ending."""
     if ending == ".parquet":
         return _Tables(sink, schema, pq.ParquetWriter(sink, schema, compression="zstd"))
@@ -44,10 +47,11 @@ def row_file(sink: BinaryIO, schema: Any, ending: str = ".csv") -> RowFile:
         return _Tables(sink, schema, pa.ipc.new_file(sink, schema))
     if ending == ".csv.gz":
         # Without a time, so that the same rows are the same bytes.
-        return _Csv(sink, schema, gzip.GzipFile(fileobj=sink, mode="wb", mtime=0))
+        return _Csv(sink, schema, gzip.GzipFile(fileobj=sink, mode="wb", mtime=0), safe_csv)
     if ending == ".csv.zst":
-        return _Csv(sink, schema, pa.CompressedOutputStream(pa.PythonFile(sink, "w"), "zstd"))
-    return _Csv(sink, schema, None)
+        packed = pa.CompressedOutputStream(pa.PythonFile(sink, "w"), "zstd")
+        return _Csv(sink, schema, packed, safe_csv)
+    return _Csv(sink, schema, None, safe_csv)
 
 
 class _Tables:
@@ -73,7 +77,8 @@ class _Tables:
 class _Csv:
     """CSV under one heading; decimals keep all their digits."""
 
-    def __init__(self, sink: BinaryIO, schema: Any, packed: Any) -> None:
+    def __init__(self, sink: BinaryIO, schema: Any, packed: Any, safe: bool) -> None:
+        self._safe = safe
         self._schema = schema
         self._packed = packed
         self._sink = sink if packed is None else packed
@@ -83,6 +88,8 @@ class _Csv:
     def write(self, columns: Sequence[Any]) -> None:
         """Write some rows."""
         table = _table(columns, self._schema)
+        if self._safe:
+            table = safe_table(table)
         texts = [
             column.cast(pa.string()) if pa.types.is_decimal(column.type) else column
             for column in table.columns

@@ -65,12 +65,17 @@ def files_of(
     output: str,
     depth: int = 10,
     zone: str = "America/Sao_Paulo",
+    *,
+    safe_csv: bool = False,
 ) -> Iterator[Exported]:
     """The files of an export, one after the other; instruments are read when they are written."""
     check_output(wanted, output)
     if wanted in (Format.MBO, Format.MBP10):
         ending = ".csv" if output == "-" else ending_of(output)
-        yield Exported(Path(output), lambda sink: _rows(lake, wanted, instruments, sink, ending))
+        yield Exported(
+            Path(output),
+            lambda sink: _rows(lake, wanted, instruments, sink, ending, safe_csv=safe_csv),
+        )
     elif wanted in (Format.HFTBACKTEST, Format.HFTBACKTEST_L2):
         if len(instruments) != 1:
             raise UsageError("A file for hftbacktest holds one instrument's day: name one.")
@@ -90,12 +95,18 @@ def files_of(
 
 
 def _rows(
-    lake: Lake, wanted: Format, instruments: Sequence[Instrument], sink: BinaryIO, ending: str
+    lake: Lake,
+    wanted: Format,
+    instruments: Sequence[Instrument],
+    sink: BinaryIO,
+    ending: str,
+    *,
+    safe_csv: bool,
 ) -> int:
     by_order = wanted is Format.MBO
     schema = databento.MBO_SCHEMA if by_order else databento.MBP_SCHEMA
     make = databento.mbo_columns if by_order else databento.mbp_columns
-    writer = row_file(sink, schema, ending)
+    writer = row_file(sink, schema, ending, safe_csv=safe_csv)
     for instrument in instruments:
         writer.write(make(order_flow(lake, instrument), instrument))
     writer.close()
