@@ -22,7 +22,7 @@ def views_script(lake: Lake) -> str:
     lake.roll_forward()
     tables = lake.table_names()
     parts = [
-        f"-- The tables and views of {lake.location} for DuckDB: .read this file.\n"
+        f"-- The tables and views of {_one_line(lake.location)} for DuckDB: .read this file.\n"
         "-- It names the files that the tables had when it was made with `pregao lake views`;\n"
         "-- make it again after an ingest, a build or a compaction.\n",
         *(f"CREATE OR REPLACE MACRO {macro};\n" for macro in MACROS),
@@ -37,6 +37,11 @@ def views_script(lake: Lake) -> str:
         about = f"{view.table}, with symbols, timestamps and names."
         parts.append(_comment(view.name, about))
     return "\n".join(part for part in parts if part)
+
+
+def _one_line(value: object) -> str:
+    """A text for a comment, which ends with its line."""
+    return " ".join(str(value).split())
 
 
 def _view(name: str, query: str) -> str:

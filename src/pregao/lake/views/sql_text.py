@@ -66,19 +66,20 @@ def _value(column: Column, dialect: Dialect) -> str:
 
 def _join(number: int, lookup: Lookup, dialect: Dialect, named: Callable[[str], str]) -> str:
     """The join that finds what a lookup takes; its columns have names that no table has."""
-    key = ", ".join(f"{name} AS key_{number}_{name}" for name in key_columns())
-    on = " AND ".join(f"key_{number}_{name} = {dialect.name(name)}" for name in key_columns())
+    quoted = dialect.name
+    key = ", ".join(f"{quoted(name)} AS key_{number}_{name}" for name in key_columns())
+    on = " AND ".join(f"key_{number}_{name} = {quoted(name)}" for name in key_columns())
+    groups = ", ".join(map(quoted, key_columns()))
     if not lookup.order:
         # Grouped: each row finds one at the most, whatever the table holds.
-        takes = ", ".join(f"max({name}) AS found_{name}" for name in lookup.takes)
-        groups = ", ".join(key_columns())
-        inner = f"SELECT {key}, {takes} FROM {named(lookup.table)} GROUP BY {groups}"  # noqa: S608
+        takes = ", ".join(f"max({quoted(name)}) AS found_{name}" for name in lookup.takes)
+        source = named(lookup.table)
+        inner = f"SELECT {key}, {takes} FROM {source} GROUP BY {groups}"  # noqa: S608 - quoted
         return f"\nLEFT JOIN ({inner}) AS lookup_{number} ON {on}"
-    takes = ", ".join(f"{name} AS found_{name}" for name in lookup.takes)
+    takes = ", ".join(f"{quoted(name)} AS found_{name}" for name in lookup.takes)
     order = ", ".join((lookup.theirs, *lookup.order))
-    groups = ", ".join(key_columns())
     inner = (
-        f"SELECT {key}, {takes}, {lookup.theirs} AS since_{number}, "  # noqa: S608 - our names
+        f"SELECT {key}, {takes}, {lookup.theirs} AS since_{number}, "  # noqa: S608 - quoted
         f"lead({lookup.theirs}) OVER (PARTITION BY {groups} ORDER BY {order}) AS until_{number} "
         f"FROM {named(lookup.table)} WHERE security_id IS NOT NULL"
     )
