@@ -52,6 +52,8 @@ These queries come along: `pregao query --example NAME --lake lake` asks one, `p
 --examples` lists them. DuckDB and Spark give the same rows. They ask the
 [views](lake.md#views), so most need the tables of `pregao books` and `pregao analytics` too. The
 files are in [src/pregao/lake/sql/queries](../src/pregao/lake/sql/queries).
+
+A query of your own is one statement that reads: [cli.md](cli.md#query) says what is taken.
 """
 
 
