@@ -71,7 +71,7 @@ def test_no_query_reads_another_file(small_lake, folder, name):
     del hidden
 
 
-FILES = [name for name in READING if name not in ("secrets", "which secret", "settings", "profile")]
+FILES = [name for name in READING if name not in ("secrets", "which secret", "settings")]
 
 
 @pytest.mark.parametrize("name", FILES)
