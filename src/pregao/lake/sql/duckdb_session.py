@@ -72,7 +72,7 @@ def open_session(files: Iterable[str] = (), *, unsafe: bool = False) -> Any:
 def _spill_root() -> Path:
     """The folder of this process for what does not fit into memory: its owner's alone."""
     found = _spill_roots.get(os.getpid())
-    if found is None or not found.is_dir():
+    if found is None or not found.is_dir() or found.parent != Path(tempfile.gettempdir()):
         found = Path(tempfile.mkdtemp(prefix="pregao-query-"))  # of mode 0700
         _spill_roots[os.getpid()] = found
         atexit.register(_remove_spill_root, os.getpid(), found)
