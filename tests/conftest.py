@@ -247,6 +247,7 @@ SLOW = ON_SPARK | {
     "test_umdf_gaps",
     "test_web_browser",
     "test_web_guards",
+    "test_web_hostile_lake",
     "test_web_lake",
     "test_web_legacy",
     "test_web_live",

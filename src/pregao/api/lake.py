@@ -73,6 +73,11 @@ class Lake:
         return f"Lake({str(self._lake.location)!r})"
 
     @property
+    def location(self) -> store.Location:
+        """The place of the lake; its text is a path, or a URI such as ``s3://bucket/lake``."""
+        return self._lake.location
+
+    @property
     def tables(self) -> list[str]:
         """The names of the tables that there are."""
         self._lake.require()

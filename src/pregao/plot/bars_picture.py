@@ -7,6 +7,7 @@ from datetime import date
 import numpy as np
 
 from pregao.api.values import Time
+from pregao.lake.analytics.intervals import known_intervals
 from pregao.plot.questions import Place, answer, span_of
 from pregao.plot.style import (
     ACCENT,
@@ -23,6 +24,16 @@ from pregao.plot.style import (
     time_axis,
 )
 
+_BARS = """
+SELECT start_ns, end_ns, "open", high, low, "close", volume, CAST(vwap AS DOUBLE) AS vwap
+FROM bars WHERE "interval" = $interval AND "open" IS NOT NULL
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR start_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR start_ns < CAST($until_ns AS BIGINT))
+ORDER BY start_ns
+"""
+
 
 def bars(
     lake: Place,
@@ -36,18 +47,18 @@ def bars(
 ) -> Picture:
     """The bars of an instrument, of an interval that the table ``bars`` has (1s, 1m, …)."""
     span = span_of(symbol, day, since, until, tz)
-    length = interval.replace("'", "''")
+    (length,) = known_intervals([interval])
     rows = answer(
         lake,
-        'SELECT start_ns, end_ns, "open", high, low, "close", volume, '  # noqa: S608
-        f"CAST(vwap AS DOUBLE) AS vwap FROM bars WHERE \"interval\" = '{length}' "
-        f'AND "open" IS NOT NULL AND {span.condition("start_ns")} ORDER BY start_ns',
-        f"no bars of {symbol} with the interval {interval} then",
+        "bars",
+        _BARS,
+        span.values | {"interval": length},
+        f"no bars of {symbol} with the interval {length} then",
     )
     start, end = rows["start_ns"], rows["end_ns"]
     rises = rows["close"] >= rows["open"]
     made, (axes, below) = picture(
-        f"{symbol.upper()}: bars of {interval}",
+        f"{symbol.upper()}: bars of {length}",
         span_text(int(start[0]), int(end[-1]), tz),
         rows=(3, 1),
     )

@@ -18,9 +18,27 @@ from pregao.plot.style import (
     moments,
     nothing,
     picture,
+    plain,
     span_text,
     time_axis,
 )
+
+_PACKETS = """
+SELECT min(capture_time_ns) AS first_ns, max(capture_time_ns) AS last_ns
+FROM packets WHERE (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR capture_time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR capture_time_ns < CAST($until_ns AS BIGINT))
+HAVING count(*) > 0
+"""
+_GAPS = """
+SELECT channel, coalesce(feed, 'both') AS feed, capture_time_ns,
+  last_missing - first_missing + 1 AS packets, closed_by IS NOT NULL AS closed
+FROM gaps WHERE security_id IS NULL
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR capture_time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR capture_time_ns < CAST($until_ns AS BIGINT))
+ORDER BY channel, feed
+"""
 
 
 def gaps(
@@ -33,22 +51,10 @@ def gaps(
 ) -> Picture:
     """The holes in the sequences of all channels, feed by feed."""
     span = span_of(None, day, since, until, tz)
-    packets = answer(
-        lake,
-        "SELECT min(capture_time_ns) AS first_ns, max(capture_time_ns) AS last_ns FROM packets "  # noqa: S608
-        f"WHERE {span.condition('capture_time_ns')} HAVING count(*) > 0",
-        "no packets then",
-    )
+    packets = answer(lake, "packets", _PACKETS, span.values, "no packets then")
     first, last = int(packets["first_ns"][0]), int(packets["last_ns"][0])
     try:
-        rows = answer(
-            lake,
-            "SELECT channel, coalesce(feed, 'both') AS feed, capture_time_ns, "  # noqa: S608
-            "last_missing - first_missing + 1 AS packets, closed_by IS NOT NULL AS closed "
-            f"FROM gaps WHERE security_id IS NULL AND {span.condition('capture_time_ns')} "
-            "ORDER BY channel, feed",
-            "no gaps",
-        )
+        rows = answer(lake, "gaps", _GAPS, span.values, "no gaps")
     except NothingFoundError:
         made, (axes,) = picture("No gaps", span_text(first, last, tz), size=(10, 2.6))
         nothing(axes, "Every packet that was numbered was captured.")
@@ -72,7 +78,7 @@ def gaps(
                 label=f"{words}: {int(missing[own].sum()):,} packets",
             )  # fmt: skip
     names = [f"channel {channel}, {_feed(feed)}" for channel, feed in lines]
-    axes.set_yticks(range(len(lines)), names)
+    axes.set_yticks(range(len(lines)), names, parse_math=False)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlim(*moments(np.array([first, last])))
     legend(axes)
@@ -81,4 +87,4 @@ def gaps(
 
 
 def _feed(name: str) -> str:
-    return "both feeds" if name == "both" else f"feed {name}"
+    return "both feeds" if name == "both" else f"feed {plain(name)}"

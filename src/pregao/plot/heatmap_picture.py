@@ -10,7 +10,8 @@ import numpy.typing as npt
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
 from pregao.api.values import Time
-from pregao.errors import NothingFoundError
+from pregao.errors import NothingFoundError, UsageError
+from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS
 from pregao.plot.questions import Place, Span, answer, span_of
 from pregao.plot.style import (
     MUTED,
@@ -27,6 +28,26 @@ from pregao.plot.style import (
 _COLUMNS = 900
 """How many moments are drawn."""
 _MOST_PRICES = 400
+_MAX_LEVELS = 10
+_TICKS = (
+    LEVELS_OF_TICKS
+    + """
+WHERE state IN ('valid', 'empty')
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR sending_time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR sending_time_ns < CAST($until_ns AS BIGINT))
+ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet
+"""
+)
+_TRADES = """
+SELECT time_ns, price, "size", aggressor_side
+FROM trades WHERE NOT busted AND sets_last_price
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR time_ns < CAST($until_ns AS BIGINT))
+"""
 _NIGHT = "#0d1420"
 _HEAT = LinearSegmentedColormap.from_list(
     "book", [_NIGHT, "#14304f", "#1b5e8a", "#2ba3a0", "#b8d65a", "#fff3b0"]
@@ -45,19 +66,11 @@ def heatmap(
     day: date | str | None = None,
 ) -> Picture:
     """The levels of the table ``ticks`` over time, with the trades on them."""
+    if not 1 <= levels <= _MAX_LEVELS:
+        raise UsageError(f"levels must be 1 to {_MAX_LEVELS}, as ticks have them, was {levels}.")
     span = span_of(symbol, day, since, until, tz)
-    told = ", ".join(
-        f"{side}_{part}_{level}"
-        for side in ("bid", "ask") for level in range(1, levels + 1) for part in ("price", "size")
-    )  # fmt: skip
-    rows = answer(
-        lake,
-        f"SELECT sending_time_ns AS time_ns, {told} FROM ticks "  # noqa: S608
-        f"WHERE {span.condition('sending_time_ns')} AND state IN ('valid', 'empty') "
-        "ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet",
-        f"no ticks of {symbol} then",
-    )
-    time = rows["time_ns"]
+    rows = answer(lake, "ticks", _TICKS, span.values, f"no ticks of {symbol} then")
+    time = rows["sending_time_ns"]
     # In whole numbers: a float of so many nanoseconds is off by some hundreds.
     length = max(int(time[-1] - time[0]), _COLUMNS)
     edges = time[0] + length * np.arange(_COLUMNS + 1) // _COLUMNS
@@ -139,12 +152,7 @@ def _heat(
 
 def _trades(axes: Any, lake: Place, span: Span, borders: npt.NDArray[Any]) -> None:
     try:
-        rows = answer(
-            lake,
-            "SELECT time_ns, price, size, aggressor_side FROM trades WHERE NOT busted "  # noqa: S608
-            f"AND sets_last_price AND {span.condition('time_ns')}",
-            "no trades",
-        )
+        rows = answer(lake, "trades", _TRADES, span.values, "no trades")
     except NothingFoundError:
         return
     size = rows["size"].astype(float)

@@ -11,6 +11,7 @@ from matplotlib.ticker import FuncFormatter
 
 from pregao.api.values import Time
 from pregao.errors import UsageError
+from pregao.lake.analytics.latency_minutes import MEASURES
 from pregao.plot.questions import Place, answer, span_of
 from pregao.plot.style import (
     ACCENT,
@@ -27,12 +28,20 @@ from pregao.plot.style import (
     time_axis,
 )
 
-MEASURES = {
-    "network": ("network_ns", "from sending to capture, above the fastest packet"),
-    "network_raw": ("network_raw_ns", "from sending (T11) to capture, by the clocks as they are"),
-    "engine": ("t11_ns - t5_ns", "from the engine's event (T5) to sending (T11)"),
-    "feeds": ("feed_difference_ns", "how much later the other feed came"),
+_MEANINGS = {
+    "network": "from sending to capture, above the fastest packet",
+    "network_raw": "from sending (T11) to capture, by the clocks as they are",
+    "engine": "from the engine's event (T5) to sending (T11)",
+    "feeds": "how much later the other feed came",
 }
+_LATENCY = """
+SELECT t11_ns AS time_ns, {measure} AS value
+FROM latency WHERE ({measure}) IS NOT NULL
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR t11_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR t11_ns < CAST($until_ns AS BIGINT))
+ORDER BY t11_ns
+"""
 _PERCENTILES = ((50, BUY), (90, ACCENT), (99, "#e09a2b"), (99.9, SELL))
 
 
@@ -46,16 +55,11 @@ def latency(
     day: date | str | None = None,
 ) -> Picture:
     """A measure of the table ``latency``: network, network_raw, engine or feeds."""
-    if measure not in MEASURES:
-        raise UsageError(f"There is no measure {measure!r}: there are {', '.join(MEASURES)}.")
-    expression, meaning = MEASURES[measure]
+    if measure not in _MEANINGS:
+        raise UsageError(f"There is no measure {measure!r}: there are {', '.join(_MEANINGS)}.")
     span = span_of(None, day, since, until, tz)
-    rows = answer(
-        lake,
-        f"SELECT t11_ns AS time_ns, {expression} AS value FROM latency "  # noqa: S608
-        f"WHERE ({expression}) IS NOT NULL AND {span.condition('t11_ns')} ORDER BY t11_ns",
-        f"no latency {measure} then",
-    )
+    sql, meaning = _LATENCY.replace("{measure}", MEASURES[measure]), _MEANINGS[measure]
+    rows = answer(lake, "latency", sql, span.values, f"no latency {measure} then")
     time, value = rows["time_ns"], np.maximum(rows["value"].astype(float), 1)
     made, (axes, below) = picture(
         f"Latency ({measure}): {len(value):,} events",

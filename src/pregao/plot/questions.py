@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -14,6 +16,10 @@ import pyarrow as pa
 from pregao.api import Lake
 from pregao.api.values import Time, day_from, moment_ns
 from pregao.errors import NothingFoundError
+from pregao.lake import store
+from pregao.lake.sql.bound_queries import bound_rows
+
+_NUMBER = re.compile("[0-9]{1,18}")
 
 Place = Lake | str | os.PathLike[str]
 
@@ -27,22 +33,18 @@ class Span:
     since_ns: int | None = None
     until_ns: int | None = None
 
-    def condition(self, time: str) -> str:
-        """The same in SQL, where ``time`` is the column of nanoseconds."""
-        parts = ["true"]
-        if self.symbol is not None:
-            name = self.symbol.upper().replace("'", "''")
-            if name.isdigit():
-                parts.append(f"(upper(symbol) = '{name}' OR security_id = {int(name)})")
-            else:
-                parts.append(f"upper(symbol) = '{name}'")
-        if self.day is not None:
-            parts.append(f"date = DATE '{self.day.isoformat()}'")
-        if self.since_ns is not None:
-            parts.append(f"{time} >= {self.since_ns}")
-        if self.until_ns is not None:
-            parts.append(f"{time} < {self.until_ns}")
-        return " AND ".join(parts)
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values of a query by name; a query takes null for no condition."""
+        name = None if self.symbol is None else self.symbol.upper()
+        number = int(name) if name is not None and _NUMBER.fullmatch(name) else None
+        return {
+            "symbol": name,
+            "security_id": number,
+            "day": self.day,
+            "since_ns": self.since_ns,
+            "until_ns": self.until_ns,
+        }
 
 
 def span_of(
@@ -62,9 +64,11 @@ def opened(place: Place) -> Lake:
     return place if isinstance(place, Lake) else Lake(place)
 
 
-def answer(place: Place, sql: str, of: str) -> dict[str, npt.NDArray[Any]]:
-    """The columns of a query, decimals as floating-point numbers; no rows are an error."""
-    rows = opened(place).sql(sql)
+def answer(
+    place: Place, table: str, sql: str, values: Mapping[str, Any], of: str
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of a query, decimals as floating-point numbers; no rows are an error."""
+    rows = bound_rows(store.Lake(opened(place).location), [table], sql, values)
     if not rows.num_rows:
         raise NothingFoundError(f"There is nothing to draw: {of}.")
     return {name: _numbers(rows[name]) for name in rows.column_names}

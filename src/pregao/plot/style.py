@@ -66,9 +66,21 @@ def picture(
         )[:, 0]
         for each in axes:
             each.grid(axis="y")
-    made.text(0.012, 1 - 0.16 / size[1], title, fontsize=15, fontweight="bold", color=INK, va="top")
-    made.text(0.012, 1 - 0.5 / size[1], subtitle, fontsize=9.5, color=MUTED, va="top")
+    made.text(
+        0.012, 1 - 0.16 / size[1], plain(title, 80), fontsize=15, fontweight="bold", color=INK,
+        va="top", parse_math=False,
+    )  # fmt: skip
+    made.text(
+        0.012, 1 - 0.5 / size[1], plain(subtitle, 160), fontsize=9.5, color=MUTED, va="top",
+        parse_math=False,
+    )  # fmt: skip
     return made, list(axes)
+
+
+def plain(text: str, length: int = 24) -> str:
+    """Return a text of a lake as one line that fits; draw it with ``parse_math=False``."""
+    shown = "".join(each if each.isprintable() else "\ufffd" for each in text[: length + 1])
+    return shown if len(shown) <= length else f"{shown[: length - 1]}…"
 
 
 def moments(nanoseconds: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:

@@ -24,6 +24,15 @@ from pregao.plot.style import (
 )
 
 _BINS = 120
+_TRADES = """
+SELECT time_ns, price, "size", aggressor_side, bid_price, ask_price
+FROM trades WHERE NOT busted AND sets_last_price
+  AND (upper(symbol) = $symbol OR security_id = CAST($security_id AS BIGINT))
+  AND (CAST($day AS DATE) IS NULL OR date = CAST($day AS DATE))
+  AND (CAST($since_ns AS BIGINT) IS NULL OR time_ns >= CAST($since_ns AS BIGINT))
+  AND (CAST($until_ns AS BIGINT) IS NULL OR time_ns < CAST($until_ns AS BIGINT))
+ORDER BY time_ns
+"""
 
 
 def tape(
@@ -37,12 +46,7 @@ def tape(
 ) -> Picture:
     """The trades of an instrument; busted ones are left out."""
     span = span_of(symbol, day, since, until, tz)
-    rows = answer(
-        lake,
-        "SELECT time_ns, price, size, aggressor_side, bid_price, ask_price FROM trades "  # noqa: S608
-        f"WHERE NOT busted AND sets_last_price AND {span.condition('time_ns')} ORDER BY time_ns",
-        f"no trades of {symbol} then",
-    )
+    rows = answer(lake, "trades", _TRADES, span.values, f"no trades of {symbol} then")
     time, price, size = rows["time_ns"], rows["price"], rows["size"]
     side = rows["aggressor_side"]
     made, (axes, below) = picture(

@@ -1,7 +1,5 @@
 """An instrument's day in a lake, as the page asks for it: books, trades, bars, auctions."""
 
-# ruff: noqa: S608 - what is put into queries are whole numbers, days and names of our own
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,11 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pregao.api import Lake
 from pregao.book.rows import NULL, Numbers
+from pregao.lake.analytics.intervals import is_interval, known_intervals
 from pregao.lake.books import Catalogue, open_books
 from pregao.lake.books.columns import integers
-from pregao.web.heatmap import DEPTH, heatmap_columns
+from pregao.lake.sql.bound_queries import LEVELS_OF_TICKS, bound_rows
+from pregao.lake.store import Lake
+from pregao.web.heatmap import heatmap_columns
 from pregao.web.wire import midnight_ns, moment_data, number
 
 TAPE = 400
@@ -67,16 +67,17 @@ class LakeInstrument:
         self.books = open_books(catalogue, str(security_id), day, channel)
         self.base = midnight_ns(day)
         self._lake = lake
-        self._tables = frozenset(lake.tables)
-        self._of_channel = f"date = DATE '{day.isoformat()}' AND channel = {channel}"
-        self._own = f"{self._of_channel} AND security_id = {security_id}"
+        self._tables = frozenset(lake.table_names())
+        self._own = {"date": day, "channel": channel, "security_id": security_id}
 
-    def _rows(self, table: str, sql: str) -> Any | None:
-        """The rows of a query on a table; None where the lake has no such table (yet)."""
-        return self._lake.sql(sql) if table in self._tables else None
+    def _rows(self, table: str, sql: str, **values: Any) -> Any | None:
+        """Return the rows of a query on a table; None where the lake has no such table (yet)."""
+        if table not in self._tables:
+            return None
+        return bound_rows(self._lake, [table], sql, self._own | values)
 
-    def _listed(self, table: str, sql: str) -> list[dict[str, Any]]:
-        rows = self._rows(table, sql)
+    def _listed(self, table: str, sql: str, **values: Any) -> list[dict[str, Any]]:
+        rows = self._rows(table, sql, **values)
         return [] if rows is None else rows.to_pylist()
 
     # About the day
@@ -87,7 +88,8 @@ class LakeInstrument:
         definition = self._listed(
             "instruments",
             "SELECT symbol, security_group, security_desc, asset, currency, isin_number, "
-            f"min_price_increment, min_lot_size FROM instruments WHERE {self._own} LIMIT 1",
+            "min_price_increment, min_lot_size FROM instruments "
+            "WHERE date = $date AND channel = $channel AND security_id = $security_id LIMIT 1",
         )
         own = definition[0] if definition else {}
         security = self.books.instrument.security_id
@@ -121,14 +123,13 @@ class LakeInstrument:
 
     def phases(self, group: str | None) -> list[list[Any]]:
         """What held, from when until when: status, whether it was the instrument's own."""
-        whose = f"security_id = {self.books.instrument.security_id}"
-        if group is not None:
-            quoted = group.replace("'", "''")
-            whose = f"({whose} OR (security_id IS NULL AND security_group = '{quoted}'))"
         rows = self._listed(
             "status",
             "SELECT from_ns, until_ns, status, separate, security_id FROM status "
-            f"WHERE {self._of_channel} AND {whose} ORDER BY from_ns",
+            "WHERE date = $date AND channel = $channel AND (security_id = $security_id "
+            "OR (security_id IS NULL AND security_group = CAST($security_group AS VARCHAR))) "
+            "ORDER BY from_ns",
+            security_group=group,
         )
         # Where an instrument has rows of its own they tell everything, its group's phases too.
         named = [row for row in rows if row["security_id"] is not None]
@@ -147,12 +148,11 @@ class LakeInstrument:
 
         and whether it is a hole of the instrument's own messages.
         """
-        security = self.books.instrument.security_id
         rows = self._listed(
             "gaps",
             "SELECT capture_time_ns, first_missing, last_missing, closed_by, security_id, feed "
-            f"FROM gaps WHERE {self._of_channel} "
-            f"AND (security_id = {security} OR security_id IS NULL) "
+            "FROM gaps WHERE date = $date AND channel = $channel "
+            "AND (security_id = $security_id OR security_id IS NULL) "
             "AND coalesce(closed_by, '') NOT LIKE 'feed %' "
             "ORDER BY capture_time_ns LIMIT 2000",
         )
@@ -179,12 +179,13 @@ class LakeInstrument:
         return [int(one) for one in sums.tolist()]
 
     def _intervals(self) -> list[str]:
+        """Return the intervals of the bars, from short to long; only names that we write."""
         rows = self._listed(
             "bars",
-            f"SELECT interval, min(end_ns - start_ns) AS span FROM bars WHERE {self._own} "
-            "GROUP BY interval ORDER BY span",
+            'SELECT DISTINCT "interval" FROM bars '
+            "WHERE date = $date AND channel = $channel AND security_id = $security_id",
         )
-        return [row["interval"] for row in rows]
+        return list(known_intervals(filter(is_interval, (row["interval"] for row in rows))))
 
     # Books and trades
 
@@ -211,9 +212,9 @@ class LakeInstrument:
         rows = self._rows(
             "trades",
             "SELECT sending_time_ns, price, size, aggressor_side, bust_time_ns, busted, trade_id, "
-            f"buyer, seller, sequence_version, sequence_number, index_in_packet FROM trades "
-            f"WHERE {self._own} ORDER BY sending_time_ns, sequence_version, sequence_number, "
-            "index_in_packet",
+            "buyer, seller, sequence_version, sequence_number, index_in_packet FROM trades "
+            "WHERE date = $date AND channel = $channel AND security_id = $security_id "
+            "ORDER BY sending_time_ns, sequence_version, sequence_number, index_in_packet",
         )
         if rows is None:
             return Trades(*(np.empty(0, np.int64) for _ in Trades.__slots__))
@@ -274,19 +275,18 @@ class LakeInstrument:
     def heatmap(self, begin: int, end: int, columns: int) -> dict[str, Any]:
         """The best levels over time, a column for each stretch of it."""
         times = np.linspace(begin, end, columns + 1)[1:].astype(np.int64) + self.base
-        names = ", ".join(
-            f"{side}_{part}_{level}"
-            for side in ("bid", "ask")
-            for part in ("price", "size")
-            for level in range(1, DEPTH + 1)
-        )
         # Of a million ticks some hundreds are shown: only their levels are read.
         sent = self._tick_times
         last = np.unique(np.searchsorted(sent, times, side="right") - 1)
         chosen = sent[last[last >= np.searchsorted(sent, self.base + begin, side="right")]]
-        rows = self._lake.sql(
-            f"SELECT sending_time_ns, {names} FROM ticks WHERE {self._own} "
-            f"AND sending_time_ns IN ({', '.join(map(str, chosen.tolist())) or 'NULL'})"
+        rows = self._rows(
+            "ticks",
+            f"{LEVELS_OF_TICKS} WHERE date = $date AND channel = $channel "
+            "AND security_id = $security_id AND sending_time_ns BETWEEN $first AND $last "
+            "AND list_contains(CAST($times AS BIGINT[]), sending_time_ns)",
+            times=chosen.tolist(),
+            first=int(chosen[0]) if len(chosen) else 0,
+            last=int(chosen[-1]) if len(chosen) else -1,
         )
         first = self.book(begin)
         return {
@@ -298,17 +298,26 @@ class LakeInstrument:
     @cached_property
     def _tick_times(self) -> Numbers:
         """When the packets of the ticks were sent, in order."""
-        rows = self._lake.sql(f"SELECT sending_time_ns FROM ticks WHERE {self._own}")
-        return np.sort(integers(rows["sending_time_ns"]))
+        rows = self._rows(
+            "ticks",
+            "SELECT sending_time_ns FROM ticks "
+            "WHERE date = $date AND channel = $channel AND security_id = $security_id",
+        )
+        return np.empty(0, np.int64) if rows is None else np.sort(integers(rows["sending_time_ns"]))
 
     def bars(self, interval: str) -> list[list[Any]]:
         """Bars of an interval: start, open, high, low, close, volume, bought, sold."""
         if interval not in self.about["intervals"]:
             return []
-        rows = self._lake.sql(
-            "SELECT start_ns, open, high, low, close, volume, buy_volume, sell_volume FROM bars "
-            f"WHERE {self._own} AND interval = '{interval}' ORDER BY start_ns"
+        rows = self._rows(
+            "bars",
+            'SELECT start_ns, "open", high, low, "close", volume, buy_volume, sell_volume '
+            "FROM bars WHERE date = $date AND channel = $channel AND security_id = $security_id "
+            'AND "interval" = $interval ORDER BY start_ns',
+            interval=interval,
         )
+        if rows is None:
+            return []
         columns = [integers(rows[name]) for name in rows.column_names]
         columns[0] = columns[0] - self.base
         return [
@@ -320,7 +329,9 @@ class LakeInstrument:
     def auctions(self) -> list[dict[str, Any]]:
         """The auctions: what was expected while they went on, and what came of them."""
         rows = self._listed(
-            "auctions", f"SELECT * FROM auctions WHERE {self._own} ORDER BY start_ns"
+            "auctions",
+            "SELECT * FROM auctions WHERE date = $date AND channel = $channel "
+            "AND security_id = $security_id ORDER BY start_ns",
         )
         return [self._auction(row) for row in rows]
 

@@ -1,33 +1,31 @@
 """A lake for the page: its days, its instruments, how the feed was, how long things took."""
 
-# ruff: noqa: S608 - what is put into queries are whole numbers, days and names of our own
-
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, tzinfo
 from typing import Any
 
 from pregao._version import __version__
-from pregao.api import Lake
+from pregao.documents import DocumentError, parse_json
 from pregao.errors import UsageError
 from pregao.lake import store
-from pregao.lake.analytics.latency_minutes import MEASURES
 from pregao.lake.books import Catalogue
+from pregao.lake.sql.bound_queries import bound_rows
 from pregao.names import folded, nearness
 from pregao.umdf.news import NewsParts
+from pregao.web.feed_queries import BINARY_FEED, LEGACY_FEED, SOME_OF_DAY, SPREAD_OF_LATENCY
 from pregao.web.lake_instrument import LakeInstrument
 from pregao.web.wire import midnight_ns
 
 _KEPT = 8
 """So many instruments are kept at hand."""
+_MAX_ANSWERS = 64
+"""Answers about days that are kept; a request may name any day."""
 _FOUND = 40
-_MOST_GAPS = 500
 _MOST_NEWS = 200
-_SHARES = (0.5, 0.9, 0.99)
 
 
 class LakeMarket:
@@ -36,13 +34,12 @@ class LakeMarket:
     mode = "lake"
 
     def __init__(self, location: str, zone: tzinfo | None = None) -> None:
-        self._lake = Lake(location)
         self._store = store.Lake(location)
         self._store.require()
         self._zone = zone or UTC
         self._lock = threading.Lock()
         self._instruments: OrderedDict[tuple[date, int, int], LakeInstrument] = OrderedDict()
-        self._told: dict[tuple[Any, ...], Any] = {}
+        self._told: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._catalogue = Catalogue(self._store)
 
     def refresh(self) -> None:
@@ -54,14 +51,22 @@ class LakeMarket:
             self._told.clear()
 
     def _once(self, key: tuple[Any, ...], ask: Callable[[], Any]) -> Any:
-        if key not in self._told:
-            self._told[key] = ask()
-        return self._told[key]
+        """Return an answer that is kept; the oldest one goes when there are too many."""
+        with self._lock:
+            if key in self._told:
+                return self._told[key]
+        answer = ask()
+        with self._lock:
+            self._told[key] = answer
+            while len(self._told) > _MAX_ANSWERS:
+                self._told.popitem(last=False)
+        return answer
 
-    def _listed(self, table: str, sql: str) -> list[dict[str, Any]]:
-        if table not in self._store.table_names():
+    def _listed(self, tables: Sequence[str], sql: str, **values: Any) -> list[dict[str, Any]]:
+        """Return the rows of a query on tables; none where the lake lacks one of them."""
+        if not set(tables).issubset(self._store.table_names()):
             return []
-        rows: list[dict[str, Any]] = self._lake.sql(sql).to_pylist()
+        rows: list[dict[str, Any]] = bound_rows(self._store, tables, sql, values).to_pylist()
         return rows
 
     def about(self) -> dict[str, Any]:
@@ -80,18 +85,19 @@ class LakeMarket:
 
     def _all(self, day: date) -> list[dict[str, Any]]:
         """Every instrument of a day with a book, the busiest first."""
-        own = f"date = DATE '{day.isoformat()}'"
 
         def ask() -> list[dict[str, Any]]:
             books = self._listed(
-                "books",
+                ["books"],
                 "SELECT channel, security_id, symbol, messages, state, gaps FROM books "
-                f"WHERE {own} ORDER BY messages DESC, security_id",
+                "WHERE date = $date ORDER BY messages DESC, security_id",
+                date=day,
             )
             names = self._listed(
-                "instruments",
+                ["instruments"],
                 "SELECT channel, security_id, symbol, security_group, security_desc "
-                f"FROM instruments WHERE {own}",
+                "FROM instruments WHERE date = $date",
+                date=day,
             )
             known = {(row["channel"], row["security_id"]): row for row in names}
             found = []
@@ -137,7 +143,7 @@ class LakeMarket:
             if known is not None:
                 self._instruments.move_to_end(key)
                 return known
-        opened = LakeInstrument(self._lake, catalogue, day, channel, security_id)
+        opened = LakeInstrument(self._store, catalogue, day, channel, security_id)
         with self._lock:
             kept = self._instruments.setdefault(key, opened)
             while len(self._instruments) > _KEPT:
@@ -152,50 +158,20 @@ class LakeMarket:
         return found
 
     def _health(self, day: date) -> dict[str, Any]:
-        own, base = f"date = DATE '{day.isoformat()}'", midnight_ns(day)
-        legacy = self._of_legacy_feed(day)
-        told = "legacy_packets" if legacy else "packets"
-        packets = self._listed(
-            told,
-            "SELECT channel, stream, feed, outcome, count(*) AS packets, "
-            f"sum(message_count) AS messages, sum(size) AS bytes FROM {told} "
-            f"WHERE {own} GROUP BY ALL ORDER BY ALL",
-        )
-        # Packets of the legacy feed that hold no message with a time have 0.
-        rates = self._listed(
-            told,
-            "SELECT (sending_time_ns // 60000000000) * 60000000000 AS minute, "
-            f"count(*) AS packets, sum(message_count) AS messages, sum(size) AS bytes FROM {told} "
-            f"WHERE {own} AND stream = 'incremental' AND sending_time_ns > 0 "
-            "GROUP BY 1 ORDER BY 1",
-        )
-        missing = f"FROM {_GAPS_OF_BOTH if legacy else 'gaps'} WHERE {own}"
-        gaps = self._listed(
-            "legacy_gaps" if legacy else "gaps",
-            "SELECT channel, security_id, feed, first_missing, last_missing, closed_by, "
-            f"capture_time_ns, reason {missing} ORDER BY capture_time_ns LIMIT {_MOST_GAPS}",
-        )
-        counted = self._listed(
-            "legacy_gaps" if legacy else "gaps",
-            f"SELECT closed_by, count(*) AS gaps {missing} GROUP BY 1 ORDER BY 1",
+        base = midnight_ns(day)
+        queries = LEGACY_FEED if self._of_legacy_feed(day) else BINARY_FEED
+        packets, rates, gaps, closed, feeds = (
+            self._listed(tables, sql, date=day) for tables, sql in queries
         )
         symbols = {one["id"]: one["symbol"] for one in self._all(day)}
-        lead = ", ".join(
-            f"percentile(feed_difference_ns, {share}) AS p{round(share * 100)}" for share in _SHARES
-        )
-        first = _LEGACY_PACKETS if legacy else "latency"
-        feeds = self._listed(
-            "legacy_incremental_refresh" if legacy else "latency",
-            f"SELECT feed, count(*) AS events, {lead} FROM {first} "
-            f"WHERE {own} AND feed_difference_ns IS NOT NULL GROUP BY feed ORDER BY feed",
-        )
         states: dict[str, int] = {}
         for one in self._all(day):
             states[one["state"]] = states.get(one["state"], 0) + 1
         audit = self._listed(
-            "book_audit",
+            ["book_audit"],
             "SELECT result, count(*) AS snapshots FROM book_audit "
-            f"WHERE {own} GROUP BY 1 ORDER BY 1",
+            "WHERE date = $date GROUP BY 1 ORDER BY 1",
+            date=day,
         )
         return {
             "packets": packets,
@@ -213,7 +189,7 @@ class LakeMarket:
                 }
                 for row in gaps
             ],
-            "closed": counted,
+            "closed": closed,
             "feeds": feeds,
             "states": states,
             "audit": audit,
@@ -226,8 +202,7 @@ class LakeMarket:
         """Has the lake packets of this day on the legacy feed alone?"""
 
         def some(table: str) -> bool:
-            own = f"date = DATE '{day.isoformat()}'"
-            return bool(self._listed(table, f"SELECT 1 AS one FROM {table} WHERE {own} LIMIT 1"))
+            return bool(self._listed([table], SOME_OF_DAY[table], date=day))
 
         return not some("packets") and some("legacy_packets")
 
@@ -239,27 +214,23 @@ class LakeMarket:
         return found
 
     def _latency(self, day: date, channel: int) -> dict[str, Any]:
-        own = f"date = DATE '{day.isoformat()}' AND channel = {channel}"
         base = midnight_ns(day)
         minutes: dict[str, list[Any]] = {}
         for row in self._listed(
-            "latency_minutes",
+            ["latency_minutes"],
             "SELECT measure, minute_ns, events, p50_ns, p90_ns, p99_ns, p999_ns, max_ns "
-            f"FROM latency_minutes WHERE {own} ORDER BY minute_ns",
+            "FROM latency_minutes WHERE date = $date AND channel = $channel ORDER BY minute_ns",
+            date=day,
+            channel=channel,
         ):
             minutes.setdefault(row["measure"], []).append(
                 [row["minute_ns"] - base, row["events"], row["p50_ns"], row["p90_ns"],
                  row["p99_ns"], row["p999_ns"], row["max_ns"]]
             )  # fmt: skip
         spread = {}
-        for measure, span in MEASURES.items():
+        for measure, sql in SPREAD_OF_LATENCY.items():
             if measure in minutes:
-                rows = self._listed(
-                    "latency",
-                    f"SELECT CAST(floor(log10({span}) * 10) AS INTEGER) AS bin, "
-                    f"count(*) AS events FROM latency WHERE {own} AND ({span}) > 0 "
-                    "GROUP BY 1 ORDER BY 1",
-                )
+                rows = self._listed(["latency"], sql, date=day, channel=channel)
                 spread[measure] = [[row["bin"], row["events"]] for row in rows]
         return {"minutes": minutes, "spread": spread}
 
@@ -273,9 +244,10 @@ class LakeMarket:
         if self._of_legacy_feed(day):
             return self._legacy_news(day)
         rows = self._listed(
-            "umdf_news_5",
-            f"SELECT * FROM umdf_news_5 WHERE date = DATE '{day.isoformat()}' "
+            ["umdf_news_5"],
+            "SELECT * FROM umdf_news_5 WHERE date = $date "
             "ORDER BY sending_time_ns, sequence_number, index_in_packet LIMIT 20000",
+            date=day,
         )
         parts = NewsParts()
         symbols = {one["id"]: one["symbol"] for one in self._all(day)}
@@ -300,15 +272,17 @@ class LakeMarket:
         base = midnight_ns(day)
         symbols = {one["id"]: one["symbol"] for one in self._all(day)}
         rows = self._listed(
-            "legacy_news",
-            f"SELECT * FROM legacy_news WHERE date = DATE '{day.isoformat()}' "
-            f"ORDER BY sending_time_ns DESC, sequence_number DESC LIMIT {_MOST_NEWS}",
+            ["legacy_news"],
+            "SELECT * FROM legacy_news WHERE date = $date "
+            "ORDER BY sending_time_ns DESC, sequence_number DESC LIMIT $limit",
+            date=day,
+            limit=_MOST_NEWS,
         )
         found = []
         for row in reversed(rows):
-            lines = json.loads(row["lines_of_text"] or "[]")
-            about = json.loads(row["related_sym"] or "[]")
-            texts = [line.get("EncodedText") or line.get("Text") or "" for line in lines]
+            about = _tables(row["related_sym"])
+            lines = _tables(row["lines_of_text"])
+            texts = [str(line.get("EncodedText") or line.get("Text") or "") for line in lines]
             found.append(
                 {
                     "at": row["sending_time_ns"] - base,
@@ -321,17 +295,20 @@ class LakeMarket:
         return found
 
 
-_GAPS_OF_BOTH = "(SELECT * FROM gaps UNION ALL BY NAME SELECT * FROM legacy_gaps)"
-_LEGACY_PACKETS = (
-    "(SELECT DISTINCT date, channel, sequence_version, sequence_number, feed, feed_difference_ns "
-    "FROM legacy_incremental_refresh)"
-)
-"""The packets of the legacy feed, which its messages tell of; there are no latencies of events."""
 _NEWS_FIELDS = {
     "securityID": "security_id", "newsSource": "news_source", "languageCode": "language_code",
     "partCount": "part_count", "partNumber": "part_number", "newsID": "news_id",
     "origTime": "orig_time_ns", "headline": "headline", "text": "text", "uRLLink": "url_link",
 }  # fmt: skip
+
+
+def _tables(text: str | None) -> list[dict[str, Any]]:
+    """Return the tables of a list in JSON, as ingest writes it; none of anything else."""
+    try:
+        found = parse_json(text or "[]")
+    except DocumentError:
+        return []
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def _symbol(symbols: dict[str, str], security_id: int | None) -> str | None:

@@ -9,7 +9,7 @@ from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 from pregao.errors import UsageError
 
 _UNITS = {"ms": MILLISECOND, "s": SECOND, "m": MINUTE, "h": HOUR, "d": DAY}
-_SPAN = re.compile(r"(\d+)(ms|s|m|h|d)")
+_SPAN = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)")
 
 
 def interval_ns(text: str) -> int:
@@ -35,3 +35,11 @@ def interval_name(length_ns: int) -> str:
 def known_intervals(texts: Iterable[str]) -> tuple[str, ...]:
     """Each interval once, under its shortest name, from short to long."""
     return tuple(interval_name(length) for length in sorted({interval_ns(text) for text in texts}))
+
+
+def is_interval(text: object) -> bool:
+    """Whether it is a name that we write into the column ``interval`` of bars."""
+    try:
+        return isinstance(text, str) and known_intervals([text]) == (text,)
+    except UsageError:
+        return False

@@ -1,0 +1,88 @@
+"""Our own queries on a lake's tables: constant text, values bound, no file open to DuckDB.
+
+A lake may come from someone else: its texts are values and never become part of a query. The tables
+are Arrow datasets, whose files Arrow reads, so the session can be locked before it sees a query;
+conditions on bound values still leave out files and columns that cannot matter.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from pregao.errors import PregaoError
+from pregao.lake.sql.duckdb_engine import is_interrupt, set_up
+from pregao.lake.store import Lake, arrow_schema, dataset, visible_files
+
+LEVELS_OF_TICKS = """
+SELECT sending_time_ns,
+  bid_price_1, bid_price_2, bid_price_3, bid_price_4, bid_price_5,
+  bid_price_6, bid_price_7, bid_price_8, bid_price_9, bid_price_10,
+  bid_size_1, bid_size_2, bid_size_3, bid_size_4, bid_size_5,
+  bid_size_6, bid_size_7, bid_size_8, bid_size_9, bid_size_10,
+  ask_price_1, ask_price_2, ask_price_3, ask_price_4, ask_price_5,
+  ask_price_6, ask_price_7, ask_price_8, ask_price_9, ask_price_10,
+  ask_size_1, ask_size_2, ask_size_3, ask_size_4, ask_size_5,
+  ask_size_6, ask_size_7, ask_size_8, ask_size_9, ask_size_10
+FROM ticks
+"""
+"""The beginning of a query for the best levels of ticks."""
+_NAMED = re.compile(r"\$([a-z_]+)")
+_LOCKED = ("enable_external_access = false", "lock_configuration = true")
+
+
+def bound_rows(
+    lake: Lake, tables: Sequence[str], sql: str, values: Mapping[str, Any] | None = None
+) -> Any:
+    """Return the rows of a query as an Arrow table.
+
+    Args:
+        lake: Where the tables are.
+        tables: Names of the tables that the query reads.
+        sql: The text of a query: a constant, in which ``$name`` stands for a value.
+        values: The values by name; those that the text does not name are ignored.
+    """
+    lake.require()
+    lake.roll_forward()
+    wanted = set(_NAMED.findall(sql))
+    bound = {name: value for name, value in (values or {}).items() if name in wanted}
+    with _errors(tables), _locked_session() as session:
+        for name in tables:
+            table = lake.delta(name)
+            files = dataset(lake.table_location(name), arrow_schema(table), visible_files(table))
+            session.register(name, files)
+        return session.sql(sql, params=bound).to_arrow_table()
+
+
+@contextmanager
+def _locked_session() -> Iterator[Any]:
+    """Open a session that can neither read nor write files, apart from its own spill folder."""
+    session = duckdb.connect(":memory:")
+    spill = set_up(session)
+    try:
+        for setting in _LOCKED:
+            session.execute(f"SET {setting}")
+        yield session
+    finally:
+        session.close()
+        shutil.rmtree(spill, ignore_errors=True)
+
+
+@contextmanager
+def _errors(tables: Sequence[str]) -> Iterator[None]:
+    """Turn errors of the libraries into one sentence."""
+    try:
+        yield
+    except PregaoError:
+        raise
+    except (duckdb.Error, pa.ArrowException, RuntimeError, OSError) as error:
+        if is_interrupt(error):
+            raise KeyboardInterrupt from None
+        first = " ".join(str(error).split())[:300]
+        raise PregaoError(f"The lake's {', '.join(tables)} cannot be read: {first}") from error
