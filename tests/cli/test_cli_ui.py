@@ -4,7 +4,11 @@ import re
 import signal
 import subprocess
 import sys
+import webbrowser
 from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import httpx
 import pytest
@@ -12,6 +16,7 @@ from typer.testing import CliRunner
 
 from pregao.api import Lake
 from pregao.cli.main import app
+from pregao.cli.ui import _open_browser
 from pregao.clock import MINUTE
 from pregao.errors import UsageError
 from pregao.exchange.simulation import Settings, Simulation
@@ -26,6 +31,7 @@ from tests.waiting import PATIENCE_S
         (["--demo", "--exchange", "9612"], "--exchange is for --live"),
         (["--lake", "/nowhere/at/all"], "/nowhere/at/all"),
         (["--live", "/nowhere.toml"], "no such file"),
+        (["--lake", "a", "--token-file", "/nowhere"], "--token-file /nowhere cannot be read"),
         (["--lake", "a", "--tz", "Brasil"], "--tz takes a zone"),
         ([], "Name the lake with --lake"),
     ],
@@ -58,16 +64,37 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
     ):
         left.callback(running.kill)  # or what fails here would wait for it for ever
         line = running.stderr.readline()
-        address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
-        about = httpx.get(f"{address}api/about", timeout=PATIENCE_S).json()
+        address, token = re.search(r"(http://127\.0\.0\.1:\d+/)\?token=(\S+)", line).groups()
+        assert httpx.get(f"{address}api/about", timeout=PATIENCE_S).status_code == 403
+        page = httpx.Client(headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE_S)
+        left.callback(page.close)
+        about = page.get(f"{address}api/about").json()
         assert about["zone"] == "America/Sao_Paulo"
         assert about["days"][0]["offset"] == -3 * 3600
-        found = httpx.get(
-            f"{address}api/instruments", params={"day": about["days"][0]["day"]}, timeout=PATIENCE_S
+        found = page.get(
+            f"{address}api/instruments", params={"day": about["days"][0]["day"]}
         ).json()["instruments"]
         own = {"day": about["days"][0]["day"], "channel": found[0]["channel"], "id": found[0]["id"]}
-        told = httpx.get(f"{address}api/instrument", params=own, timeout=PATIENCE_S).json()
+        told = page.get(f"{address}api/instrument", params=own).json()
         assert told["intervals"] == []  # nobody made analytics
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE_S) == 0
         assert running.stderr.read() == ""
+
+
+def test_the_browser_gets_the_token_by_a_file_that_only_we_may_read(monkeypatch):
+    seen = []
+
+    def look(address):
+        path = Path(url2pathname(urlsplit(address).path))
+        seen.append((address, path.read_text(), path.parent.stat().st_mode & 0o777))
+
+    monkeypatch.setattr(webbrowser, "open", look)
+    url = "http://127.0.0.1:1/?token=secret"
+    with ExitStack() as opened:
+        _open_browser(opened, url)
+    ((address, text, mode),) = seen
+    assert "secret" not in address
+    assert f'content="0; url={url}"' in text
+    assert mode == 0o700
+    assert not Path(urlsplit(address).path).exists()

@@ -56,7 +56,7 @@ def opened(chromium, server):
     watched = []
 
     def opening(address=None, **options):
-        watched.append(Watched(chromium, address or server.address, **options))
+        watched.append(Watched(chromium, address or server.url, **options))
         return watched[-1]
 
     yield opening
@@ -221,7 +221,7 @@ def entered(page, side, quantity, price):
 
 def test_orders_entered_on_the_page_are_drawn_when_the_feed_brings_them(opened):
     with live_page() as (served, exchange, _):
-        watched = opened(served.address)
+        watched = opened(served.url)
         page = watched.page
         until(page, "!!window.__pregao && document.title.endsWith('· live')")
         found_for(page, "petr4")
@@ -314,7 +314,7 @@ def test_who_types_on_behind_enter_has_not_chosen(opened):
 
 def test_a_late_answer_does_not_undo_a_later_choice_on_the_live_page(opened):
     with live_page(panel=False) as (served, _, _):
-        watched = opened(served.address)
+        watched = opened(served.url)
         until(watched.page, "!!window.__pregao && document.title.endsWith('· live')")
         until(watched.page, "!!__pregao.page.about")  # what the page chooses by itself
         in_the_order_of_choice(watched.page, "petr4", "vale3")
@@ -344,7 +344,7 @@ class Hostile(LakeMarket):
 
 def test_no_text_of_a_capture_becomes_markup(opened, place):
     with PageServer(lake_application(Hostile(place)), 0) as served:
-        watched = opened(served.address)
+        watched = opened(served.url)
         page = watched.page
         drawn = settled(page)
         assert drawn["symbol"] == MARKUP
@@ -364,7 +364,7 @@ def test_no_text_of_a_capture_becomes_markup(opened, place):
 
 def test_a_server_that_is_gone_is_told(opened, market):
     with PageServer(lake_application(market), 0) as served:
-        page = opened(served.address).page
+        page = opened(served.url).page
         settled(page)
     page.keyboard.press("ArrowRight")
     until(page, "!document.querySelector('#notice').hidden")

@@ -2,14 +2,13 @@
 
 import string
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
 
 from pregao.web.guards import HOSTS, refusal
+from tests.web.visiting import get, socket_of
 
 NAMES = st.text(string.ascii_lowercase + string.digits + ".-", min_size=1, max_size=20)
 OURS = st.sampled_from(sorted(HOSTS))
@@ -59,19 +58,18 @@ def test_other_origins_are_refused(name, port, other, other_port):
 )
 def test_the_server_refuses(server, headers, status):
     for path in ("", "api/about", "static/js/main.js"):
-        assert httpx.get(server.address + path, headers=headers).status_code == status
+        assert get(server, path, headers=headers).status_code == status
 
 
 def test_a_socket_of_another_page_is_refused(server):
-    address = server.address.replace("http", "ws") + "ws/replay"
     with pytest.raises(InvalidStatus):
-        connect(address, origin="http://evil.example")
-    with connect(address, origin=server.address.rstrip("/")):
+        socket_of(server, "ws/replay", origin="http://evil.example")
+    with socket_of(server, "ws/replay", origin=server.address.rstrip("/")):
         pass
 
 
 def test_what_the_page_may_load_is_its_own(server):
-    answer = httpx.get(server.address)
+    answer = get(server)
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -88,4 +86,4 @@ def test_it_is_served_on_loopback_only(server):
     "path", ["static/../serving.py", "static/%2e%2e/serving.py", "static//etc/passwd"]
 )
 def test_only_files_of_the_page_are_served(server, path):
-    assert httpx.get(server.address + path).status_code in (403, 404)
+    assert get(server, path).status_code in (403, 404)

@@ -3,21 +3,20 @@
 import json
 from datetime import date
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from websockets.sync.client import connect
 
 from pregao.web.wire import midnight_ns
+from tests.web import visiting
 from tests.web.conftest import DAY
 
 BASE = midnight_ns(date.fromisoformat(DAY))
 
 
 def get(server, path, **parameters):
-    answer = httpx.get(server.address + path, params=parameters, timeout=60)
+    answer = visiting.get(server, path, **parameters)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -43,11 +42,11 @@ def lake_levels(side):
 
 
 def test_the_page_is_there(server):
-    answer = httpx.get(server.address)
+    answer = visiting.get(server)
     assert answer.status_code == 200
     assert "Pregão" in answer.text
     for name in ("style.css", "js/main.js", "vendor/lightweight-charts.mjs", "icon.svg"):
-        assert httpx.get(f"{server.address}static/{name}").status_code == 200
+        assert visiting.get(server, f"static/{name}").status_code == 200
 
 
 def test_about_and_search(server, busiest):
@@ -91,11 +90,10 @@ def test_trades_are_the_lakes(server, lake, busiest, about):
 
 
 def test_a_replay_shows_books_as_they_were(server, lake, busiest, about):
-    address = server.address.replace("http", "ws") + "ws/replay"
     begin = (about["begin"] + about["end"]) // 2
     step = 500_000_000
     request = own(busiest, request=7, step=step, to=begin + 20 * step) | {"from": begin}
-    with connect(address, max_size=None) as socket:
+    with visiting.socket_of(server, "ws/replay") as socket:
         socket.send(json.dumps(request))
         told = json.loads(socket.recv())
         socket.send("nonsense")
@@ -183,7 +181,7 @@ def test_bars_auctions_latency_health_and_news(server, lake, busiest, about):
     ],
 )
 def test_what_is_wrong_is_said(server, path, parameters, said):
-    answer = httpx.get(server.address + path, params=parameters)
+    answer = visiting.get(server, path, **parameters)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
 
@@ -210,7 +208,7 @@ def test_whatever_is_asked_is_answered_with_data_or_a_sentence(
     server, busiest, path, day, channel, others
 ):
     asked = {"id": busiest["id"], "day": day, "channel": channel, "at": "43200000000000"} | others
-    answer = httpx.get(f"{server.address}api/{path}", params=asked, timeout=60)
+    answer = visiting.get(server, f"api/{path}", **asked)
     assert answer.status_code in (200, 400), answer.text
     if answer.status_code == 400:
         assert answer.json()["error"].rstrip().endswith((".", "?"))

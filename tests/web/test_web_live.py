@@ -5,7 +5,6 @@ import threading
 
 import httpx
 import pytest
-from websockets.sync.client import connect
 
 from pregao.book.updates import Side
 from pregao.feed.pumped_channel import PumpedChannel
@@ -13,6 +12,7 @@ from pregao.web import PageServer, live_application
 from tests.exchange.host_desk import PETR4, VALE3
 from tests.waiting import PATIENCE_S, until
 from tests.web.live_support import SESSION, live_page
+from tests.web.visiting import get, post, socket_of
 
 OWN = {"channel": 51, "id": str(PETR4)}
 OTHER = {"channel": 51, "id": str(VALE3)}
@@ -22,15 +22,6 @@ OTHER = {"channel": 51, "id": str(VALE3)}
 def page():
     with live_page() as served:
         yield served
-
-
-def get(server, path, **parameters):
-    return httpx.get(server.address + path, params=parameters, timeout=60)
-
-
-def post(server, path, data, **headers):
-    headers = {"origin": server.address.rstrip("/"), **headers}
-    return httpx.post(server.address + path, json=data, headers=headers, timeout=60)
 
 
 def known(server):
@@ -56,7 +47,7 @@ def order(server, side, quantity, price, own=OWN):
 def test_orders_of_the_page_come_back_over_the_feed(page):
     server, exchange, _ = page
     known(server)
-    with connect(server.address.replace("http", "ws") + "ws/live", max_size=None) as socket:
+    with socket_of(server, "ws/live") as socket:
         socket.send(json.dumps(OWN))
         told = order(server, "BUY", 300, "30.10")
         assert told["answer"] == "ExecutionReport_New"
@@ -125,7 +116,7 @@ def test_a_book_is_told_under_its_own_number_when_another_is_chosen_meanwhile(pa
     slow = Slow(market)
     with (
         PageServer(live_application(slow, None), 0) as served,
-        connect(served.address.replace("http", "ws") + "ws/live", max_size=None) as socket,
+        socket_of(served, "ws/live") as socket,
     ):
         socket.send(json.dumps(OWN))
         assert slow.asked.wait(PATIENCE_S)
@@ -205,7 +196,10 @@ def test_what_the_page_may_not_do_is_refused(page):
     server, _, _ = page
     do = {"do": "halt", "symbol": "PETR4"}
     assert httpx.post(f"{server.address}api/exchange/do", json=do).status_code == 403
-    assert post(server, "api/exchange/do", do, origin="http://evil.example").status_code == 403
+    assert (
+        post(server, "api/exchange/do", do, headers={"origin": "http://evil.example"}).status_code
+        == 403
+    )
     refused = post(server, "api/exchange/do", {"do": "end-day"})
     assert "may ask for" in refused.json()["error"]
     assert (
@@ -215,10 +209,8 @@ def test_what_the_page_may_not_do_is_refused(page):
     for wrong in ({"side": "UP"}, {"quantity": 0}, {"price": "much"}, {"price": "NaN"}):
         asked = {"side": "BUY", "quantity": 1, "price": "1", "id": OWN["id"]} | wrong
         assert post(server, "api/exchange/order", asked).status_code == 400
-    text = httpx.post(
-        f"{server.address}api/exchange/do",
-        content="do=halt",
-        headers={"origin": server.address.rstrip("/"), "content-type": "text/plain"},
+    text = post(
+        server, "api/exchange/do", content="do=halt", headers={"content-type": "text/plain"}
     )
     assert text.status_code == 415
 

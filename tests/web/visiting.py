@@ -38,4 +38,4 @@ def socket_of(server, path, **options):
 
 def allowed(server, headers=None):
     """Headers with the token of a page."""
-    return {"authorization": f"Bearer {getattr(server, 'token', 0)}", **(headers or {})}
+    return {"authorization": f"Bearer {server.token}", **(headers or {})}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from datetime import tzinfo
@@ -28,7 +29,8 @@ EPILOG = "\n\n".join(
         "pregao ui --lake lake",
         "pregao ui --demo",
         "pregao ui --live live.toml --exchange 9612",
-        "The page is described in docs/page.md. It is served to this machine only.",
+        "The page is described in docs/page.md. It is served to this machine only, and needs the "
+        "token in the address that is printed.",
     )
 )
 PORT = 8050
@@ -69,6 +71,14 @@ def ui(
     firm: ep.Firm = 127,
     access_key: ep.Key = ep.DEFAULT_KEY,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where the page is served.")] = PORT,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default="a random token at each start",
+            help="Read the page's token from this file, which only you may read.",
+        ),
+    ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open it in the browser.")] = True,
     tz: options.Zone = None,
 ) -> None:
@@ -84,7 +94,9 @@ def ui(
     shown = zone(tz or configuration().tz or "UTC", "--tz")
     from pregao.live import read_config
     from pregao.web import PageServer
+    from pregao.web.tokens import read_token
 
+    token = None if token_file is None else read_token(token_file)
     desk = (session, firm, access_key)
     with ExitStack() as opened:
         if demo:
@@ -97,16 +109,31 @@ def ui(
             application = _of_feed(opened, read_config(live), str(live), shown, panel)
         else:
             application = _of_lake(lake, shown)
-        server = opened.enter_context(PageServer(application, port))
+        server = opened.enter_context(PageServer(application, port, token=token))
         # Books are many small lists without cycles: looking for some took most of the time.
         gc.set_threshold(*_COLLECTION)
-        _say(f"the page is at {server.address} (end with Ctrl-C)")
+        _say(f"the page is at {server.url} (end with Ctrl-C)")
         if open_:
-            import webbrowser
-
-            webbrowser.open(server.address)
+            _open_browser(opened, server.url)
         with suppress(KeyboardInterrupt):  # that is how one ends what would go on for ever
             server.wait()
+
+
+def _open_browser(opened: ExitStack, url: str) -> None:
+    """Open an address in the browser by way of a file that only we may read.
+
+    Other users of this machine see the arguments of processes, but not that file.
+    """
+    import webbrowser
+
+    folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="pregao-ui-")))
+    page = folder / "open.html"
+    page.write_text(
+        '<!doctype html><meta charset="utf-8"><title>Pregão</title>'
+        f'<meta http-equiv="refresh" content="0; url={url}"><a href="{url}">Open the page</a>\n',
+        "utf-8",
+    )
+    webbrowser.open(page.as_uri())
 
 
 def _of_lake(lake: str | None, shown: tzinfo) -> Application:

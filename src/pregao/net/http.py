@@ -12,10 +12,23 @@ from http import HTTPStatus
 from pregao.errors import NetworkError
 
 HOST = "127.0.0.1"
+LOOPBACK_HOSTS = frozenset({HOST, "localhost", "[::1]"})
+"""Names of this machine that a request may have in Host."""
 _MOST_REQUEST = 8 * 1024
 _MOST_CONNECTIONS = 32
 _PATIENCE_S = 5.0
 _START_S = 10.0
+
+
+def names_this_machine(host: str) -> bool:
+    """Whether the Host of a request is a loopback name or address, with or without a port.
+
+    A browser can be led to this machine under the name of another site; then Host has that name.
+    """
+    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
+    if not name:
+        name, port = port, ""
+    return name.lower() in LOOPBACK_HOSTS and (not port or (port.isascii() and port.isdigit()))
 
 
 @dataclass(frozen=True, slots=True)

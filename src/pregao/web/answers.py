@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from pregao.documents import DocumentError, parse_json
 from pregao.errors import PregaoError, UsageError
+from pregao.web.budget import RETRY_S, Budget, BusyError
 from pregao.web.wire import dumped
 
 Answer = Callable[["Parameters"], Any]
 _JSON = "application/json"
 _MOST = (1 << 63) - 1
-_LARGEST_BODY = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
+_log = logging.getLogger(__name__)
 
 
 class Parameters:
@@ -56,49 +59,96 @@ class Parameters:
         return value
 
 
-def answer(path: str, ask: Answer) -> Route:
-    """A path that is answered with JSON; the work is done beside the event loop."""
+def answer(path: str, ask: Answer, budget: Budget) -> Route:
+    """Return the route of a path that is answered with JSON; the work is done in threads."""
 
     async def respond(request: Request) -> Response:
-        return await told(ask, Parameters.of(request))
+        return await told(ask, Parameters.of(request), budget)
 
     return Route(path, respond, methods=["GET"])
 
 
-def change(path: str, ask: Answer) -> Route:
-    """A path that changes something; what is wanted comes as JSON."""
+def change(path: str, ask: Answer, budget: Budget) -> Route:
+    """Return the route of a path that changes something; its parameters come as JSON."""
 
     async def respond(request: Request) -> Response:
         if request.headers.get("content-type", "").split(";")[0].strip() != _JSON:
             return problem("This takes JSON.", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+        body = await _body(request)
+        if body is None:
+            words = f"A request has at most {MAX_BODY_BYTES:,} bytes."
+            return problem(words, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
-            given = json.loads(await _body(request))
-        except ValueError:
-            given = None
-        if not isinstance(given, dict):
-            return problem("This takes a table of JSON.", HTTPStatus.BAD_REQUEST)
-        return await told(ask, Parameters(given))
+            given = parse_table(body)
+        except UsageError as error:
+            return problem(str(error), HTTPStatus.BAD_REQUEST)
+        return await told(ask, Parameters(given), budget)
 
     return Route(path, respond, methods=["POST"])
 
 
-async def _body(request: Request) -> bytes:
-    """What was sent; too much of it is nothing that the page would send."""
+def parse_table(text: str | bytes | None) -> dict[str, Any]:
+    """Return the table in a JSON text from a browser.
+
+    Raises:
+        UsageError: It is no JSON, too deep, or no table.
+    """
+    try:
+        given = None if text is None else parse_json(text)
+    except DocumentError as error:
+        raise UsageError(f"This takes a table of JSON: {error}.") from None
+    if not isinstance(given, dict):
+        raise UsageError("This takes a table of JSON.")
+    return given
+
+
+async def received_text(socket: WebSocket) -> str | None:
+    """Return the next message of a WebSocket; None if it is not a text.
+
+    Raises:
+        WebSocketDisconnect: It was closed.
+    """
+    message = await socket.receive()
+    if message["type"] != "websocket.receive":
+        raise WebSocketDisconnect(message.get("code") or 1005)
+    text: str | None = message.get("text")
+    return text
+
+
+async def _body(request: Request) -> bytes | None:
+    """Return what was sent; None if it is too much."""
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > _LARGEST_BODY:
-            raise ValueError("too long")
+        if len(body) > MAX_BODY_BYTES:
+            return None
     return body
 
 
-async def told(ask: Answer, parameters: Parameters) -> Response:
-    """What is answered; what cannot be done is a sentence."""
+async def told(ask: Answer, parameters: Parameters, budget: Budget) -> Response:
+    """Return the answer to a request; an error is a sentence, never a stack trace."""
     try:
-        data = await run_in_threadpool(ask, parameters)
+        data = await budget.run(lambda: dumped(ask(parameters)))
+    except BusyError as error:
+        busy = problem(str(error), HTTPStatus.SERVICE_UNAVAILABLE)
+        busy.headers["retry-after"] = str(RETRY_S)
+        return busy
     except PregaoError as error:
         return problem(str(error), HTTPStatus.BAD_REQUEST)
-    return Response(dumped(data), media_type=_JSON)
+    except Exception as error:
+        return failure(error)
+    return Response(data, media_type=_JSON)
+
+
+def failure(error: Exception) -> Response:
+    """Log an error of ours, and return what the browser may know of it."""
+    return problem(logged(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def logged(error: Exception) -> str:
+    """Log an error of ours with its stack trace, and return a sentence without it."""
+    _log.error("A request of the page failed.", exc_info=error)
+    return f"Something went wrong inside ({type(error).__name__}); the terminal says more."
 
 
 def problem(sentence: str, status: HTTPStatus) -> Response:

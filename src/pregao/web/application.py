@@ -1,4 +1,4 @@
-"""The page as an application: its files, what it may ask, and who may ask."""
+"""The page as an application: its files, and what it may ask; `PageServer` guards it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from pregao.web.answers import problem
-from pregao.web.guards import Application, Guard
+from pregao.web.budget import Budget
+from pregao.web.guards import Application
 from pregao.web.lake_routes import lake_routes
 
 if TYPE_CHECKING:
@@ -25,16 +26,18 @@ if TYPE_CHECKING:
 STATIC = Path(__file__).parent / "static"
 
 
-def lake_application(market: LakeMarket) -> Application:
-    """The page of a lake."""
-    return _application(lake_routes(market))
+def lake_application(market: LakeMarket, budget: Budget | None = None) -> Application:
+    """Return the page of a lake; ``budget`` bounds how much is read of it at once."""
+    return _application(lake_routes(market, budget or Budget()))
 
 
-def live_application(market: LiveMarket, panel: ExchangePanel | None = None) -> Application:
-    """The page of the live feed; with a panel for the exchange that sends it, if one is given."""
+def live_application(
+    market: LiveMarket, panel: ExchangePanel | None = None, budget: Budget | None = None
+) -> Application:
+    """Return the page of the live feed; with a panel for its exchange, if one is given."""
     from pregao.web.live_routes import live_routes
 
-    return _application(live_routes(market, panel))
+    return _application(live_routes(market, panel, budget))
 
 
 def _application(routes: Sequence[BaseRoute]) -> Application:
@@ -43,9 +46,9 @@ def _application(routes: Sequence[BaseRoute]) -> Application:
 
     async def failed(_request: Request, error: Exception) -> Response:
         sentence = f"Something went wrong inside ({type(error).__name__}); the terminal says more."
-        return problem(sentence, HTTPStatus.INTERNAL_SERVER_ERROR)
+        return problem(sentence, HTTPStatus.INTERNAL_SERVER_ERROR)  # the server logs it
 
-    application = Starlette(
+    return Starlette(
         routes=[
             Route("/", index),
             *routes,
@@ -53,4 +56,3 @@ def _application(routes: Sequence[BaseRoute]) -> Application:
         ],
         exception_handlers={Exception: failed},
     )
-    return Guard(application)

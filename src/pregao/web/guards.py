@@ -1,15 +1,23 @@
-"""Who may ask the page: browsers on this machine that show the page itself, and nobody else.
+"""Access to the page: only browsers on this machine that show the page itself and know its token.
 
-A page of another site that a user has open can send requests to this machine, and a name of another
-site can be made to mean this machine. So a request must name this machine as its host, and if it
-says which page it comes from, that must be ours.
+Other users of this machine can connect to the page's port, a page of another site that a user has
+open can send requests to this machine, and a name of another site can be made to mean this machine.
+So a request must name this machine as its host, must come from the page itself if it says where it
+comes from, and must bring the token: once in the address, from then on in a cookie.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+import base64
+import hashlib
+import hmac
+import html
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from pregao.net.http import LOOPBACK_HOSTS, names_this_machine
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -17,7 +25,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+HOSTS = LOOPBACK_HOSTS
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "font-src 'self'; connect-src 'self' ws://{host}; base-uri 'none'; form-action 'none'; "
@@ -32,14 +40,25 @@ _HEADERS = {
     "cache-control": "no-store",
 }
 _CLOSED = 1008
+TOKEN = "token"  # noqa: S105 - the name of a parameter
+_HOW_TO_OPEN = (
+    "The page needs its token: open the address that `pregao ui` printed in its terminal; "
+    "it ends in ?token=…"
+)
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;margin:15vh auto;max-width:34em;padding:0 1em;"
+    "color-scheme:light dark}"
+)
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_PLAIN_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 
 
 def refusal(host: str, origin: str | None, method: str) -> tuple[HTTPStatus, str] | None:
     """Why a request is not answered; None if it is."""
-    name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
-    if not name:
-        name, port = port, ""
-    if name.lower() not in HOSTS or (port and not port.isdigit()):
+    if not names_this_machine(host):
         return HTTPStatus.MISDIRECTED_REQUEST, "This page is served to this machine only."
     if origin is not None and origin.lower() != f"http://{host.lower()}":
         return HTTPStatus.FORBIDDEN, "Pages of other sites may not ask."
@@ -49,10 +68,13 @@ def refusal(host: str, origin: str | None, method: str) -> tuple[HTTPStatus, str
 
 
 class Guard:
-    """Refuses what does not come from the page itself, and says what the page may load."""
+    """Refuses requests without the token or not from the page, and limits what the page loads."""
 
-    def __init__(self, inner: Application) -> None:
+    def __init__(self, inner: Application, token: str, cookie: str) -> None:
+        """``cookie`` is the name of the cookie: pages at other ports see it too."""
         self._inner = inner
+        self._token = token.encode()
+        self._cookie = cookie
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -66,39 +88,122 @@ class Guard:
         host = hosts[0] if len(hosts) == 1 else ""
         origin = ",".join(origins) if origins else None
         refused = refusal(host, origin, scope.get("method", "GET"))
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        in_address = [value for name, value in query if name == TOKEN]
+        known = any(map(self._is_token, [*in_address, *self._brought(given)]))
         if scope["type"] == "websocket":
-            if refused is not None:
+            if refused is not None or not known:
                 await receive()
-                await send({"type": "websocket.close", "code": _CLOSED, "reason": refused[1]})
+                reason = refused[1] if refused is not None else "The token is missing."
+                await send({"type": "websocket.close", "code": _CLOSED, "reason": reason})
                 return
             await self._inner(scope, receive, send)
+        elif refused is not None:
+            await _refuse(send, *refused)
+        elif not known:
+            await _refuse_without_token(scope, send)
+        elif in_address and scope["method"] in ("GET", "HEAD"):
+            rest = [(name, value) for name, value in query if name != TOKEN]
+            await self._admit(scope, send, given, rest)
+        else:
+            await self._inner(scope, receive, _guarded(send, _POLICY.format(host=host)))
+
+    def _is_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), self._token)
+
+    def _brought(self, given: dict[str, list[str]]) -> Iterator[str]:
+        """Yield the tokens in the headers of a request: cookies, and Authorization: Bearer."""
+        for text in given.get("cookie", []):
+            for one in text.split(";"):
+                name, _, value = one.strip().partition("=")
+                if name == self._cookie:
+                    yield value
+        for text in given.get("authorization", []):
+            scheme, _, value = text.partition(" ")
+            if scheme.lower() == "bearer":
+                yield value.strip()
+
+    async def _admit(
+        self, scope: Scope, send: Send, given: dict[str, list[str]], query: list[tuple[str, str]]
+    ) -> None:
+        """Keep the token in a cookie, and go to the same address without the token."""
+        # One slash: an address that begins with two would name another host.
+        path = "/" + scope["raw_path"].decode("ascii", "replace").lstrip("/\\")
+        target = f"{path}?{urlencode(query)}" if query else path
+        cookie = f"{self._cookie}={self._token.decode()}; HttpOnly; SameSite=Strict; Path=/"
+        headers = [(b"set-cookie", cookie.encode())]
+        if given.get("sec-fetch-site") == ["cross-site"]:
+            # After a redirect the browser would not send the cookie: the other site began it.
+            # Going on from a page of ours, it does.
+            headers.append((b"refresh", f"0; url={target}".encode()))
+            await _page(send, HTTPStatus.OK, "The page opens …", target, headers)
             return
-        if refused is not None:
-            await _answer(send, *refused)
-            return
-        policy = _POLICY.format(host=host)
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = [
-                    (name, value)
-                    for name, value in message.get("headers", [])
-                    if name.lower() != b"cache-control"
-                ]
-                headers.append((b"content-security-policy", policy.encode()))
-                headers += [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = headers
-            await send(message)
-
-        await self._inner(scope, receive, guarded)
+        headers.append((b"location", target.encode()))
+        await _page(send, HTTPStatus.SEE_OTHER, "The page opens …", target, headers)
 
 
-async def _answer(send: Send, status: HTTPStatus, why: str) -> None:
-    body = f"{why}\n".encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"x-content-type-options", b"nosniff"),
-    ]
-    await send({"type": "http.response.start", "status": status.value, "headers": headers})
+def _guarded(send: Send, policy: str) -> Send:
+    """Send with the headers that say what the page may load."""
+
+    async def guarded(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [
+                (name, value)
+                for name, value in message.get("headers", [])
+                if name.lower() != b"cache-control"
+            ]
+            headers.append((b"content-security-policy", policy.encode()))
+            headers += [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+            message["headers"] = headers
+        await send(message)
+
+    return guarded
+
+
+async def _refuse_without_token(scope: Scope, send: Send) -> None:
+    if scope["path"].startswith("/api/"):
+        # The page itself asks here: it shows the sentence.
+        from pregao.web.wire import dumped
+
+        body = dumped({"error": _HOW_TO_OPEN}).encode()
+        await _respond(
+            _guarded(send, _PLAIN_POLICY), HTTPStatus.FORBIDDEN, b"application/json", body
+        )
+        return
+    await _page(send, HTTPStatus.FORBIDDEN, _HOW_TO_OPEN, "/", [])
+
+
+async def _page(
+    send: Send, status: HTTPStatus, sentence: str, link: str, headers: list[tuple[bytes, bytes]]
+) -> None:
+    """Send a page of one sentence, which loads nothing."""
+    # A link from another site brings no cookie; one from this page does.
+    body = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Pregão</title>'
+        f"<style>{_STYLE}</style><h1>Pregão</h1><p>{html.escape(sentence)}</p>"
+        f'<p><a href="{html.escape(link)}">Try again</a></p></html>\n'
+    ).encode()
+    kind = b"text/html; charset=utf-8"
+    await _respond(_guarded(send, _PLAIN_POLICY), status, kind, body, headers)
+
+
+async def _refuse(send: Send, status: HTTPStatus, why: str) -> None:
+    kind = b"text/plain; charset=utf-8"
+    await _respond(_guarded(send, _PLAIN_POLICY), status, kind, f"{why}\n".encode())
+
+
+async def _respond(
+    send: Send,
+    status: HTTPStatus,
+    kind: bytes,
+    body: bytes,
+    headers: list[tuple[bytes, bytes]] | None = None,
+) -> None:
+    own = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
+    start = {
+        "type": "http.response.start",
+        "status": status.value,
+        "headers": own + (headers or []),
+    }
+    await send(start)
     await send({"type": "http.response.body", "body": body})

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from pregao.clock import MILLISECOND, SECOND
 from pregao.errors import PregaoError, UsageError
-from pregao.web.answers import Parameters, answer
+from pregao.web import answers
+from pregao.web.answers import Answer, Parameters, parse_table, received_text
+from pregao.web.budget import Budget
 from pregao.web.lake_instrument import TAPE, LakeInstrument
 from pregao.web.lake_market import LakeMarket, parse_day
 from pregao.web.wire import dumped
@@ -23,8 +23,11 @@ _MOST_FRAMES = 240
 _LARGEST_REQUEST = 4_096
 
 
-def lake_routes(market: LakeMarket) -> list[BaseRoute]:
-    """The paths of a page that shows a lake."""
+def lake_routes(market: LakeMarket, budget: Budget) -> list[BaseRoute]:
+    """Return the paths of a page that shows a lake."""
+
+    def answer(path: str, ask: Answer) -> BaseRoute:
+        return answers.answer(path, ask, budget)
 
     def own(given: Parameters) -> LakeInstrument:
         day = parse_day(given.text("day"))
@@ -59,31 +62,38 @@ def lake_routes(market: LakeMarket) -> list[BaseRoute]:
         await socket.accept()
         try:
             while True:
-                text = await socket.receive_text()
-                await socket.send_text(await run_in_threadpool(_stretch, text))
+                text = await received_text(socket)
+                await socket.send_text(await stretch(text))
         except WebSocketDisconnect:
             return
 
-    def _stretch(text: str) -> str:
-        wanted: Any = None
+    async def stretch(text: str | None) -> str:
+        wanted: dict[str, Any] = {}
         try:
             wanted = _request(text)
-            given = Parameters(wanted)
-            begin, end = span(given)
-            step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
-            if (end - begin) // step > _MOST_FRAMES:
-                raise UsageError(f"At most {_MOST_FRAMES} books are sent at once.")
-            instrument = own(given)
-            data = {
+            return await budget.run(_stretch, wanted)
+        except PregaoError as error:
+            sentence = str(error)
+        except Exception as error:
+            sentence = answers.logged(error)
+        return dumped({"request": wanted.get("request"), "error": sentence})
+
+    def _stretch(wanted: dict[str, Any]) -> str:
+        given = Parameters(wanted)
+        begin, end = span(given)
+        step = given.whole("step", least=MILLISECOND // 10, most=3600 * SECOND)
+        if (end - begin) // step > _MOST_FRAMES:
+            raise UsageError(f"At most {_MOST_FRAMES} books are sent at once.")
+        instrument = own(given)
+        return dumped(
+            {
+                "request": wanted.get("request"),
                 "from": begin,
                 "to": end,
                 "frames": instrument.frames(begin, end, step),
                 "trades": instrument.trades_between(begin, end),
             }
-        except PregaoError as error:
-            data = {"error": str(error)}
-        request = wanted.get("request") if isinstance(wanted, dict) else None
-        return dumped({"request": request, **data})
+        )
 
     return [
         answer("/api/about", lambda _given: market.about()),
@@ -113,11 +123,7 @@ def lake_routes(market: LakeMarket) -> list[BaseRoute]:
     ]
 
 
-def _request(text: str) -> dict[str, Any]:
-    try:
-        wanted = json.loads(text) if len(text) <= _LARGEST_REQUEST else None
-    except ValueError:
-        wanted = None
-    if not isinstance(wanted, dict):
-        raise UsageError("This takes a table of JSON.")
-    return wanted
+def _request(text: str | None) -> dict[str, Any]:
+    if text is not None and len(text) > _LARGEST_REQUEST:
+        raise UsageError(f"A request has at most {_LARGEST_REQUEST:,} characters.")
+    return parse_table(text)

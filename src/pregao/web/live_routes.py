@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Any
 
 from starlette.concurrency import run_in_threadpool
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from pregao.errors import PregaoError
-from pregao.web.answers import Parameters, answer, change
+from pregao.errors import PregaoError, UsageError
+from pregao.web import answers
+from pregao.web.answers import Answer, Parameters, parse_table, received_text
+from pregao.web.budget import Budget
 from pregao.web.live_market import LiveMarket
 from pregao.web.wire import dumped
 
@@ -21,10 +22,20 @@ if TYPE_CHECKING:
 _PUSH_S = 0.05
 """A book that changed is sent so soon; more often than that nobody sees."""
 _HEALTH_S = 1.0
+_UNREADABLE = 1007
+_REASON = 120
+"""Characters of the reason with which a WebSocket is closed."""
 
 
-def live_routes(market: LiveMarket, panel: ExchangePanel | None) -> list[BaseRoute]:
-    """The paths of a page that shows the live feed."""
+def live_routes(
+    market: LiveMarket, panel: ExchangePanel | None, budget: Budget | None = None
+) -> list[BaseRoute]:
+    """Return the paths of a page that shows the live feed."""
+    # An order may wait for the exchange: it does not keep others from looking.
+    looking, operating = budget or Budget(), Budget(4, 16)
+
+    def answer(path: str, ask: Answer) -> BaseRoute:
+        return answers.answer(path, ask, looking)
 
     def own(given: Parameters) -> tuple[int, int]:
         return given.whole("channel", least=0, most=255), given.whole("id", least=0)
@@ -36,12 +47,14 @@ def live_routes(market: LiveMarket, panel: ExchangePanel | None) -> list[BaseRou
         sending = asyncio.create_task(_push(market, socket, watched))
         try:
             while True:
-                text = await socket.receive_text()
+                wanted = parse_table(await received_text(socket))
                 try:
-                    wanted = json.loads(text)
-                    watched["own"] = own(Parameters(wanted if isinstance(wanted, dict) else {}))
-                except (ValueError, PregaoError):
+                    watched["own"] = own(Parameters(wanted))
+                except PregaoError:
                     watched.pop("own", None)
+        except UsageError as error:
+            sending.cancel()
+            await socket.close(_UNREADABLE, str(error)[:_REASON])
         except WebSocketDisconnect:
             pass
         finally:
@@ -62,9 +75,9 @@ def live_routes(market: LiveMarket, panel: ExchangePanel | None) -> list[BaseRou
     ]
     if panel is not None:
         routes += [
-            answer("/api/exchange", lambda _given: panel.status()),
-            change("/api/exchange/do", panel.do),
-            change("/api/exchange/order", panel.order),
+            answers.answer("/api/exchange", lambda _given: panel.status(), operating),
+            answers.change("/api/exchange/do", panel.do, operating),
+            answers.change("/api/exchange/order", panel.order, operating),
         ]
     return routes
 

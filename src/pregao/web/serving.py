@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
 from types import TracebackType
@@ -10,27 +11,43 @@ import uvicorn
 
 from pregao.errors import NetworkError
 from pregao.net.http import HOST
-from pregao.web.guards import Application
+from pregao.web.connections import Limits, bounded_http, bounded_websocket
+from pregao.web.guards import TOKEN, Application, Guard
+from pregao.web.tokens import new_token
 
 _START_S = 20.0
-_LARGEST_MESSAGE = 64 * 1024
 _LOOK_S = 0.2
 
 
 class PageServer:
     """Serves an application on loopback until it is closed."""
 
-    def __init__(self, application: Application, port: int) -> None:
-        """``port`` 0 takes any that is free; ``port`` of the server tells which."""
+    def __init__(
+        self,
+        application: Application,
+        port: int,
+        *,
+        token: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """``port`` 0 takes any that is free; ``port`` of the server tells which.
+
+        Requests need the ``token``: without one a random one is made.
+        """
+        limits = limits or Limits()
+        self.token = token or new_token()
         self._socket = _listen(port)
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
-            application,
+            Guard(application, self.token, f"pregao-{self.port}"),
             log_level="error",
             access_log=False,
             server_header=False,
-            ws="websockets-sansio",
-            ws_max_size=_LARGEST_MESSAGE,
+            http=bounded_http(limits),
+            h11_max_incomplete_event_size=limits.max_head_bytes,
+            timeout_keep_alive=math.ceil(limits.idle_s),
+            ws=bounded_websocket(limits),
+            ws_max_size=limits.max_message_bytes,
             ws_per_message_deflate=False,  # it never leaves this machine
             timeout_graceful_shutdown=1,
             lifespan="on",
@@ -49,8 +66,13 @@ class PageServer:
 
     @property
     def address(self) -> str:
-        """Where the page is."""
+        """Where the page is, without its token."""
         return f"http://{HOST}:{self.port}/"
+
+    @property
+    def url(self) -> str:
+        """The address that opens the page: it holds the token."""
+        return f"{self.address}?{TOKEN}={self.token}"
 
     def _run(self) -> None:
         self._server.run(sockets=[self._socket])

@@ -2,6 +2,10 @@
 
 export class Problem extends Error {}
 
+// A server that has too much to do is asked again.
+const BUSY = 503;
+const ATTEMPTS = 3;
+
 export async function ask(path, parameters = {}, signal = undefined) {
   const address = new URL(path, location.origin);
   for (const [name, value] of Object.entries(parameters)) {
@@ -9,7 +13,11 @@ export async function ask(path, parameters = {}, signal = undefined) {
   }
   let response;
   try {
-    response = await fetch(address, { signal });
+    for (let attempt = 0; ; attempt += 1) {
+      response = await fetch(address, { signal });
+      if (response.status !== BUSY || attempt === ATTEMPTS) break;
+      await new Promise((done) => setTimeout(done, 1000));
+    }
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Problem("The server of this page does not answer: is `pregao ui` still running?");

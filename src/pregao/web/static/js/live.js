@@ -34,7 +34,8 @@ export function beginLive(page, told, { heatmap, bars, problem, quote, showQueue
   let traded = false;
 
   const line = new Line("/ws/live", {
-    onopen: () => { problem(null); if (page.about) line.send(page.target()); },
+    // A socket that never sends anything would be closed.
+    onopen: () => { problem(null); line.send(page.about ? page.target() : {}); },
     onlost: () => problem("The server of this page does not answer: is `pregao ui` still running?"),
     onmessage: (message) => {
       if (message.error) problem(message.error);

@@ -1,0 +1,188 @@
+"""Connections of the page within bounds: none stays open that sends or reads nothing.
+
+Uvicorn bounds neither how slowly a request comes nor how slowly an answer is read; its protocols
+are extended here by deadlines. A connection waits for its peer in one of these stages, and each
+ends after ``idle_s``: between requests, within the head of a request, within its body, before the
+first message of a WebSocket, and while the peer does not read what is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+_log = logging.getLogger(__name__)
+_SILENT = 1008
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of the connections of a page."""
+
+    idle_s: float = 10.0
+    """Seconds that a connection may wait for its peer."""
+    max_connections: int = 128
+    max_head_bytes: int = 32 * 1024
+    """Request line and headers together."""
+    max_message_bytes: int = 64 * 1024
+    """A message of a WebSocket."""
+
+
+class _Deadline:
+    """A time by which something must have happened."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float, end: Callable[[], None]):
+        self._loop, self._seconds, self._end = loop, seconds, end
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin to wait, again if need be."""
+        self.stop()
+        self._timer = self._loop.call_later(self._seconds, self._end)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def bounded_http(limits: Limits) -> type[H11Protocol]:
+    """Return uvicorn's HTTP protocol with these limits."""
+
+    class BoundedHttp(H11Protocol):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self._stage = ""
+            self._waiting = _Deadline(self.loop, limits.idle_s, self._give_up)
+            self._unread = _Deadline(self.loop, limits.idle_s, self._give_up)
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limits.max_connections:
+                transport.abort()
+            else:
+                self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._waiting.stop()
+            self._unread.stop()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            try:
+                super().data_received(data)
+            except Exception:
+                _log.exception("A request could not be read; its connection is closed.")
+                self._give_up()
+            else:
+                self._watch()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._watch()
+
+        def handle_websocket_upgrade(self, event: h11.Request) -> None:
+            self._waiting.stop()
+            self._unread.stop()
+            self._stage = "upgraded"
+            super().handle_websocket_upgrade(event)
+
+        def pause_writing(self) -> None:
+            self._unread.start()
+            super().pause_writing()
+
+        def resume_writing(self) -> None:
+            self._unread.stop()
+            super().resume_writing()
+
+        def _watch(self) -> None:
+            """Give each stage its own deadline; while we work on an answer there is none."""
+            stage = self._current_stage()
+            if stage == self._stage:
+                return
+            self._stage = stage
+            if stage in ("answer", "upgraded"):
+                self._waiting.stop()
+            else:
+                self._waiting.start()
+
+        def _current_stage(self) -> str:
+            if self._stage == "upgraded":
+                return "upgraded"
+            if self.transport.is_closing():
+                return "closing"
+            if self.conn.their_state is h11.SEND_BODY:
+                return "body"
+            if self.cycle is not None and not self.cycle.response_complete:
+                return "answer"
+            return "head" if self.conn.trailing_data[0] else "idle"
+
+        def _give_up(self) -> None:
+            self.transport.abort()
+
+    return BoundedHttp
+
+
+def bounded_websocket(limits: Limits) -> type[WebSocketsSansIOProtocol]:
+    """Return uvicorn's WebSocket protocol with these limits; pings end what is half sent."""
+
+    class BoundedWebSocket(WebSocketsSansIOProtocol):
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self.ping_interval = self.ping_timeout = limits.idle_s / 2
+            self.close_timeout = limits.idle_s
+            self._first = _Deadline(self.loop, limits.idle_s, self._no_message)
+            self._unread = _Deadline(self.loop, limits.idle_s, self._give_up)
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            super().connection_made(transport)
+            self._first.start()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._first.stop()
+            self._unread.stop()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            try:
+                super().data_received(data)
+            except Exception:
+                _log.exception("A WebSocket could not be read; it is closed.")
+                self._give_up()
+
+        def send_receive_event_to_app(self) -> None:
+            self._first.stop()
+            super().send_receive_event_to_app()
+
+        def keepalive_timeout(self) -> None:
+            super().keepalive_timeout()
+            self._give_up()
+
+        def pause_writing(self) -> None:
+            self._unread.start()
+            super().pause_writing()
+
+        def resume_writing(self) -> None:
+            self._unread.stop()
+            super().resume_writing()
+
+        def _no_message(self) -> None:
+            if self.handshake_complete and not self.close_sent:
+                self.conn.fail(_SILENT, "no message came")
+                self.transport.write(b"".join(self.conn.data_to_send()))
+                self.close_sent = True
+            self.transport.close()
+            self._unread.start()
+
+        def _give_up(self) -> None:
+            self.transport.abort()
+
+    return BoundedWebSocket
