@@ -118,6 +118,7 @@ def test_a_number_that_is_past_ends_the_session():
         ([(35, "A"), (49, "ME"), (56, "B3"), (34, 2), (108, 10)], "does not begin with number 1"),
         ([(35, "A"), (49, "YOU"), (56, "B3"), (34, 1), (108, 10)], "from YOU to B3"),
         ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1)], "without a heartbeat interval"),
+        ([(35, "A"), (49, "ME"), (56, "B3"), (34, 1), (108, 301)], "of more than 300 seconds"),
         ([(35, "A"), (49, "ME"), (56, "B3")], "without a number"),
     ],
 )

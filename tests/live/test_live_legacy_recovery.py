@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
 from pregao.clock import SECOND
 from pregao.errors import NetworkError
 from pregao.fix import SessionSettings
+from pregao.fix.message import encode
 from pregao.legacy import Ended, Fault, Finished, MessageStore, Recovered, Wanted
+from pregao.live import legacy_recovery
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.legacy.writing import message
 from tests.waiting import PATIENCE_S
@@ -94,3 +97,61 @@ def test_nobody_listens():
 
     with pytest.raises(NetworkError, match="cannot be reached"):
         asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
+
+
+LOGON = encode(
+    [(35, "A"), (49, "CUSTOMER"), (56, "BVMF"), (34, 1), (52, "20260521-12:00:00.000"),
+     (98, 0), (108, 10), (141, "Y")]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("begin", "answered"),
+    [
+        (b"", b""),
+        (LOGON[:20], b""),
+        (LOGON + LOGON[:20], b"35=A"),
+    ],
+    ids=["nothing", "half a logon", "half a message after the logon"],
+)
+def test_a_connection_that_waits_for_its_peer_ends(begin, answered):
+    async def run():
+        async with recovery_server(HOST, 0, SERVER, store_of(1), idle_ns=SECOND // 5) as port:
+            reader, writer = await asyncio.open_connection(HOST, port)
+            writer.write(begin)
+            found = await read_to_the_end(reader)
+            writer.close()
+            # Another client is served as before.
+            connection = await connect_recovery(HOST, port, CLIENT)
+            await connection.ask(Wanted("10", 1, 1))
+            events = await until_finished(connection)
+            await connection.close()
+            return found, events[-1]
+
+    found, last = asyncio.run(asyncio.wait_for(run(), PATIENCE_S))
+    assert answered in found
+    assert bool(found) == bool(answered)
+    assert last == Finished(Wanted("10", 1, 1), None)
+
+
+async def read_to_the_end(reader):
+    found = b""
+    with suppress(ConnectionResetError):
+        while piece := await reader.read(1 << 16):
+            found += piece
+    return found
+
+
+def test_there_are_so_many_connections_at_most(monkeypatch):
+    monkeypatch.setattr(legacy_recovery, "MAX_CONNECTIONS", 2)
+
+    async def run():
+        async with recovery_server(HOST, 0, SERVER, store_of(1)) as port:
+            held = [await asyncio.open_connection(HOST, port) for _ in range(2)]
+            reader, writer = await asyncio.open_connection(HOST, port)
+            found = await read_to_the_end(reader)
+            for _, each in (*held, (reader, writer)):
+                each.close()
+            return found
+
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == b""

@@ -8,6 +8,11 @@ import pytest
 
 from pregao.errors import NetworkError
 from pregao.net import HttpServer, Response
+from tests.waiting import until
+
+
+def broken():
+    raise KeyError("a secret of the inside")
 
 
 @pytest.fixture
@@ -16,7 +21,8 @@ def server():
         "/health": lambda: Response("well\n"),
         "/ready": lambda: Response("not yet\n", HTTPStatus.SERVICE_UNAVAILABLE),
     }
-    made = HttpServer(0, pages)
+    pages |= {"/fails": broken, "/large": lambda: Response("x" * (32 << 20))}
+    made = HttpServer(0, pages, idle_s=0.5)
     yield made
     made.close()
 
@@ -29,6 +35,10 @@ def asked(server, method, path):
         return answer.status, answer.read().decode()
     finally:
         connection.close()
+
+
+def get(host):
+    return f"GET /health HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
 
 
 def raw(server, request):
@@ -48,7 +58,7 @@ def test_pages_are_answered(server):
 
 def test_other_requests_are_refused_and_the_next_one_is_answered(server):
     assert asked(server, "GET", "/")[0] == 404
-    assert "there are /health /ready" in asked(server, "GET", "/x")[1]
+    assert "/health /large /ready" in asked(server, "GET", "/x")[1]
     assert asked(server, "POST", "/health")[0] == 405
     assert raw(server, b"hello\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     assert raw(server, b"GET /" + b"x" * 20_000 + b"\r\n").startswith(b"HTTP/1.1 431 ")
@@ -60,3 +70,41 @@ def test_other_requests_are_refused_and_the_next_one_is_answered(server):
 def test_a_port_in_use_is_a_sentence(server):
     with pytest.raises(NetworkError, match=f"127.0.0.1:{server.port} cannot be served"):
         HttpServer(server.port, {})
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_a_request_names_this_machine(server, name):
+    for host in (name, f"{name}:{server.port}", f"{name}:1"):
+        assert raw(server, get(host)).startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "10.0.0.1", "",
+     "localhost@evil.example", "127.0.0.1:x", "[::2]", "localhost\r\nHost: localhost"],
+)  # fmt: skip
+def test_a_name_of_another_site_is_refused(server, host):
+    answer = raw(server, get(host))
+    assert answer.startswith(b"HTTP/1.1 421 ")
+    assert b"well" not in answer
+    assert raw(server, b"GET /health HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 421 ")
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET", b"GET /health HTTP/1.1\r\nHost: local"])
+def test_a_connection_that_sends_no_whole_request_ends(server, begin):
+    assert raw(server, begin) == b""
+    assert server._open == 0
+
+
+def test_a_peer_that_does_not_read_is_given_up(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        until(lambda: server._open == 0)
+
+
+def test_an_error_of_ours_is_an_answer_and_is_logged(server, caplog):
+    assert asked(server, "GET", "/fails") == (500, "something went wrong inside\n")
+    assert caplog.records[-1].exc_info[0] is KeyError
+    assert asked(server, "GET", "/health") == (200, "well\n")

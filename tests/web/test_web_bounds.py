@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
@@ -82,8 +83,9 @@ def ended(connection):
 
 def close_code(line):
     """Read to the end of a WebSocket; the code with which it was closed."""
+    end = time.monotonic() + PATIENCE_S
     with suppress(ConnectionClosed):
-        while True:
+        while time.monotonic() < end:
             line.recv(PATIENCE_S)
     return line.close_code
 

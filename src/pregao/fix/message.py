@@ -92,6 +92,11 @@ class Parser:
         self._most = most_bytes
         self._held = bytearray()
 
+    @property
+    def pending(self) -> int:
+        """Bytes of a message that is not whole yet."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> Iterator[FixMessage]:
         """The messages that are whole with these bytes; DecodeError if the stream is none."""
         self._held += data

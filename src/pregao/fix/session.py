@@ -17,6 +17,8 @@ from pregao.fix.message import FixMessage, Parser, Value, encode
 _HEARTBEAT, _TEST_REQUEST, _RESEND_REQUEST, _REJECT = "0", "1", "2", "3"
 _SEQUENCE_RESET, _LOGOUT, _LOGON = "4", "5", "A"
 _SESSION = frozenset("0123451A")
+MAX_HEARTBEAT_S = 300
+"""Seconds between heartbeats that a client may ask for; a longer silence would go unnoticed."""
 _SILENCE = 1.5
 """After so many intervals of silence the other side is asked, after twice as many given up."""
 
@@ -92,6 +94,16 @@ class Session:
     def ended(self) -> bool:
         """Is it over?"""
         return self.state is SessionState.ENDED
+
+    @property
+    def heard_ns(self) -> int:
+        """When the last whole message came, or the session began."""
+        return self._heard_ns
+
+    @property
+    def waits_for_peer(self) -> bool:
+        """Whether the other side has to go on: it has not logged on, or sent half a message."""
+        return self.state is not SessionState.ACTIVE or self._parser.pending > 0
 
     @property
     def deadline_ns(self) -> int | None:
@@ -204,6 +216,9 @@ class Session:
         if self.settings.acceptor:
             if seconds < 1:
                 return self._end("a logon without a heartbeat interval", now_ns)
+            if seconds > MAX_HEARTBEAT_S:
+                reason = f"a heartbeat interval of more than {MAX_HEARTBEAT_S} seconds"
+                return self._end(reason, now_ns)
             self._interval_ns = seconds * SECOND
             self._write(_LOGON, [(98, 0), (108, seconds), (141, "Y")], now_ns)
         self.state = SessionState.ACTIVE

@@ -21,6 +21,8 @@ from pregao.legacy import (
     Wanted,
 )
 
+IDLE_NS = 10 * SECOND
+MAX_CONNECTIONS = 64
 _PIECE = 1 << 16
 
 
@@ -93,22 +95,53 @@ async def recovery_server(
     settings: SessionSettings,
     store: MessageStore,
     clock: Clock = system_clock,
+    *,
+    idle_ns: int = IDLE_NS,
 ) -> AsyncIterator[int]:
-    """Serve a store of messages while the context is open; gives the port."""
+    """Serve a store of messages while the context is open; gives the port.
+
+    A connection ends that does not log on within ``idle_ns``, that sends half a message and not
+    the rest in that time, or that does not read; there are `MAX_CONNECTIONS` of them at most.
+    """
+    connections = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        try:
+            if connections <= MAX_CONNECTIONS:
+                await answer(reader, writer)
+        except (OSError, TimeoutError):
+            pass
+        finally:
+            connections -= 1
+            writer.transport.abort()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         served = RecoveryServer(settings, store, clock())
-        with suppress(OSError):
-            while True:
-                data = await _read(reader, served.deadline_ns, clock)
-                now = clock()
-                if data == b"":
-                    break
-                ended = served.tick(now) if data is None else served.receive(data, now)
+        waits_until: int | None = clock() + idle_ns
+        while True:
+            deadline = served.deadline_ns
+            if waits_until is not None and deadline is not None:
+                deadline = min(deadline, waits_until)
+            data = await _read(reader, deadline, clock)
+            now = clock()
+            if data == b"":
+                return
+            ended = served.tick(now) if data is None else served.receive(data, now)
+            async with asyncio.timeout(idle_ns / SECOND):
                 await _flushed(served.take_output, writer)
-                if ended:
-                    break
-        writer.close()
+            if ended:
+                writer.close()
+                async with asyncio.timeout(idle_ns / SECOND):
+                    await writer.wait_closed()
+                return
+            if waits_until is not None and now >= waits_until:
+                return
+            if not served.session.waits_for_peer:
+                waits_until = None
+            elif waits_until is None or served.session.heard_ns == now:
+                waits_until = now + idle_ns
 
     server = await asyncio.start_server(serve, host, port)
     async with server:

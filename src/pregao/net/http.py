@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ LOOPBACK_HOSTS = frozenset({HOST, "localhost", "[::1]"})
 """Names of this machine that a request may have in Host."""
 _MOST_REQUEST = 8 * 1024
 _MOST_CONNECTIONS = 32
-_PATIENCE_S = 5.0
+IDLE_S = 5.0
+"""Seconds that a connection may take to send its request, a page to be made, a peer to read it."""
 _START_S = 10.0
+_log = logging.getLogger(__name__)
 
 
 def names_this_machine(host: str) -> bool:
@@ -46,9 +49,10 @@ Page = Callable[[], Response]
 class HttpServer:
     """Answers GET requests for a few pages from a thread of its own, until it is closed."""
 
-    def __init__(self, port: int, pages: Mapping[str, Page]) -> None:
+    def __init__(self, port: int, pages: Mapping[str, Page], *, idle_s: float = IDLE_S) -> None:
         """``port`` 0 takes any that is free; ``port`` of the server tells which."""
         self.port = port
+        self._idle_s = idle_s
         self._pages = dict(pages)
         self._open = 0
         self._loop = asyncio.new_event_loop()
@@ -97,9 +101,11 @@ class HttpServer:
             else:
                 answer = await self._answer(reader)
             writer.write(_bytes_of(answer))
-            await asyncio.wait_for(writer.drain(), _PATIENCE_S)
+            writer.close()
+            await asyncio.wait_for(writer.wait_closed(), self._idle_s)
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
-            pass  # whoever asks so slowly, or is gone, gets no answer
+            # A peer that sends or reads too slowly, or is gone, gets no answer.
+            writer.transport.abort()
         finally:
             self._open -= 1
             with contextlib.suppress(OSError):
@@ -107,12 +113,16 @@ class HttpServer:
 
     async def _answer(self, reader: asyncio.StreamReader) -> Response:
         try:
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _PATIENCE_S)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._idle_s)
         except asyncio.LimitOverrunError:
             return Response("the request is too long\n", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
         words = head.split(b"\r\n", 1)[0].split(b" ")
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return Response("this is not HTTP\n", HTTPStatus.BAD_REQUEST)
+        hosts = _hosts(head)
+        if len(hosts) != 1 or not names_this_machine(hosts[0]):
+            sentence = f"the request must name {HOST} or localhost as its Host\n"
+            return Response(sentence, HTTPStatus.MISDIRECTED_REQUEST)
         if words[0] != b"GET":
             return Response("only GET is answered\n", HTTPStatus.METHOD_NOT_ALLOWED)
         path = words[1].split(b"?", 1)[0].decode("ascii", "replace")
@@ -122,9 +132,18 @@ class HttpServer:
             return Response(f"there is no such page; there are {known}\n", HTTPStatus.NOT_FOUND)
         asked = asyncio.get_running_loop().run_in_executor(None, page)
         try:
-            return await asyncio.wait_for(asked, _PATIENCE_S)
+            return await asyncio.wait_for(asked, self._idle_s)
         except TimeoutError:
             return Response("no answer in time\n", HTTPStatus.GATEWAY_TIMEOUT)
+        except Exception:
+            _log.exception("The page %s could not be made.", path)
+            return Response("something went wrong inside\n", HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _hosts(head: bytes) -> list[str]:
+    """Return the values of the Host headers of a request."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return [value.strip().decode("latin-1") for name, _, value in lines if name.lower() == b"host"]
 
 
 def _bytes_of(answer: Response) -> bytes:
