@@ -11,6 +11,7 @@ from playwright.sync_api import Error as PlaywrightError
 from pregao.clock import format_ns
 from pregao.web import LakeMarket, PageServer, lake_application
 from pregao.web.wire import midnight_ns
+from tests.waiting import PATIENCE_S
 from tests.web.browser_support import browser_path, picture, settled, until
 from tests.web.conftest import DAY
 from tests.web.live_support import live_page
@@ -320,6 +321,27 @@ def test_a_late_answer_does_not_undo_a_later_choice_on_the_live_page(opened):
         in_the_order_of_choice(watched.page, "petr4", "vale3")
         assert watched.errors == []
         watched.close()
+
+
+def test_the_token_leaves_the_address_and_no_script_sees_it(opened, server, tmp_path):
+    first = opened()
+    settled(first.page)
+    assert server.token not in first.page.url
+    assert first.page.evaluate("document.cookie") == ""
+    assert [one["httpOnly"] for one in first.context.cookies()] == [True]
+    assert [one["sameSite"] for one in first.context.cookies()] == ["Strict"]
+    stranger = opened(server.address).page
+    assert "pregao ui" in stranger.inner_text("body")
+    # As `pregao ui` opens it: a visit that another site began brings no strict cookie.
+    page = tmp_path / "open.html"
+    page.write_text(f'<meta http-equiv="refresh" content="0; url={server.url}">')
+    visitor = opened(page.as_uri()).page
+    visitor.wait_for_url(
+        lambda url: url.startswith(server.address) and server.token not in url,
+        timeout=PATIENCE_S * 1000,
+    )
+    settled(visitor)
+    assert server.token not in visitor.url
 
 
 class Hostile(LakeMarket):
