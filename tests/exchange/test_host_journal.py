@@ -1,6 +1,8 @@
 """The journal: what is committed is there again, whatever cut it short."""
 
 import os
+import re
+import struct
 import zlib
 
 import pytest
@@ -63,37 +65,170 @@ def test_a_journal_cut_anywhere_has_its_whole_records(tmp_path_factory, records,
     assert read(folder) == [*found, *records[:1]]
 
 
-def test_a_torn_end_is_put_aside(tmp_path):
-    record = Record(Kind.TIME, 5, 0, b"")
-    (path,) = written(tmp_path, [record, record])
+TIME = Record(Kind.TIME, 5, 0, b"")
+REQUEST = Record(Kind.REQUEST, 5, 7, b"some bytes")
+
+
+def damaged(path, offset, mask=0x55):
     data = bytearray(path.read_bytes())
-    data[-1] ^= 1
+    data[offset] ^= mask
     path.write_bytes(data)
-    journal = Journal(tmp_path)
-    assert list(journal.records()) == [record]
-    assert journal.torn == (tmp_path / "journal-000001.torn").stat().st_size > 0
-    journal.close()
 
 
-def test_damage_in_an_earlier_file_is_told_and_nothing_is_lost(tmp_path):
-    record = Record(Kind.REQUEST, 5, 7, b"some bytes")
-    first, *others = written(tmp_path, [record] * 4, roll_bytes=60)
+@pytest.mark.parametrize("cut", [1, 5, 20])
+def test_a_torn_end_is_put_aside_and_an_earlier_one_is_kept(tmp_path, cut):
+    (path,) = written(tmp_path, [TIME, TIME])
+    whole = path.read_bytes()
+    for name in ("journal-000001.torn", "journal-000001.torn-2"):
+        path.write_bytes(whole[:-cut])
+        journal = Journal(tmp_path)
+        assert list(journal.records()) == [TIME]
+        assert journal.torn == 21 - cut
+        journal.close()
+        assert (tmp_path / name).read_bytes() == whole[-21:-cut]
+
+
+@pytest.mark.parametrize("zeros", [600, 5000, 300_000])
+def test_zeros_at_the_end_are_a_write_that_did_not_reach_the_disk(tmp_path, zeros):
+    """A file system may have the new size of a file, and not yet its bytes, when the power goes."""
+    records = [REQUEST._replace(body=b"x" * 700)] * 3
+    (path,) = written(tmp_path, records)
+    whole = path.read_bytes()
+    # Whole records are missing; then also the end of one, from a sector on.
+    path.write_bytes(whole + bytes(zeros))
+    assert read(tmp_path) == records
+    path.write_bytes(whole[: len(whole) // 512 * 512] + bytes(zeros))
+    assert read(tmp_path) == records[:2]
+
+
+@pytest.mark.parametrize("content", [b"", b"pregao", bytes(10), bytes(4096)])
+def test_a_last_file_that_was_only_begun_is_continued(tmp_path, content):
+    first, *_ = written(tmp_path, [REQUEST] * 2, roll_bytes=80)
+    (tmp_path / "journal-000003").write_bytes(content)
+    assert read(tmp_path) == [REQUEST] * 2
+    written(tmp_path, [TIME])
+    assert read(tmp_path) == [REQUEST, REQUEST, TIME]
+    first.write_bytes(content)
+    with pytest.raises(UsageError, match="journal-000001: is no journal of Preg"):
+        read(tmp_path)
+
+
+def test_damage_in_an_earlier_file_is_named_and_nothing_is_lost(tmp_path):
+    first, *others = written(tmp_path, [REQUEST] * 4, roll_bytes=60)
     assert others
-    data = bytearray(first.read_bytes())
-    data[-1] ^= 1
-    first.write_bytes(data)
-    with pytest.raises(UsageError, match=r"is damaged at byte \d+, and other files follow"):
+    damaged(first, -1)
+    data = first.read_bytes()
+    words = r"record 1 at byte 73, of kind REQUEST, session 7, is damaged, and other files follow"
+    with pytest.raises(UsageError, match=words):
         read(tmp_path)
     assert first.read_bytes() == data
 
 
-def test_a_kind_of_a_later_version_is_told(tmp_path):
-    (path,) = written(tmp_path, [Record(Kind.TIME, 5, 0, b"")])
-    body = (5).to_bytes(8, "little") + (0).to_bytes(4, "little") + b"\xc8"
-    lengths = len(body).to_bytes(4, "little") + zlib.crc32(body).to_bytes(4, "little")
-    with path.open("ab") as file:
-        file.write(lengths + body)
-    with pytest.raises(UsageError, match="of a kind that this version does not know"):
+def test_damage_before_valid_records_of_the_last_file_is_named(tmp_path):
+    (path,) = written(tmp_path, [REQUEST] * 4)
+    damaged(path, 73 + 31 + 25)
+    words = (
+        r"journal-000001: record 2 at byte 104, of kind REQUEST, session 7, is damaged, and valid "
+        r"records follow from byte 135 on; restore the file from a copy, or see `pregao exchange "
+    )
+    with pytest.raises(UsageError, match=words):
+        read(tmp_path)
+
+
+@settings(max_examples=150, deadline=None)
+@given(RECORDS, st.integers(60, 400), st.integers(1, 255), st.data())
+def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, records, roll, mask, data):
+    """Also of the last record, whose writer may have told others of it."""
+    folder = tmp_path_factory.mktemp("journal")
+    files = written(folder, records, roll_bytes=roll)
+    path = data.draw(st.sampled_from(files))
+    offset = data.draw(st.integers(0, path.stat().st_size - 1))
+    damaged(path, offset, mask)
+    if offset < 73:  # of a header there is a copy
+        assert read(folder) == records
+    else:
+        with pytest.raises(UsageError, match=re.escape(str(path))):
+            read(folder)
+    assert list(folder.glob("*.torn*")) == []
+
+
+def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
+    """A torn request that holds a record of its own sender's making is still torn."""
+    body = struct.pack("<QIB", 5, 0, Kind.CONTROL) + b'{"do":"day"}'
+    forged = struct.pack("<II", len(body), zlib.crc32(body)) + body
+    (path,) = written(tmp_path, [REQUEST, REQUEST._replace(body=forged + b"rest")])
+    os.truncate(path, path.stat().st_size - 1)
+    assert read(tmp_path) == [REQUEST]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a, b, c: b.unlink(), "000003: does .* goes on from journal-000002, which is miss"),
+        (lambda a, b, c: a.unlink(), "000002: does .* goes on from journal-000001, which is miss"),
+        (lambda a, b, c: os.truncate(b, 73 + 31), "000003: does .* byte 135 .* has 104 bytes"),
+        (lambda a, b, c: os.truncate(b, 73), "000003: does .* byte 135 .* has 73 bytes"),
+        (lambda a, b, c: b.write_bytes(a.read_bytes()), "000002: does .* is file 1 of a journal"),
+        (lambda a, b, c: swap(a, b), "000001: does .* is file 2 of a journal, not 1"),
+        (lambda a, b, c: c.rename(c.with_name("journal-000004")), "is file 3 of a journal, not 4"),
+    ],
+)
+def test_a_file_that_is_missing_or_in_the_wrong_place_is_named(tmp_path, change, words):
+    records = [REQUEST._replace(time_ns=number) for number in range(6)]
+    files = written(tmp_path, records, roll_bytes=73 + 40)
+    assert len(files) == 3
+    change(*files)
+    with pytest.raises(UsageError, match=words):
+        read(tmp_path)
+
+
+def swap(one, other):
+    data = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(data)
+
+
+def first_version(path, records):
+    """Write a file as the first version of the journal did."""
+    parts = [b"pregao journal 1\n"]
+    for kind, time_ns, session, body in records:
+        whole = struct.pack("<QIB", time_ns, session, kind) + body
+        parts.append(struct.pack("<II", len(whole), zlib.crc32(whole)) + whole)
+    path.write_bytes(b"".join(parts))
+
+
+def test_files_of_the_first_version_are_read_and_continued_in_a_new_file(tmp_path):
+    records = [REQUEST._replace(time_ns=number) for number in range(6)]
+    first_version(tmp_path / "journal-000001", records[:2])
+    first_version(tmp_path / "journal-000002", records[2:4])
+    assert read(tmp_path) == records[:4]
+    written(tmp_path, records[4:])
+    assert read(tmp_path) == records
+    # Without links, times tell that files were exchanged, and names that one is missing.
+    swap(tmp_path / "journal-000001", tmp_path / "journal-000002")
+    with pytest.raises(UsageError, match=r"000002: does not go on .* records are older than those"):
+        read(tmp_path)
+    (tmp_path / "journal-000001").unlink()
+    with pytest.raises(UsageError, match=r"000002: does not go on .* journal-000001 is missing"):
+        read(tmp_path)
+
+
+def test_damage_in_a_file_of_the_first_version_is_named(tmp_path):
+    path = tmp_path / "journal-000001"
+    first_version(path, [REQUEST] * 3)
+    whole = path.read_bytes()
+    for offset in range(len(whole)):
+        path.write_bytes(whole)
+        damaged(path, offset)
+        with pytest.raises(UsageError, match=r"journal-000001: (record|is no journal)"):
+            read(tmp_path)
+
+
+def test_a_kind_of_a_later_version_is_named(tmp_path):
+    journal = Journal(tmp_path)
+    journal.append(200, 5, 0, b"")
+    journal.close()
+    with pytest.raises(UsageError, match="is of kind 200, which this version does not know"):
         read(tmp_path)
 
 
@@ -115,3 +250,44 @@ def test_what_is_no_file_is_told_before_it_is_read(tmp_path):
     (tmp_path / "journal-000001").symlink_to("/dev/full")
     with pytest.raises(UsageError, match="is not a file"):
         read(tmp_path)
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_only_the_owner_reads_a_journal(tmp_path, caplog):
+    folder = tmp_path / "a" / "journal"
+    before = os.umask(0)
+    try:
+        written(folder, [REQUEST] * 3, roll_bytes=80)
+    finally:
+        os.umask(before)
+    assert mode(folder) == 0o700
+    assert {mode(each) for each in folder.iterdir()} == {0o600}
+    assert caplog.text == ""
+    # What an earlier version left open is closed; a folder that is there keeps its mode.
+    (folder / "journal-000002").chmod(0o644)
+    folder.chmod(0o777)
+    assert len(read(folder)) == 3
+    assert mode(folder / "journal-000002") == 0o600
+    assert "journal-000002: other users could access it (mode 644)" in caplog.text
+    assert "other users can write to this folder (mode 777)" in caplog.text
+    assert mode(folder) == 0o777
+
+
+def test_a_link_is_not_followed(tmp_path):
+    target = tmp_path / "target"
+    target.write_bytes(b"")
+    folder = tmp_path / "journal"
+    written(folder, [REQUEST])
+    (folder / "journal-000002").symlink_to(target)
+    with pytest.raises(UsageError, match="is not a file"):
+        written(folder, [REQUEST])
+    assert target.read_bytes() == b""
+    (folder / "journal-000002").unlink()
+    (folder / "lock").unlink()
+    (folder / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="no journal can be kept here"):
+        Journal(folder)
+    assert not (tmp_path / "elsewhere").exists()

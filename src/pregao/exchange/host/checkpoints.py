@@ -1,48 +1,38 @@
-"""Checkpoints: what the exchange was when a day had begun, so that a start goes back no further.
+"""Checkpoints: the state of the exchange when a day had begun, from which a start goes on.
 
 They are no truth of their own: the journal is, and without them a start replays all of it. A
-checkpoint holds objects as this code has them, so that only the same code reads it again; any
-change of ours makes it as if there was none. It is read with nothing but classes of ours.
+checkpoint holds values of the classes in `state_schema` and nothing else, and only the code that
+wrote it reads it again. Whatever is wrong with one, it is ignored with a sentence in the log.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import pickle
+import json
+import logging
+import struct
 import sys
-from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pregao.errors import UsageError
+from pregao.documents import parse_json
+from pregao.exchange.host.column_bytes import ColumnError
+from pregao.exchange.host.state_schema import STATE, HostState
 
 if TYPE_CHECKING:
     from pregao.exchange.host.core import Host
+    from pregao.exchange.host.journal import Journal, Place
 
+_log = logging.getLogger(__name__)
 _PACKAGE: Final = Path(__file__).resolve().parents[2]
 _ROOMS: Final = ("exchange/engine", "exchange/host", "entrypoint", "sbe", "schemas")
-_PLAIN: Final = frozenset(
-    {
-        ("collections", "Counter"),
-        ("collections", "deque"),
-        ("datetime", "date"),
-        ("datetime", "datetime"),
-        ("datetime", "timezone"),
-        ("datetime", "timedelta"),
-        ("decimal", "Decimal"),
-        ("builtins", "set"),
-        ("builtins", "frozenset"),
-        ("copyreg", "__newobj__"),
-    }
-)
 
 
 @cache
 def code_digest() -> str:
-    """What tells this code from any other that would make other objects."""
+    """Return what distinguishes this code from any other that would make other objects."""
     digest = hashlib.sha256(sys.version.encode())
     for room in _ROOMS:
         for path in sorted((_PACKAGE / room).rglob("*")):
@@ -52,66 +42,86 @@ def code_digest() -> str:
     return digest.hexdigest()[:32]
 
 
-def state_of(host: Host) -> dict[str, Any]:
-    """All that the journal has made of an exchange up to now."""
-    return {
-        "moment": (host.now_ns, host.starts, host.active),
-        "told": dict(host.told),
-        "accepting": {number: each.rules.accepting for number, each in host.gateways.items()},
-        "sessions": {number: host.store.state(number) for number in host.store.sessions()},
-        "throttles": {
+def save(host: Host, journal: Journal) -> None:
+    """Keep a checkpoint of all that is committed; where that fails, the next start takes longer."""
+    try:
+        state = STATE.pack(state_of(host))
+    except (ColumnError, ValueError, struct.error) as error:
+        _log.warning("no checkpoint could be kept: %s", error)
+        return
+    journal.keep_checkpoint(code_digest(), state)
+
+
+def resume(host: Host, journal: Journal) -> Place | None:
+    """Let a new exchange become what the last checkpoint holds; return its place in the journal.
+
+    If there is no checkpoint that can be used, the exchange stays new, and None is returned.
+    """
+    found = journal.checkpoint(code_digest())
+    if found is None:
+        return None
+    try:
+        if restore(host, STATE.unpack(found.state)):
+            return found.place
+        reason = "it is of other instruments"
+    except Exception as error:
+        # The bytes are what was written, or what somebody made of them: no value of theirs may
+        # end the start, which can do without them.
+        reason = f"{type(error).__name__}: {error}"
+        type(host).__init__(host, host.settings, journal)
+    _log.warning(
+        "%s: the checkpoint is ignored, all of the journal is replayed: %s", journal.folder, reason
+    )
+    return None
+
+
+def state_of(host: Host) -> HostState:
+    """Return all that the journal has made of an exchange up to now."""
+    market, engine_ns, unreported = host.engine.state()
+    requests, (orders, ended, forwards) = host.desk.state()
+    return HostState(
+        now_ns=host.now_ns,
+        starts=host.starts,
+        active=host.active,
+        told=json.dumps(host.told),
+        accepting={number: each.rules.accepting for number, each in host.gateways.items()},
+        sessions={number: host.store.state(number) for number in host.store.sessions()},
+        throttles={
             (number, each.session_id): each.throttle
             for number, gateway in host.gateways.items()
             for each in gateway
         },
-        "engine": host.engine.state(),
-        "desk": host.desk.state(),
-    }
+        market=market,
+        engine_ns=engine_ns,
+        unreported=unreported,
+        requests=requests,
+        orders=orders,
+        ended=ended,
+        forwards=forwards,
+    )
 
 
-def restore(host: Host, state: Mapping[str, Any]) -> bool:
-    """Let an exchange become what a checkpoint tells, if that is of the same market."""
-    told, settings = state["told"], host.settings
+def restore(host: Host, state: HostState) -> bool:
+    """Let an exchange become what a state holds, if that is of the same market."""
+    told, settings = parse_json(state.told), host.settings
     if (told["instruments"], told["implied_orders"]) != (
         settings.instruments_digest,
         settings.implied_orders,
     ):
         return False
-    host.resume(*state["moment"])
-    for number, accepting in state["accepting"].items():
+    host.resume(state.now_ns, state.starts, state.active)
+    for number, accepting in state.accepting.items():
         host.gateways[number].accept(accepting)
-    for number, kept in state["sessions"].items():
+    for number, kept in state.sessions.items():
         own = host.store.state(number)
         for field in fields(kept):
             setattr(own, field.name, getattr(kept, field.name))
-    host.engine.restore(state["engine"])
+    host.engine.restore((state.market, state.engine_ns, state.unreported))
     host.desk = host.new_desk()
-    host.desk.restore(state["desk"])
-    host.take(state["told"])
-    for (number, session_id), throttle in state["throttles"].items():
+    host.desk.restore((state.requests, (state.orders, state.ended, state.forwards)))
+    host.take(told)
+    for (number, session_id), throttle in state.throttles.items():
         session = host.gateways[number].get(session_id)
         if session is not None:
             session.throttle = throttle
     return True
-
-
-def pack(state: dict[str, Any]) -> bytes:
-    """A state as bytes."""
-    return pickle.dumps(state, protocol=5)
-
-
-def unpack(data: bytes) -> dict[str, Any]:
-    """A state from bytes that `pack` made."""
-    found = _Reader(io.BytesIO(data)).load()
-    if not isinstance(found, dict):
-        raise UsageError("the checkpoint holds something else than a state")
-    return found
-
-
-class _Reader(pickle.Unpickler):
-    """Reads objects of our classes and plain values, nothing else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.startswith("pregao.") or (module, name) in _PLAIN:
-            return super().find_class(module, name)
-        raise UsageError(f"the checkpoint holds {module}.{name}, which is nothing of an exchange")

@@ -40,7 +40,7 @@ from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.commands import Command, MassCancel, RestateOrders
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.terms import ExecRestatementReason
-from pregao.exchange.host.checkpoints import code_digest, pack, restore, state_of, unpack
+from pregao.exchange.host.checkpoints import resume, save
 from pregao.exchange.host.control import engine_commands
 from pregao.exchange.host.desk import Desk
 from pregao.exchange.host.journal import Journal, Kind, Record
@@ -180,7 +180,7 @@ class Host:
             self._journal.commit()
             if self._day_began and not self._risk.on_their_way:
                 self._day_began = False
-                self._journal.keep_checkpoint(code_digest(), pack(state_of(self)))
+                save(self, self._journal)
 
     def take_units(self) -> list[MarketEvent]:
         """What is to be published since the last time."""
@@ -199,10 +199,7 @@ class Host:
         if self._journal is None:
             return 0
         count = 0
-        found = self._journal.checkpoint(code_digest())
-        start = None
-        if found is not None and restore(self, unpack(found.state)):
-            start = found.place
+        start = resume(self, self._journal)
         self._again = True
         for record in self._journal.records(start):
             count += 1

@@ -1,0 +1,187 @@
+"""A graph of our own objects as bytes, bound to a fixed list of classes.
+
+Objects are written class by class, and each field of a class as one column; an object inside
+another is its number among those of its class. Nothing in the bytes names a class, a module or a
+function: a reader that has another list reads nothing. The depth of reading is that of the
+declarations, whatever the bytes are.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import repeat
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+from pregao.exchange.host.column_bytes import ColumnError, Reader, Writer
+from pregao.exchange.host.columns import (
+    PLAIN,
+    ClassColumn,
+    Column,
+    MemberColumn,
+    OptionalColumn,
+    ReferenceColumn,
+    RowColumn,
+    SequenceColumn,
+    TableColumn,
+    UnionColumn,
+)
+
+_SEQUENCES: Final[tuple[type, ...]] = (list, set, frozenset, deque)
+_MAX_DEPTH: Final = 16
+
+
+class Shape:
+    """A class whose objects may be written, and the types of its fields.
+
+    ``take`` gives the fields of an object where they are not its attributes, and ``fill`` makes an
+    object from them; ``begin`` prepares an empty object.
+    """
+
+    def __init__(
+        self,
+        cls: type,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        begin: Callable[[Any], None] | None = None,
+        take: Callable[[Any], Sequence[Any]] | None = None,
+        fill: Callable[[Any, tuple[Any, ...]], None] | None = None,
+    ) -> None:
+        self.cls = cls
+        self.fields: dict[str, Any] = dict(get_type_hints(cls) if fields is None else fields)
+        self.begin, self.take, self.fill = begin, take, fill
+
+    def columns_of(self, objects: Sequence[Any]) -> Iterable[Sequence[Any]]:
+        """The values of each field."""
+        if self.take is not None:
+            rows = [self.take(each) for each in objects]
+            return zip(*rows, strict=True)
+        return (list(map(attrgetter(name), objects)) for name in self.fields)
+
+    def build(self, objects: Sequence[Any], columns: Sequence[Sequence[Any]]) -> None:
+        """Give objects the values of their fields."""
+        if self.fill is not None:
+            deque(map(self.fill, objects, zip(*columns, strict=True)), maxlen=0)
+            return
+        for name, values in zip(self.fields, columns, strict=True):
+            # A frozen record has no other way to be filled after it was made.
+            deque(map(object.__setattr__, objects, repeat(name), values), maxlen=0)
+
+
+class Schema:
+    """The classes whose objects may be written; the first is that of the whole."""
+
+    def __init__(self, shapes: Iterable[Shape]) -> None:
+        self.shapes = list(shapes)
+        self.numbers = {shape.cls: number for number, shape in enumerate(self.shapes)}
+        self._columns: dict[Any, Column] = {}
+        self.fields = [
+            [self._column(hint, 0) for hint in shape.fields.values()] for shape in self.shapes
+        ]
+
+    def pack(self, root: Any) -> bytes:
+        """Return an object of the first class, and all that it refers to, as bytes."""
+        out = Writer(len(self.shapes))
+        out.reference(0, [root])
+        batches: list[tuple[int, int]] = []
+        waiting = True
+        while waiting:
+            waiting = False
+            for number, shape in enumerate(self.shapes):
+                objects = out.unwritten(number)
+                if objects:
+                    waiting = True
+                    batches.append((number, len(objects)))
+                    values = shape.columns_of(objects)
+                    for column, each in zip(self.fields[number], values, strict=True):
+                        column.write(each, out)
+        head = Writer(len(self.shapes))
+        head.integers([len(batches)])
+        for number, count in batches:
+            head.integers([number, count])
+        return b"".join(head.parts + out.parts)
+
+    def unpack(self, data: bytes) -> Any:
+        """Return the object that `pack` made bytes of."""
+        try:
+            return self._unpack(Reader(data))
+        except ColumnError:
+            raise
+        except (ValueError, IndexError, TypeError, OverflowError, struct.error) as error:
+            raise ColumnError(f"{type(error).__name__}: {error}") from error
+
+    def _unpack(self, source: Reader) -> Any:
+        (length,) = source.integers(1)
+        source.check(length)
+        batches = [tuple(source.integers(2)) for _ in range(length)]
+        counts = [0] * len(self.shapes)
+        for number, count in batches:
+            if not 0 <= number < len(counts) or count < 1:
+                raise ColumnError(f"there is no batch of {count} objects of class {number}")
+            counts[number] += count
+            source.check(counts[number])
+        if counts[0] != 1:
+            raise ColumnError(f"it holds {counts[0]} states instead of one")
+        for shape, count in zip(self.shapes, counts, strict=True):
+            new = shape.cls.__new__
+            objects = [new(shape.cls) for _ in range(count)]
+            if shape.begin is not None:
+                deque(map(shape.begin, objects), maxlen=0)
+            source.objects.append(objects)
+        begun = [0] * len(self.shapes)
+        for number, count in batches:
+            columns = [each.read(count, source) for each in self.fields[number]]
+            start = begun[number]
+            begun[number] = start + count
+            self.shapes[number].build(source.objects[number][start : start + count], columns)
+        if not source.ended:
+            raise ColumnError("more bytes follow than its objects have")
+        return source.objects[0][0]
+
+    def _column(self, hint: Any, depth: int) -> Column:
+        if depth > _MAX_DEPTH:
+            raise ColumnError(f"{hint}: declared more than {_MAX_DEPTH} levels deep")
+        found = self._columns.get(hint)
+        if found is None:
+            found = self._columns[hint] = self._made(hint, depth + 1)
+        return found
+
+    def _made(self, hint: Any, depth: int) -> Column:
+        origin, inner = get_origin(hint), get_args(hint)
+        if origin in (Union, UnionType):
+            return self._union(inner, depth)
+        if origin is tuple and not (len(inner) == 2 and inner[1] is Ellipsis):
+            return RowColumn(tuple, [self._column(each, depth) for each in inner], tuple)
+        if origin is tuple:
+            return SequenceColumn(tuple, self._column(inner[0], depth))
+        if origin in _SEQUENCES:
+            return SequenceColumn(origin, self._column(inner[0], depth))
+        if origin is type:
+            return ClassColumn(get_args(inner[0]) or inner)
+        if origin is dict:
+            return TableColumn(dict, self._column(inner[0], depth), self._column(inner[1], depth))
+        if origin is Counter:
+            return TableColumn(Counter, self._column(inner[0], depth), self._column(int, depth))
+        return self._plain(hint, depth)
+
+    def _plain(self, hint: Any, depth: int) -> Column:
+        if hint in PLAIN:
+            return PLAIN[hint]
+        if hint in self.numbers:
+            return ReferenceColumn(hint, self.numbers[hint])
+        if isinstance(hint, type) and issubclass(hint, Enum):
+            return MemberColumn(hint)
+        if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_make"):
+            columns = [self._column(each, depth) for each in get_type_hints(hint).values()]
+            return RowColumn(hint, columns, hint._make)
+        raise ColumnError(f"{hint!r} is not among the types that can be written")
+
+    def _union(self, inner: tuple[Any, ...], depth: int) -> Column:
+        kinds = [each for each in inner if each is not NoneType]
+        columns = [self._column(each, depth) for each in kinds]
+        whole = columns[0] if len(columns) == 1 else UnionColumn(columns)
+        return OptionalColumn(whole) if len(kinds) < len(inner) else whole

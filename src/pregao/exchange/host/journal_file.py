@@ -1,0 +1,255 @@
+"""The format of a journal's files: a header that links them, then records with checksums.
+
+The header is there twice. It holds the number of the file, the end of the file before it, and the
+start value of the checksums, which is drawn once per journal: so no bytes that a client sends can
+look like a record. Files of version 1 have neither links nor a start value.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Generator
+from enum import IntEnum
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pregao.errors import UsageError
+
+_FIRST_MAGIC: Final = b"pregao journal 1\n"
+_MAGIC: Final = b"pregao journal 2\n"
+_LINK: Final = struct.Struct("<IIIQI")
+"""Number, start of checksums; of the file before: number, size, checksum of its last record."""
+_CHECK: Final = struct.Struct("<I")
+HEADER_BYTES: Final = len(_MAGIC) + 2 * (_LINK.size + _CHECK.size)
+LENGTHS: Final = struct.Struct("<II")
+HEAD: Final = struct.Struct("<QIB")
+_RECORD: Final = struct.Struct("<IIQIB")
+"""Both at once, as they are read."""
+_SECTOR: Final = 512
+_CANDIDATE: Final = re.compile(rb"(?s)(?=...\x00.{16}[^\x00])")
+"""A record has less than 16 MiB and a kind other than 0."""
+_NAME: Final = re.compile(r"journal-[0-9]{6}")
+
+
+class Kind(IntEnum):
+    """What a record is about."""
+
+    START = 1
+    """The process began: settings as JSON."""
+    REQUEST = 2
+    """A business message of a session, as it came."""
+    SESSION = 3
+    """Something happened to a session: negotiated, established, left …"""
+    CONTROL = 4
+    """A command of market operations, as JSON."""
+    CANCEL = 5
+    """The orders of a session that left are cancelled: the name of the reason."""
+    TIME = 6
+    """Something of the market came due."""
+    HANDSHAKE = 7
+    """A session message as it came, credentials blanked: for people, nothing follows from it."""
+    RESTATE = 8
+    """A session is told of its orders that are of an earlier day."""
+
+
+class Record(NamedTuple):
+    """One record."""
+
+    kind: Kind
+    time_ns: int
+    session: int
+    body: bytes
+
+
+_KINDS: Final = {int(kind): kind for kind in Kind}
+
+
+class End(NamedTuple):
+    """The end of a file: its number, size and the checksum of its last record, where known."""
+
+    number: int
+    size: int
+    checksum: int | None
+    time_ns: int = 0
+    """The time of its last record, where known."""
+
+
+NO_FILE: Final = End(0, 0, 0)
+
+
+class Header(NamedTuple):
+    """The header of a file."""
+
+    version: int
+    number: int
+    seed: int
+    """The start value of the checksums."""
+    previous: End
+    start: int
+    """The offset of the first record."""
+    intact: bool
+    """Whether both copies are the same."""
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """The files of a journal, oldest first."""
+    return sorted(each for each in folder.glob("journal-*") if _NAME.fullmatch(each.name))
+
+
+def number_of(path: Path) -> int:
+    """The number in the name of a journal's file."""
+    return int(path.name[-6:])
+
+
+def pack_header(number: int, seed: int, previous: End) -> bytes:
+    """The header of a file that goes on from another."""
+    link = _LINK.pack(number, seed, previous.number, previous.size, previous.checksum or 0)
+    return _MAGIC + 2 * (link + _CHECK.pack(zlib.crc32(_MAGIC + link)))
+
+
+def read_header(data: bytes) -> Header | None:
+    """The header that a file begins with, from either of its copies; None if there is none."""
+    if data.startswith(_FIRST_MAGIC):
+        return Header(1, 0, 0, NO_FILE, len(_FIRST_MAGIC), intact=True)
+    if len(data) < HEADER_BYTES:
+        return None
+    size = _LINK.size + _CHECK.size
+    for start in (len(_MAGIC), len(_MAGIC) + size):
+        link = data[start : start + _LINK.size]
+        check = data[start + _LINK.size : start + size]
+        if check == _CHECK.pack(zlib.crc32(_MAGIC + link)):
+            number, seed, *previous = _LINK.unpack(link)
+            header = Header(2, number, seed, End(*previous), HEADER_BYTES, intact=True)
+            whole = pack_header(number, seed, header.previous)
+            return header._replace(intact=data.startswith(whole))
+    return None
+
+
+def is_begun(data: bytes) -> bool:
+    """Whether a file without a header was cut short before its first record was written."""
+    if len(data) < HEADER_BYTES and data[: len(_MAGIC)] == _MAGIC[: len(data)]:
+        return True
+    return _FIRST_MAGIC.startswith(data) or not data.strip(b"\x00")
+
+
+def walk(
+    path: Path, data: bytes, position: int, seed: int, checksum: int | None = 0
+) -> Generator[Record, None, tuple[int, int | None, int]]:
+    """Yield the valid records from an offset on; return where they end.
+
+    Returned are the offset after the last of them, its checksum and its time.
+    """
+    end = len(data)
+    view = memoryview(data)
+    least, lengths, head = _RECORD.size, LENGTHS.size, HEAD.size
+    unpack, crc32, kinds = _RECORD.unpack_from, zlib.crc32, _KINDS
+    time_ns = 0
+    while position + least <= end:
+        length, check, now_ns, session, number = unpack(data, position)
+        start = position + lengths
+        after = start + length
+        if length < head or after > end or crc32(view[start:after], seed) != check:
+            break
+        kind = kinds.get(number)
+        if kind is None:
+            raise UsageError(
+                f"{path}: the record at byte {position} is of kind {number}, which this version "
+                "does not know; use the version that wrote it."
+            )
+        yield Record(kind, now_ns, session, data[start + head : after])
+        position, checksum, time_ns = after, check, now_ns
+    return position, checksum, time_ns
+
+
+def first_time(data: bytes, position: int) -> int | None:
+    """The time of the record at an offset, if there is one."""
+    if position + _RECORD.size > len(data):
+        return None
+    time_ns: int = _RECORD.unpack_from(data, position)[2]
+    return time_ns
+
+
+class Damage(NamedTuple):
+    """Bytes of a file that are no valid record."""
+
+    start: int
+    end: int
+    """The offset of the next valid record, or of the end of the file."""
+    torn: bool
+    """Whether it is a write that was cut short: nothing that followed from it was sent."""
+
+
+def examine(data: bytes, position: int, seed: int) -> Damage:
+    """Find out what the bytes at an offset are that are no valid record.
+
+    Only the end of a write can be missing from a journal whose disk is sound: the file ends inside
+    a record, or with zeros in place of what was not written. Everything else is damage.
+    """
+    following, certain = _next_record(data, position, seed)
+    if following is not None:
+        return Damage(position, following, torn=False)
+    return Damage(position, len(data), certain and _is_torn(data, position, seed))
+
+
+def _is_torn(data: bytes, position: int, seed: int) -> bool:
+    rest = len(data) - position
+    if rest < _RECORD.size:
+        return True
+    length, check, *_ = _RECORD.unpack_from(data, position)
+    start = position + LENGTHS.size
+    if length >= HEAD.size and start + length > len(data):
+        # Unless all of it is there and only its length is wrong.
+        return zlib.crc32(memoryview(data)[start:], seed) != check
+    zeros = len(data) - position - len(data[position:].rstrip(b"\x00"))
+    if zeros == rest:
+        return True
+    sector = -(-(len(data) - zeros) // _SECTOR) * _SECTOR
+    return len(data) - sector >= _SECTOR
+
+
+def _next_record(data: bytes, position: int, seed: int) -> tuple[int | None, bool]:
+    """The offset of the first valid record after damage, and whether the search was complete.
+
+    The damaged record's own length is tried first. The checksums of candidates cost at most some
+    passes over the rest of the file.
+    """
+    view = memoryview(data)
+    budget = 16 * (len(data) - position) + (1 << 20)
+    unpack, crc32 = _RECORD.unpack_from, zlib.crc32
+    if position + _RECORD.size <= len(data):
+        after = position + LENGTHS.size + unpack(data, position)[0]
+        if after > position and after + _RECORD.size <= len(data) and _is_valid(data, after, seed):
+            return after, True
+    for found in _CANDIDATE.finditer(data, position + 1):
+        place = found.start()
+        length, check = LENGTHS.unpack_from(data, place)
+        start = place + LENGTHS.size
+        if length < HEAD.size or start + length > len(data):
+            continue
+        budget -= length
+        if budget < 0:
+            return None, False
+        if crc32(view[start : start + length], seed) == check:
+            return place, True
+    return None, True
+
+
+def _is_valid(data: bytes, position: int, seed: int) -> bool:
+    length, check, _, _, number = _RECORD.unpack_from(data, position)
+    start = position + LENGTHS.size
+    if length < HEAD.size or start + length > len(data) or not number:
+        return False
+    return zlib.crc32(memoryview(data)[start : start + length], seed) == check
+
+
+def describe(data: bytes, position: int) -> str:
+    """What can be read of the record at an offset, for people."""
+    if position + _RECORD.size > len(data):
+        return "of which the beginning is missing"
+    _, _, _, session, number = _RECORD.unpack_from(data, position)
+    kind = _KINDS.get(number)
+    if kind is None:
+        return "of a kind that cannot be read"
+    return f"of kind {kind.name}" + (f", session {session}" if session else "")

@@ -1,0 +1,294 @@
+"""The classes of an exchange's state and the types of their fields: all that a checkpoint holds.
+
+Records declare their fields themselves. Of the other classes the fields are declared here, as
+their constructors do; a class or field that is missing here cannot be written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, Final, get_args
+
+from pregao.entrypoint.session_state import NotTaken, SessionState
+from pregao.entrypoint.throttle import Throttle, ThrottleLimit
+from pregao.exchange.engine import instruments
+from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.commands import ProtectionReference, SetProtection
+from pregao.exchange.engine.events import MarketEvent, MarketItem, News, Statistic, TradeItem
+from pregao.exchange.engine.forwards import Declaration
+from pregao.exchange.engine.give_ups import GiveUp
+from pregao.exchange.engine.instruments import Instrument
+from pregao.exchange.engine.listing import (
+    Band,
+    Group,
+    Listing,
+    Statistics,
+    Theoretical,
+    TradeRecord,
+)
+from pregao.exchange.engine.market import Market, SpreadFill
+from pregao.exchange.engine.member_commands import DeclareForward, MaintainPosition
+from pregao.exchange.engine.orders import BookSide, Level, Order
+from pregao.exchange.engine.positions import Allocation, Fill, Position, Positions
+from pregao.exchange.engine.protections import Protection, Watch
+from pregao.exchange.engine.reports import Outcome, Report
+from pregao.exchange.engine.spreads import Spread, SpreadLeg
+from pregao.exchange.engine.terms import (
+    OpenCloseSettlFlag,
+    OrdType,
+    PriceBandType,
+    Side,
+    TimeInForce,
+    TradingSession,
+    TradingStatus,
+)
+from pregao.exchange.engine.waiting import Waiting
+from pregao.exchange.host.column_schema import Schema, Shape
+from pregao.exchange.host.requests import OrderRequest
+
+
+@dataclass(slots=True)
+class HostState:
+    """All that the journal has made of an exchange."""
+
+    now_ns: int
+    starts: int
+    active: int
+    told: str
+    """The settings of the last start, as JSON."""
+    accepting: dict[int, bool]
+    """Whether each gateway accepts sessions."""
+    sessions: dict[int, SessionState]
+    throttles: dict[tuple[int, int], Throttle]
+    """By gateway and session."""
+    market: Market
+    engine_ns: int
+    unreported: Outcome | None
+    requests: int
+    orders: dict[int, OrderRequest]
+    ended: dict[int, OrderRequest]
+    forwards: dict[int, DeclareForward]
+
+
+_MAYBE: Final = int | None
+
+ORDER_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "account", "cl_ord_id", "cum", "firm", "insert_time_ns", "investor_id", "key",
+            "leaves", "max_floor", "min_qty", "ord_tag_id", "order_id", "prevention", "quantity",
+            "routing", "secondary_order_id", "security_id", "session", "visible",
+        ),
+        int,
+    ),
+    **dict.fromkeys(("price", "protection_price", "stop_px"), _MAYBE),
+    "expire_date": date | None,
+    "implied": bool,
+    "ord_type": OrdType,
+    "side": Side,
+    "time_in_force": TimeInForce,
+}  # fmt: skip
+"""All but the place in a queue, which its level holds."""
+
+_LISTING_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "active_auction", "bands_float", "derivative", "fixed_income", "keeps_positions",
+            "pending", "takes_crosses", "takes_orders",
+        ),
+        bool,
+    ),
+    **dict.fromkeys(
+        (
+            "auction_high", "auction_low", "extended", "lot", "max_qty", "min_qty", "reject_high",
+            "reject_low", "security_id", "tick", "trade_id",
+        ),
+        int,
+    ),
+    **dict.fromkeys(
+        (
+            "closes_ns", "open_time_ns", "previous_close8", "reference8", "since_ns",
+            "volume_limit", "watch_ns", "window_ns",
+        ),
+        _MAYBE,
+    ),
+    "auction": AuctionRules | None,
+    "bands": dict[PriceBandType, Band],
+    "bids": BookSide,
+    "frozen_by": Order | None,
+    "group": Group,
+    "instrument": Instrument,
+    "last_trade": TradeItem | None,
+    "offers": BookSide,
+    "own_status": TradingStatus | None,
+    "pair": Listing | None,
+    "shown": dict[
+        type[Statistic] | tuple[type[Statistic], OpenCloseSettlFlag | PriceBandType | None],
+        Statistic,
+    ],
+    "statistics": Statistics,
+    "status": TradingStatus,
+    "theoretical": Theoretical | None,
+    "trades": dict[int, TradeRecord],
+    "waiting": Waiting,
+}  # fmt: skip
+
+_MARKET_FIELDS: Final[dict[str, Any]] = {
+    **dict.fromkeys(
+        (
+            "auction_duration_ns", "exec_id", "give_up_id", "implied_id", "order_id", "quote_id",
+            "secondary_id", "seed", "synchronism_ns", "trade_day", "trade_memory",
+        ),
+        int,
+    ),
+    **dict.fromkeys(("follows", "keeps_numbers", "track_positions"), bool),
+    **dict.fromkeys(("next_due_ns", "rlp_share"), _MAYBE),
+    **dict.fromkeys(("called", "extending"), list[Listing]),
+    "announced": list[News],
+    "auction_rules": AuctionRules | None,
+    "by_client": dict[tuple[int, int, int], Order],
+    "carried": dict[int, list[int]],
+    "declarations": dict[int, Declaration],
+    "deltas": dict[int, int],
+    "give_up_links": dict[tuple[int, int], tuple[int, int]],
+    "give_ups": dict[int, GiveUp],
+    "groups": dict[str, Group],
+    "implied_of": dict[int, list[Spread]],
+    "kept_trades": deque[tuple[int, int]],
+    "listings": dict[int, Listing],
+    "no_legs": frozenset[int],
+    "orders": dict[int, Order],
+    "positions": Positions,
+    "protections": dict[tuple[int, int], list[Protection]],
+    "reached": list[Protection],
+    "reports": list[Report],
+    "spread_fills": list[SpreadFill],
+    "spreads": dict[int, Spread],
+    "touched": set[int],
+    "trade_date": date,
+    "triggered": list[Order],
+    "units": list[MarketEvent],
+    "user_spreads": dict[int, date],
+}  # fmt: skip
+
+
+def _begin_order(order: Order) -> None:
+    order.level = order.next = order.previous = None
+
+
+def _fill_level(level: Level, fields: tuple[Any, ...]) -> None:
+    level.__setstate__(fields)  # type: ignore[arg-type]
+
+
+_RECORDS: Final = (
+    *(get_args(MarketItem)),
+    *(get_args(Report)),
+    MarketEvent,
+    AuctionRules,
+    Declaration,
+    DeclareForward,
+    Instrument,
+    instruments.InstrAttrib,
+    instruments.Leg,
+    instruments.MaturityMonthYear,
+    instruments.Underlying,
+    MaintainPosition,
+    NotTaken,
+    ProtectionReference,
+    SessionState,
+    SetProtection,
+    ThrottleLimit,
+)
+
+STATE: Final = Schema(
+    (
+        Shape(HostState),
+        *(Shape(each) for each in _RECORDS),
+        Shape(Order, ORDER_FIELDS, begin=_begin_order),
+        Shape(
+            Level,
+            {"key": int, "price": _MAYBE, "quantity": int, "orders": list[Order]},
+            take=Level.__getstate__,
+            fill=_fill_level,
+        ),
+        Shape(
+            BookSide,
+            {
+                **dict.fromkeys(("count", "watch_key", "watched"), int),
+                "keys": list[int],
+                "levels": dict[int, Level],
+                "side": Side,
+            },
+        ),
+        Shape(
+            Waiting,
+            {
+                "_buys": list[tuple[int, int]],
+                "_sells": list[tuple[int, int]],
+                "buy_stop": int,
+                "orders": dict[int, Order],
+                "pegged": dict[int, list[Order]],
+                "providers": dict[tuple[int, int], list[Order]],
+                "sell_stop": int,
+            },
+        ),
+        Shape(
+            Statistics,
+            {
+                **dict.fromkeys(
+                    ("after_id", "count", "notional", "opening_id", "provided", "volume"), int
+                ),
+                **dict.fromkeys(("high", "last", "low", "opening"), _MAYBE),
+                "prices": Counter[int],
+            },
+        ),
+        Shape(
+            Group,
+            {
+                "auction": AuctionRules | None,
+                "members": list[Listing],
+                "name": str,
+                "open_time_ns": _MAYBE,
+                "phase": TradingStatus,
+                "session": TradingSession,
+                "since_ns": int,
+            },
+        ),
+        Shape(Listing, _LISTING_FIELDS),
+        Shape(Market, _MARKET_FIELDS),
+        Shape(Fill, dict.fromkeys(Fill.__slots__, int)),
+        Shape(Position, dict.fromkeys(Position.__slots__, int)),
+        Shape(
+            Positions,
+            {
+                "allocations": dict[tuple[int, int], Allocation],
+                "asked": dict[tuple[int, int], int],
+                "exercises": int,
+                "fills": dict[tuple[int, int, Side], Fill],
+                "held": dict[tuple[int, int, int], Position],
+                "instructions": dict[int, MaintainPosition],
+            },
+        ),
+        Shape(
+            Protection,
+            {
+                "_watches": dict[int, Watch],
+                "active": bool,
+                "began_ns": _MAYBE,
+                **dict.fromkeys(("delta", "executions", "net_quantity", "quantity", "since"), int),
+                "filled": set[int],
+                "leftovers": list[Order],
+                "reached": bool,
+                "settings": SetProtection,
+            },
+        ),
+        Shape(
+            Spread,
+            {"implied": dict[Side, Order], "legs": tuple[SpreadLeg, ...], "listing": Listing},
+        ),
+        Shape(Throttle, {"_limit": ThrottleLimit | None, "_times": deque[int]}),
+    )
+)
+"""Everything that a checkpoint may hold."""

@@ -1,0 +1,144 @@
+"""Files that only their owner reads: journals, checkpoints, sessions, captures of order entry.
+
+New files have mode 0600 and new folders 0700, whatever the umask is. A file of ours that others
+can read is closed to them when it is opened. Links are not followed.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_log = logging.getLogger(__name__)
+_FILE_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for its owner alone; one that is there keeps its mode.
+
+    A folder that others can write to is named in the log: they can replace the files in it.
+    """
+    try:
+        path.mkdir(mode=_FOLDER_MODE, parents=True)
+    except FileExistsError:
+        mode = path.stat().st_mode
+        if not stat.S_ISDIR(mode):
+            raise
+        if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
+            _log.warning(
+                "%s: other users can write to this folder (mode %o) and replace files in it; "
+                "`chmod go-w` prevents that",
+                path,
+                stat.S_IMODE(mode),
+            )
+
+
+def create(path: Path, flags: int = os.O_WRONLY) -> int:
+    """Create a file that must not be there and return its descriptor; OSError as `os.open`."""
+    return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _FILE_MODE)
+
+
+def open_existing(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a regular file and return its descriptor; OSError if it is another kind of file.
+
+    If it is ours and other users can read or write it, it is closed to them.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(0, "it is not a regular file")
+        if found.st_mode & _OTHERS and found.st_uid == os.geteuid():
+            with suppress(OSError):  # a file system without modes, or one that is read-only
+                os.fchmod(descriptor, _FILE_MODE)
+                _log.warning(
+                    "%s: other users could access it (mode %o); now only its owner can",
+                    path,
+                    stat.S_IMODE(found.st_mode),
+                )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def open_or_create(path: Path, flags: int) -> int:
+    """Open a regular file, or create it, and return its descriptor."""
+    try:
+        return open_existing(path, flags)
+    except FileNotFoundError:
+        return create(path, flags)
+
+
+def read(path: Path, max_bytes: int) -> bytes:
+    """Return the bytes of a regular file; OSError if it is no such file or too large."""
+    descriptor = open_existing(path)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > max_bytes:
+            raise OSError(0, f"it has {size:,} bytes, more than {max_bytes:,}")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write a file that must not be there, and bring it to the disk."""
+    descriptor = create(path)
+    try:
+        write_all(descriptor, data)
+        os.fsync(descriptor)
+    except BaseException:
+        with suppress(OSError):
+            path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put a file of these bytes in the place of another, if there is one, at once."""
+    begun = path.with_name(path.name + ".begun")
+    with suppress(FileNotFoundError):
+        begun.unlink()
+    write_new(begun, data)
+    try:
+        begun.replace(path)
+    except OSError:
+        with suppress(OSError):
+            begun.unlink()
+        raise
+
+
+def unused(path: Path) -> Path:
+    """Return a path beside others of the same name that is not there yet."""
+    found, number = path, 1
+    while os.path.lexists(found):
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found
+
+
+def sync_folder(path: Path) -> None:
+    """Bring the names in a folder to the disk, where its file system can."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it: on a disk that is nearly full, a write takes only a part."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
