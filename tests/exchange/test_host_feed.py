@@ -35,6 +35,9 @@ class Listener:
     def sent(self, line, data, now_ns):
         pass
 
+    def closed(self, line, now_ns):
+        pass
+
     def published(self, datagrams):
         with self.lock:
             self.datagrams += datagrams

@@ -5,10 +5,12 @@ Credentials are blanked before anything is written.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
+from pregao import private_files
 from pregao.capture import PcapWriter, UdpFramer, tcp_frame
 from pregao.entrypoint import BadFrame, FrameReader, blanked
 from pregao.errors import UsageError
@@ -18,7 +20,7 @@ from pregao.exchange.publisher import Datagram
 from pregao.umdf.streams import Stream
 
 ENTRY_FILE: Final = "EntryPoint.pcap"
-_SYN, _SYN_ACK, _ACK = 0x02, 0x12, 0x10
+_SYN, _SYN_ACK, _ACK, _FIN_ACK = 0x02, 0x12, 0x10, 0x11
 _MOST_SEGMENT: Final = 1400
 _STREAMS: Final = {
     Stream.INCREMENTAL: "Incremental",
@@ -49,12 +51,14 @@ class ExchangeCaptures:
 
     def __init__(self, folder: Path, settings: ExchangeSettings) -> None:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            private_files.make_folder(folder)
             if any(folder.iterdir()):
                 raise UsageError(f"{folder} is not empty: give another --capture.")
-            self._entry = PcapWriter(folder / ENTRY_FILE)
+            self._files: list[BinaryIO] = []
+            self._entry = self._writer(folder / ENTRY_FILE)
         except OSError as error:
             raise UsageError(f"{folder}: cannot be used: {error.strerror}.") from error
+        self._closed = False
         self._flows: dict[Line, tuple[_Flow, _Flow]] = {}
         self._feeds: dict[tuple[int, Stream, bool], list[tuple[PcapWriter, UdpFramer]]] = {}
         """By channel and stream, and whether it is the legacy feed's."""
@@ -67,7 +71,15 @@ class ExchangeCaptures:
                     path = folder / f"{number:03d}_{own}{_STREAMS[stream]}{ending}.pcap"
                     framer = UdpFramer(source, 20_000, address.host, address.port)
                     written = self._feeds.setdefault((number, stream, legacy), [])
-                    written.append((PcapWriter(path), framer))
+                    written.append((self._writer(path), framer))
+
+    def _writer(self, path: Path) -> PcapWriter:
+        """A writer of a new file that only its owner reads."""
+        file = os.fdopen(private_files.create(path), "wb")
+        self._files.append(file)
+        writer = PcapWriter(file)
+        writer.name = str(path)
+        return writer
 
     def opened(self, line: Line) -> None:
         """A connection was made: the capture shows the handshake of TCP."""
@@ -95,6 +107,22 @@ class ExchangeCaptures:
         """Bytes were sent."""
         incoming, outgoing = self._flows[line]
         self._put(outgoing, incoming, data, now_ns)
+
+    def closed(self, line: Line, now_ns: int) -> None:
+        """A connection is gone: the capture shows its end on both sides, and it is forgotten."""
+        flows = self._flows.pop(line, None)
+        if flows is None or self._closed:
+            return
+        incoming, outgoing = flows
+        theirs, ours = incoming.numbers[0], outgoing.numbers[0]
+        self._write(incoming, b"", now_ns, flags=_FIN_ACK, sequence=theirs, acknowledgment=ours)
+        self._write(outgoing, b"", now_ns, flags=_FIN_ACK, sequence=ours, acknowledgment=theirs + 1)
+        self._write(incoming, b"", now_ns, flags=_ACK, sequence=theirs + 1, acknowledgment=ours + 1)
+
+    @property
+    def connections(self) -> int:
+        """The number of connections whose sequence numbers are kept."""
+        return len(self._flows)
 
     def _put(self, flow: _Flow, other: _Flow, data: bytes, now_ns: int) -> None:
         for start in range(0, len(data), _MOST_SEGMENT):
@@ -133,7 +161,10 @@ class ExchangeCaptures:
 
     def close(self) -> None:
         """Write what is left."""
+        self._closed = True
         self._entry.close()
         for feeds in self._feeds.values():
             for writer, _ in feeds:
                 writer.close()
+        for file in self._files:
+            file.close()

@@ -31,6 +31,9 @@ class Tap(Protocol):
     def sent(self, line: Line, data: bytes, now_ns: int) -> None:
         """Bytes were sent."""
 
+    def closed(self, line: Line, now_ns: int) -> None:
+        """A connection is gone."""
+
     def published(self, datagrams: Sequence[Datagram]) -> None:
         """Datagrams went out."""
 
@@ -111,6 +114,8 @@ class Line(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._gate.lines.pop(self.connection, None)
+        if self._tap is not None:
+            self._tap.closed(self, self._clock())
         try:
             self._host.lost(self.connection, self._clock())
         except Exception as error:

@@ -1,0 +1,118 @@
+"""Captures of an exchange: connections that end are forgotten, and all their bytes are there."""
+
+import tracemalloc
+
+import pytest
+
+from pregao.capture import read_packets, segments
+from pregao.capture.tcp import Chunk, StreamEnd, StreamGap, StreamStart, streams
+from pregao.exchange.host import captures_in
+from pregao.exchange.host.captures import ENTRY_FILE
+from tests.entrypoint.raw_peer import START, RawPeer
+from tests.exchange.host_desk import Exchange, quiet_settings
+from tests.waiting import until
+
+HERE = ("127.0.0.1", 7001)
+
+
+class Connection:
+    """A connection as the tap sees it."""
+
+    def __init__(self, port, now):
+        self.peer, self.here, self.opened_ns = ("127.0.0.1", port), HERE, now
+
+
+def events_of(folder):
+    return list(streams(segments(read_packets(folder / ENTRY_FILE))))
+
+
+def connections(captures, count, first=0):
+    """Connections one after another over few ports; give what was sent each way."""
+    peer = RawPeer()
+    both = []
+    for number in range(first, first + count):
+        now = START + number * 1000
+        each = Connection(40_000 + number % 50, now)
+        received = peer.frame("Sequence", nextSeqNo=number + 1)
+        sent = peer.frame("Sequence", nextSeqNo=number + 7) * (1 + number % 3)
+        captures.opened(each)
+        captures.received(each, received[:5], now + 1)
+        captures.received(each, received[5:], now + 2)
+        captures.sent(each, sent, now + 3)
+        captures.closed(each, now + 4)
+        both.append((received, sent))
+    return both
+
+
+def test_a_connection_that_ended_is_forgotten_and_its_bytes_are_all_there(tmp_path):
+    captures = captures_in(tmp_path / "captures")(quiet_settings())
+    both = connections(captures, 300)
+    assert captures.connections == 0
+    tracemalloc.start()
+    try:
+        both += connections(captures, 50, 300)
+        before, _ = tracemalloc.get_traced_memory()
+        both += connections(captures, 1000, 350)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert captures.connections == 0
+    # One connection's state was 30 kB; what was sent is kept here, and the writer's buffer.
+    assert after - before < 2_000_000
+    captures.close()
+    events = events_of(tmp_path / "captures")
+    assert not [each for each in events if isinstance(each, StreamGap)]
+    assert {each.reason for each in events if isinstance(each, StreamEnd)} == {"fin"}
+    streams_found = {}
+    received, sent = [], []
+    for event in events:
+        if isinstance(event, StreamStart):
+            assert event.from_syn
+            streams_found[event.flow] = b""
+        elif isinstance(event, Chunk):
+            streams_found[event.flow] += event.data
+        elif isinstance(event, StreamEnd):
+            found = sent if event.flow.src_port == HERE[1] else received
+            found.append(streams_found[event.flow])
+    assert list(zip(received, sent, strict=True)) == both
+
+
+def test_what_ends_after_the_capture_was_closed_changes_nothing(tmp_path):
+    captures = captures_in(tmp_path / "captures")(quiet_settings())
+    each = Connection(40_000, START)
+    captures.opened(each)
+    captures.close()
+    size = (tmp_path / "captures" / ENTRY_FILE).stat().st_size
+    captures.closed(each, START + 5)
+    assert captures.connections == 0
+    assert (tmp_path / "captures" / ENTRY_FILE).stat().st_size == size
+
+
+@pytest.mark.parametrize("end", ["client", "exchange"])
+def test_an_exchange_forgets_its_connections(tmp_path, end):
+    folder = tmp_path / "captures"
+    with Exchange(quiet_settings(), capture=captures_in(folder)) as exchange:
+        tap = exchange.server._tap
+        for _ in range(20):
+            exchange.connect().close()
+        until(lambda: tap.connections == 0 and exchange.server.connections == 0, lambda: tap)
+        client = exchange.trader()
+        client.new(1)
+        client.one("ExecutionReport_New")
+        assert tap.connections == 1
+        if end == "client":
+            client.close()
+            until(lambda: tap.connections == 0, lambda: tap)
+    assert tap.connections == 0
+    ends = [each for each in events_of(folder) if isinstance(each, StreamEnd)]
+    assert len(ends) == 2 * 21
+    assert {each.reason for each in ends} == {"fin"}
+
+
+def test_only_the_owner_reads_a_capture(tmp_path):
+    folder = tmp_path / "captures"
+    captures = captures_in(folder)(quiet_settings(feed="unicast"))
+    captures.close()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert len(list(folder.iterdir())) > 3
+    assert {each.stat().st_mode & 0o777 for each in folder.iterdir()} == {0o600}
