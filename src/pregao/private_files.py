@@ -74,7 +74,9 @@ def open_or_create(path: Path, flags: int) -> int:
     try:
         return open_existing(path, flags)
     except FileNotFoundError:
-        return create(path, flags)
+        with suppress(FileExistsError):  # another process was faster
+            return create(path, flags)
+        return open_existing(path, flags)
 
 
 def read(path: Path, max_bytes: int) -> bytes:

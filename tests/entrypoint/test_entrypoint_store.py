@@ -206,3 +206,46 @@ def test_a_gateway_that_is_started_again_goes_on(tmp_path):
     assert sent in output
     assert again.session.state.next_outgoing == 2
     again.store.close()
+
+
+def mode(path):
+    return path.stat().st_mode & 0o777
+
+
+def test_a_file_that_others_can_read_is_closed_to_them_and_a_link_is_not_followed(tmp_path, caplog):
+    path = tmp_path / "sessions"
+    reopened(path)
+    path.chmod(0o644)
+    reopened(path)
+    assert mode(path) == 0o600
+    assert "other users could access it (mode 644)" in caplog.text
+    # What a reset writes is as private, whatever is in its place.
+    target = tmp_path / "target"
+    target.write_bytes(b"untouched")
+    (tmp_path / "sessions.new").symlink_to(target)
+    store = SessionFile(path)
+    store.record(1, Taken(5))
+    store.reset_day()
+    store.close()
+    assert mode(path) == 0o600
+    assert target.read_bytes() == b"untouched"
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(UsageError, match="no sessions can be kept here"):
+        SessionFile(tmp_path / "link")
+
+
+@settings(max_examples=60, deadline=None)
+@given(HISTORY.filter(len), st.integers(1, 255), st.data())
+def test_no_changed_byte_loses_a_record_silently(tmp_path_factory, history, mask, data):
+    path = tmp_path_factory.mktemp("sessions") / "sessions"
+    store = SessionFile(path)
+    for session_id, record in history:
+        if not isinstance(record, DayReset | WeekReset):
+            store.record(session_id, record)
+    store.close()
+    whole = bytearray(path.read_bytes())
+    whole[data.draw(st.integers(0, len(whole) - 1))] ^= mask
+    path.write_bytes(whole)
+    with pytest.raises(UsageError, match=r"is damaged at byte \d+|not a file of sessions"):
+        SessionFile(path)
+    assert path.read_bytes() == whole

@@ -169,6 +169,7 @@ def test_bytes_of_a_client_are_no_record_of_the_journal(tmp_path):
         (lambda a, b, c: os.truncate(b, 73 + 31), "000003: does .* byte 135 .* has 104 bytes"),
         (lambda a, b, c: os.truncate(b, 73), "000003: does .* byte 135 .* has 73 bytes"),
         (lambda a, b, c: b.write_bytes(a.read_bytes()), "000002: does .* is file 1 of a journal"),
+        (lambda a, b, c: replace_with_other(a), "000002: does .* from other records than those"),
         (lambda a, b, c: swap(a, b), "000001: does .* is file 2 of a journal, not 1"),
         (lambda a, b, c: c.rename(c.with_name("journal-000004")), "is file 3 of a journal, not 4"),
     ],
@@ -180,6 +181,13 @@ def test_a_file_that_is_missing_or_in_the_wrong_place_is_named(tmp_path, change,
     change(*files)
     with pytest.raises(UsageError, match=words):
         read(tmp_path)
+
+
+def replace_with_other(path):
+    """Put the file of another journal, as large as this one, in its place."""
+    records = [REQUEST._replace(time_ns=number) for number in range(2)]
+    (other,) = written(path.parent / "other", records)
+    path.write_bytes(other.read_bytes())
 
 
 def swap(one, other):

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from pregao import private_files
 from pregao.entrypoint.cancel_on_disconnect import ALWAYS, NEVER, ON_LOSS, ON_TERMINATE
 from pregao.entrypoint.session_state import (
     Bound,
@@ -39,6 +40,8 @@ from pregao.errors import UsageError
 
 _MAGIC: Final = b"pregao sessions 1\n"
 _LENGTHS: Final = struct.Struct("<II")
+_MAX_SEARCH: Final = 1 << 16
+"""So many bytes after damage are searched for a valid record: more than any message has."""
 _NO_TIME: Final = (1 << 64) - 1
 _WISHES: Final = (NEVER, ON_LOSS, ON_TERMINATE, ALWAYS)
 
@@ -118,7 +121,10 @@ class SessionFile(SessionStore):
         super().__init__()
         self._path = path
         self._unwritten: list[bytes] = []
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._file = private_files.open_or_create(path, os.O_RDWR)
+        except OSError as error:
+            raise UsageError(f"{path}: no sessions can be kept here: {error.strerror}") from error
         try:
             self._lock()
             size = self._load()
@@ -136,7 +142,8 @@ class SessionFile(SessionStore):
 
     def _load(self) -> int:
         """Take in the records there are; give where the last whole one ends."""
-        data = self._path.read_bytes()
+        with os.fdopen(self._file, "rb", closefd=False) as file:
+            data = file.read()
         if not data.startswith(_MAGIC):
             if _MAGIC.startswith(data):  # new, or cut while it was begun
                 os.ftruncate(self._file, 0)
@@ -147,6 +154,11 @@ class SessionFile(SessionStore):
         for session_id, record, end in _records(data):
             super().record(session_id, record)
             whole = end
+        if whole < len(data) and not _is_torn(data, whole):
+            raise UsageError(
+                f"{self._path}: is damaged at byte {whole}; restore it from a copy, or begin with "
+                "another file"
+            )
         return whole
 
     def record(self, session_id: int, record: Record) -> None:
@@ -158,7 +170,7 @@ class SessionFile(SessionStore):
         """Hand what was recorded to the operating system: the end of the process cannot lose it."""
         if self._unwritten:
             data, self._unwritten = b"".join(self._unwritten), []
-            _write(self._file, data)
+            private_files.write_all(self._file, data)
 
     def _reset(self, record: DayReset | WeekReset) -> None:
         super()._reset(record)
@@ -168,13 +180,15 @@ class SessionFile(SessionStore):
     def _rewrite(self) -> None:
         """Put a file of the fewest records in the place of this one, at once."""
         fresh = self._path.with_name(self._path.name + ".new")
-        file = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with suppress(FileNotFoundError):
+            fresh.unlink()  # of a process that ended before it was done
+        file = private_files.create(fresh, os.O_RDWR)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             parts = [_MAGIC]
             for session_id, state in self._states.items():
                 parts += [_checked(pack_record(session_id, each)) for each in state.summary()]
-            _write(file, b"".join(parts))
+            private_files.write_all(file, b"".join(parts))
             os.fdatasync(file)
             fresh.rename(self._path)
         except BaseException:
@@ -182,10 +196,7 @@ class SessionFile(SessionStore):
             raise
         os.close(self._file)
         self._file = file
-        with suppress(OSError):
-            folder = os.open(self._path.parent, os.O_RDONLY)
-            os.fsync(folder)
-            os.close(folder)
+        private_files.sync_folder(self._path.parent)
 
     def sync(self) -> None:
         """Bring what was recorded to the disk: the end of the machine cannot lose it."""
@@ -196,11 +207,6 @@ class SessionFile(SessionStore):
         """Record no more."""
         self.flush()
         os.close(self._file)
-
-
-def _write(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
 
 
 def pack_record(session_id: int, record: Record) -> bytes:
@@ -233,6 +239,23 @@ def _records(data: bytes) -> Iterator[tuple[int, Record, int]]:
             return
         yield *unpack_record(body), end
         position = end
+
+
+def _is_torn(data: bytes, position: int) -> bool:
+    """Whether the file ends inside a record, or in zeros that were never written."""
+    rest = data[position:]
+    if len(rest) < _LENGTHS.size or not rest.strip(b"\x00"):
+        return True
+    length, checksum = _LENGTHS.unpack_from(rest)
+    if _LENGTHS.size + length <= len(rest) or zlib.crc32(rest[_LENGTHS.size :]) == checksum:
+        return False
+    # The length itself may be damaged: then a valid record follows.
+    for start in range(1, min(len(rest) - _LENGTHS.size, _MAX_SEARCH)):
+        length, checksum = _LENGTHS.unpack_from(rest, start)
+        body = rest[start + _LENGTHS.size : start + _LENGTHS.size + length]
+        if 5 <= length == len(body) and zlib.crc32(body) == checksum:
+            return False
+    return True
 
 
 def _record(number: int, body: bytes) -> Record:
