@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pregao.cli.exchange_ctl import ctl
+from pregao.cli.exchange_repair import REPAIR_EPILOG, repair
 from pregao.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ app = typer.Typer(
     invoke_without_command=True,
 )
 app.add_typer(ctl)
+app.command(epilog=REPAIR_EPILOG)(repair)
 
 
 @app.callback()

@@ -23,8 +23,9 @@ _HEAD: Final = struct.Struct("<32sIQI16s")
 """The code that wrote it; of the journal: number and size of the file, the checksum of the last
 record, a digest of the bytes before."""
 _DIGEST_BYTES: Final = 16
-_BEFORE: Final = 4096
-"""So many bytes of the journal before the place must be the same when it is used."""
+_BEFORE: Final = 64
+"""So many bytes of the journal before the place must be the same when it is used. That is enough to
+recognize the journal, and so few that damage before the place seldom makes a checkpoint useless."""
 MAX_BYTES: Final = 4 << 30
 _NAMES: Final = "checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9]"
 
@@ -60,7 +61,7 @@ def write_checkpoint(folder: Path, place: Place, code: str, state: bytes) -> Non
     journal = folder / place.file
     path = folder / f"checkpoint-{place.file[-6:]}"
     try:
-        if len(state) > MAX_BYTES - _BEFORE:
+        if len(state) > MAX_BYTES - 4096:
             raise OSError(0, f"it would have {len(state):,} bytes")
         before = _digest_before(journal, place.size)
         values = (code.encode(), number_of(journal), place.size, place.checksum, before)

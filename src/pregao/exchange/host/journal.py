@@ -42,6 +42,7 @@ from pregao.exchange.host.journal_file import (
     number_of,
     pack_header,
     read_header,
+    skip,
     walk,
 )
 
@@ -165,7 +166,7 @@ class Journal:
         """Set a torn end aside; anything else refuses the start."""
         found = examine(data, position, header.seed)
         if not (found.torn and last):
-            number = 1 + sum(1 for _ in walk(path, data[:position], start, header.seed))
+            number = 1 + skip(path, data[:position], start, header.seed)[2]
             where = f"record {number}" if start == header.start else "the record"
             after = (
                 f"valid records follow from byte {found.end} on"

@@ -163,6 +163,21 @@ def walk(
     return position, checksum, time_ns
 
 
+def skip(
+    path: Path, data: bytes, position: int, seed: int, checksum: int | None = 0
+) -> tuple[int, int | None, int]:
+    """Return where the valid records from an offset on end, the last checksum, and their number."""
+    steps = walk(path, data, position, seed, checksum)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            end, last, _ = ended.value
+            return end, last, count
+        count += 1
+
+
 def first_time(data: bytes, position: int) -> int | None:
     """The time of the record at an offset, if there is one."""
     if position + _RECORD.size > len(data):

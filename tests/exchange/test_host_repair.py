@@ -1,0 +1,286 @@
+"""Repair of a damaged journal: what is lost is named and set aside, and the exchange starts."""
+
+import json
+import os
+import random
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from pregao.cli.main import app
+from pregao.errors import UsageError
+from pregao.exchange.host import Host, Journal
+from pregao.exchange.host.journal import Kind, Record
+from pregao.exchange.host.journal_file import read_header, walk
+from pregao.exchange.host.journal_repair import examine_journal, repair_journal
+from tests.exchange.host_floor import SESSIONS, SETTINGS, HostFloor
+from tests.exchange.test_host_checkpoints import Days, checkpoints, good_till
+from tests.exchange.test_host_journal import damaged, first_version, read, written
+
+REQUEST = Record(Kind.REQUEST, 5, 7, b"some bytes")
+
+
+def contents(folder):
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+def offsets(path):
+    """Where the records of a file begin, with the records."""
+    data = path.read_bytes()
+    header = read_header(data)
+    position, found = header.start, []
+    for record in walk(path, data, position, header.seed):
+        found.append((position, record))
+        position += 21 + len(record.body)
+    return found
+
+
+def traded(folder, count=6):
+    """An exchange with some orders, of which the last is changed and cancelled; its orders."""
+    floor = HostFloor(folder)
+    for number in range(1, count + 1):
+        floor.do(("new", SESSIONS[0], number, "BUY", 30, 100, 0))
+        floor.host.commit()
+    floor.do(("cancel", SESSIONS[0], 50, "BUY", 30, 100, 4))
+    floor.end()
+    return {order.cl_ord_id for order in floor.host.engine.market.orders.values()}
+
+
+def started(folder):
+    journal = Journal(folder)
+    try:
+        host = Host(SETTINGS, journal)
+        host.replay()
+    finally:
+        journal.close()
+    return {order.cl_ord_id for order in host.engine.market.orders.values()}
+
+
+def refused(folder, path):
+    """Whether a start is refused; then its error names the file."""
+    try:
+        started(folder)
+    except UsageError as error:
+        return str(path) in str(error) or pytest.fail(f"{error} does not name {path}")
+    return False
+
+
+def entering(path, wanted):
+    """The place of the record with the wanted request of the first session, counted from 0."""
+    places = [place for place, record in offsets(path) if record.kind is Kind.REQUEST]
+    return places[wanted]
+
+
+def test_a_lost_order_is_named_with_its_session_and_what_is_about_it(tmp_path):
+    assert traded(tmp_path) == {1, 2, 3, 5, 6}
+    (path,) = tmp_path.glob("journal-0*")
+    place = entering(path, 3)  # order 4, which is cancelled later
+    damaged(path, place + 21 + 6, 0x10)
+    with pytest.raises(
+        UsageError, match=f"at byte {place}, of kind REQUEST, session {SESSIONS[0]}"
+    ):
+        started(tmp_path)
+    before = contents(tmp_path)
+    found = examine_journal(tmp_path)
+    assert contents(tmp_path) == before
+    (finding,) = found.findings
+    assert f"journal-000001: bytes {place:,} to " in finding
+    assert f"session {SESSIONS[0]}" in finding
+    assert found.concerns == [
+        f"session {SESSIONS[0]}: request 4 missing",
+        f"session {SESSIONS[0]}: OrderCancelRequest 50 is about order 4, which is missing",
+    ]
+    done = repair_journal(tmp_path)
+    (aside,) = done.set_aside
+    assert aside.name == f"journal-000001.damaged-{place}"
+    whole = before["journal-000001"]
+    lost = aside.read_bytes()
+    assert whole[place : place + len(lost)] == lost
+    assert path.read_bytes() == whole[:place] + whole[place + len(lost) :]
+    assert aside.stat().st_mode & 0o777 == 0o600
+    assert started(tmp_path) == {1, 2, 3, 5, 6}
+    assert examine_journal(tmp_path).sound
+
+
+def test_what_can_be_read_of_a_damaged_request_is_named(tmp_path):
+    traded(tmp_path)
+    (path,) = tmp_path.glob("journal-0*")
+    place = entering(path, 2)
+    damaged(path, place + 4)  # its checksum: all of it can be read
+    (finding,) = examine_journal(tmp_path).findings
+    assert "as far as it can be read, SimpleNewOrder clOrdID 3, securityID" in finding
+
+
+def test_wherever_a_byte_changes_a_repair_lets_the_exchange_start(tmp_path):
+    """Of a journal in several files: never more is gone than the request that was damaged."""
+    folder = tmp_path / "journal"
+    floor = HostFloor(folder)
+    floor.journal._roll_bytes = 1200
+    for number in range(1, 25):
+        floor.do(("new", SESSIONS[0], number, "BUY", 30, 100, 0))
+        floor.host.commit()
+    floor.end()
+    acknowledged = set(range(1, 25))
+    files = sorted(folder.glob("journal-0*"))
+    assert len(files) > 2
+    first = entering(files[0], 0)
+    draw = random.Random(3)
+    whole = contents(folder)
+    for _ in range(30 * int(os.environ.get("PREGAO_FUZZ", "1"))):
+        path = draw.choice(files)
+        lowest = first if path == files[0] else 0
+        damaged(path, draw.randrange(lowest, path.stat().st_size), draw.randint(1, 255))
+        if examine_journal(folder).hopeless:
+            pytest.fail("one byte cannot be too much")
+        if not refused(folder, path):
+            assert started(folder) == acknowledged
+        else:
+            repair_journal(folder)
+            left = started(folder)
+            assert left < acknowledged
+            assert len(acknowledged - left) == 1
+        for name, data in whole.items():
+            (folder / name).write_bytes(data)
+        for each in folder.glob("*.damaged-*"):
+            each.unlink()
+
+
+def test_a_missing_file_is_accepted_knowingly(tmp_path):
+    records = [REQUEST._replace(time_ns=number) for number in range(6)]
+    files = written(tmp_path, records, roll_bytes=73 + 40)
+    files[1].unlink()
+    found = examine_journal(tmp_path)
+    assert [each.split(": ")[1] for each in found.findings] == ["is missing, with all its records."]
+    repair_journal(tmp_path)
+    assert read(tmp_path) == records[:2] + records[4:]
+    written(tmp_path, [REQUEST])
+    assert read(tmp_path) == [*records[:2], *records[4:], REQUEST]
+
+
+def test_a_file_that_was_cut_at_a_record_is_accepted_knowingly(tmp_path):
+    records = [REQUEST._replace(time_ns=number) for number in range(6)]
+    files = written(tmp_path, records, roll_bytes=73 + 40)
+    os.truncate(files[0], 73 + 31)
+    assert "what is between is missing" in examine_journal(tmp_path).findings[0]
+    repair_journal(tmp_path)
+    assert read(tmp_path) == records[:1] + records[2:]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_every_damaged_region_of_every_file_is_set_aside(tmp_path, number):
+    records = [REQUEST._replace(time_ns=each, body=bytes([each]) * 40) for each in range(9)]
+    files = written(tmp_path, records, roll_bytes=73 + 150)
+    assert len(files) == 3
+    for path in files:
+        damaged(path, 73 + 61 * number + 30)
+    repair_journal(tmp_path)
+    lost = {number, number + 3, number + 6}
+    assert read(tmp_path) == [each for each in records if each.time_ns not in lost]
+    assert len(list(tmp_path.glob("*.damaged-*"))) == 3
+
+
+def test_a_damaged_header_is_written_again(tmp_path, caplog):
+    (path,) = written(tmp_path, [REQUEST])
+    whole = path.read_bytes()
+    damaged(path, 20)
+    assert read(tmp_path) == [REQUEST]
+    assert "its header is damaged; the copy is used" in caplog.text
+    repair_journal(tmp_path)
+    assert path.read_bytes() == whole
+
+
+def test_what_cannot_be_repaired_is_said_and_nothing_changes(tmp_path):
+    files = written(tmp_path, [REQUEST] * 4, roll_bytes=73 + 40)
+    second = files[1].read_bytes()
+    damaged(files[0], 20)
+    damaged(files[0], 50)
+    before = contents(tmp_path)
+    with pytest.raises(UsageError, match="journal-000001: its beginning is damaged"):
+        repair_journal(tmp_path)
+    files[0].write_bytes(second)
+    with pytest.raises(UsageError, match="it is file 2 of a journal: give it that name again"):
+        repair_journal(tmp_path)
+    files[0].unlink()
+    with pytest.raises(UsageError, match="journal-000001: is missing: restore it"):
+        repair_journal(tmp_path)
+    files[0].write_bytes(before["journal-000001"])
+    assert contents(tmp_path) == before
+    journal = Journal(tmp_path)
+    with pytest.raises(UsageError, match="an exchange has this journal open"):
+        examine_journal(tmp_path)
+    journal.close()
+    with pytest.raises(UsageError, match="there is no journal"):
+        examine_journal(tmp_path / "elsewhere")
+
+
+def test_a_file_of_the_first_version_is_repaired(tmp_path):
+    records = [REQUEST._replace(time_ns=number) for number in range(4)]
+    path = tmp_path / "journal-000001"
+    first_version(path, records)
+    damaged(path, 17 + 31 + 25)
+    repair_journal(tmp_path)
+    assert read(tmp_path) == [records[0], *records[2:]]
+
+
+def test_damage_before_a_checkpoint_needs_no_repair(tmp_path):
+    floor = Days(tmp_path)
+    good_till(floor, 1, 20)
+    good_till(floor, 2, 21)
+    floor.next_day(29)
+    floor.end()
+    (path,) = tmp_path.glob("journal-0*")
+    damaged(path, entering(path, 0) + 40)
+    found = examine_journal(tmp_path)
+    assert found.sound
+    assert "a start goes on from a later checkpoint" in found.notes[0]
+    assert started(tmp_path) == {1, 2}
+    # Without it, the record is lost, and a checkpoint that does not fit any more goes too.
+    (checkpoint,) = checkpoints(tmp_path)
+    data = bytearray(checkpoint.read_bytes())
+    data[-1] ^= 1
+    checkpoint.write_bytes(data)
+    with pytest.raises(UsageError, match="is damaged, and valid records follow"):
+        started(tmp_path)
+    repair_journal(tmp_path)
+    assert started(tmp_path) == {2}
+
+
+def test_records_that_only_a_checkpoint_knows_are_given_up_knowingly(tmp_path):
+    floor = Days(tmp_path)
+    good_till(floor, 1, 20)
+    floor.host.commit()
+    (path,) = tmp_path.glob("journal-0*")
+    size = path.stat().st_size
+    floor.next_day(29)
+    floor.end()
+    os.truncate(path, size)
+    assert "before the place of its checkpoint" in examine_journal(tmp_path).findings[0]
+    done = repair_journal(tmp_path)
+    assert [each.name for each in done.set_aside] == ["checkpoint-000001.before-repair"]
+    assert started(tmp_path) == {1}
+
+
+def test_the_command_changes_nothing_without_consent(tmp_path):
+    traded(tmp_path)
+    (path,) = tmp_path.glob("journal-0*")
+    runner = CliRunner()
+    sound = runner.invoke(app, ["exchange", "repair", str(tmp_path)])
+    assert (sound.exit_code, sound.stdout) == (0, "")
+    assert sound.stderr == "An exchange can start with this journal.\n"
+    damaged(path, entering(path, 3) + 27)
+    before = contents(tmp_path)
+    shown = runner.invoke(app, ["exchange", "repair", str(tmp_path)])
+    assert shown.exit_code == 1
+    assert re.search(r"journal-000001: bytes [\d,]+ to [\d,]+, record \d+ \(of kind", shown.stdout)
+    assert f"  session {SESSIONS[0]}: request 4 missing\n" in shown.stdout
+    assert "Nothing was changed. --yes sets the damaged bytes aside." in shown.stderr
+    data = json.loads(runner.invoke(app, ["exchange", "repair", str(tmp_path), "--json"]).stdout)
+    assert data["concerns"][0] == f"session {SESSIONS[0]}: request 4 missing"
+    assert (data["sound"], data["set_aside"]) == (False, [])
+    assert contents(tmp_path) == before
+    done = runner.invoke(app, ["exchange", "repair", str(tmp_path), "--yes"])
+    assert done.exit_code == 0
+    assert done.stdout.endswith(": set aside.\n")
+    assert done.stderr == "An exchange can start with what is left of this journal.\n"
+    assert started(tmp_path) == {1, 2, 3, 5, 6}
