@@ -105,8 +105,9 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     return Checkpoint(place, state, code.decode("latin-1"), intact, missing)
 
 
-def _ignored(path: Path, reason: str) -> None:
+def _ignored(path: Path, reason: str) -> Checkpoint | None:
     _log.warning("%s: the checkpoint is ignored, all of the journal is replayed: %s", path, reason)
+    return None
 
 
 def _digest(head: bytes, state: bytes) -> bytes:

@@ -127,8 +127,7 @@ class Schema:
         if counts[0] != 1:
             raise ColumnError(f"it holds {counts[0]} states instead of one")
         for shape, count in zip(self.shapes, counts, strict=True):
-            new = shape.cls.__new__
-            objects = [new(shape.cls) for _ in range(count)]
+            objects: list[Any] = [object.__new__(shape.cls) for _ in range(count)]
             if shape.begin is not None:
                 deque(map(shape.begin, objects), maxlen=0)
             source.objects.append(objects)

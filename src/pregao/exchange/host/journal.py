@@ -137,7 +137,8 @@ class Journal:
             if skipped:
                 before = End(number_of(path), path.stat().st_size, None)
                 continue
-            position, checksum = header.start, 0
+            checksum: int | None = 0
+            position = header.start
             if since is not None and path.name == since.file:
                 position, checksum = since.size, since.checksum
             start = position

@@ -216,7 +216,7 @@ def _is_torn(data: bytes, position: int, seed: int) -> bool:
     start = position + LENGTHS.size
     if length >= HEAD.size and start + length > len(data):
         # Unless all of it is there and only its length is wrong.
-        return zlib.crc32(memoryview(data)[start:], seed) != check
+        return bool(zlib.crc32(memoryview(data)[start:], seed) != check)
     zeros = len(data) - position - len(data[position:].rstrip(b"\x00"))
     if zeros == rest:
         return True
@@ -256,7 +256,7 @@ def _is_valid(data: bytes, position: int, seed: int) -> bool:
     start = position + LENGTHS.size
     if length < HEAD.size or start + length > len(data) or not number:
         return False
-    return zlib.crc32(memoryview(data)[start : start + length], seed) == check
+    return bool(zlib.crc32(memoryview(data)[start : start + length], seed) == check)
 
 
 def describe(data: bytes, position: int) -> str:

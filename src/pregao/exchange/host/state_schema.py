@@ -179,7 +179,7 @@ def _begin_order(order: Order) -> None:
 
 
 def _fill_level(level: Level, fields: tuple[Any, ...]) -> None:
-    level.__setstate__(fields)  # type: ignore[arg-type]
+    level.__setstate__(fields)
 
 
 _RECORDS: Final = (
