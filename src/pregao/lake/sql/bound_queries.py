@@ -8,7 +8,6 @@ conditions on bound values still leave out files and columns that cannot matter.
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,8 @@ import duckdb
 import pyarrow as pa
 
 from pregao.errors import PregaoError
-from pregao.lake.sql.duckdb_engine import is_interrupt, set_up
+from pregao.lake.sql.duckdb_engine import is_interrupt
+from pregao.lake.sql.duckdb_session import open_session
 from pregao.lake.store import Lake, arrow_schema, dataset, visible_files
 
 LEVELS_OF_TICKS = """
@@ -34,7 +34,6 @@ FROM ticks
 """
 """The beginning of a query for the best levels of ticks."""
 _NAMED = re.compile(r"\$([a-z_]+)")
-_LOCKED = ("enable_external_access = false", "lock_configuration = true")
 
 
 def bound_rows(
@@ -52,26 +51,12 @@ def bound_rows(
     lake.roll_forward()
     wanted = set(_NAMED.findall(sql))
     bound = {name: value for name, value in (values or {}).items() if name in wanted}
-    with _errors(tables), _locked_session() as session:
+    with _errors(tables), open_session() as session:
         for name in tables:
             table = lake.delta(name)
             files = dataset(lake.table_location(name), arrow_schema(table), visible_files(table))
             session.register(name, files)
         return session.sql(sql, params=bound).to_arrow_table()
-
-
-@contextmanager
-def _locked_session() -> Iterator[Any]:
-    """Open a session that can neither read nor write files, apart from its own spill folder."""
-    session = duckdb.connect(":memory:")
-    spill = set_up(session)
-    try:
-        for setting in _LOCKED:
-            session.execute(f"SET {setting}")
-        yield session
-    finally:
-        session.close()
-        shutil.rmtree(spill, ignore_errors=True)
 
 
 @contextmanager
