@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final, get_args
 
-from pregao.entrypoint.session_state import NotTaken, SessionState
+from pregao.entrypoint.session_state import Kept, NotTaken, SessionState
 from pregao.entrypoint.throttle import Throttle, ThrottleLimit
 from pregao.exchange.engine import instruments
 from pregao.exchange.engine.auction_rules import AuctionRules
@@ -195,6 +195,7 @@ _RECORDS: Final = (
     instruments.MaturityMonthYear,
     instruments.Underlying,
     MaintainPosition,
+    Kept,
     NotTaken,
     ProtectionReference,
     SessionState,
