@@ -15,11 +15,13 @@ from typing import Any
 import typer
 
 from pregao import extras
+from pregao.cli.printing import plain
 from pregao.errors import NothingFoundError, PregaoError
 from pregao.urls import redacted
 
 DONE, NOTHING, FAILED, INTERRUPTED = 0, 1, 2, 130
 _LONGEST = 600
+_BLANKS = re.compile(r"[ \t\r\n]+")
 # How pyarrow tells what the system said.
 _ARROW = re.compile(r"Detail: \[errno \d+\] (.+)$")
 # Of the libraries below: their errors are about files and tables, not about our code.
@@ -95,9 +97,7 @@ def _of_the_system(error: OSError) -> str:
 
 
 def _line(text: str) -> str:
-    # What is not printable could be an escape code of a name that somebody else gave.
-    plain = "".join(each if each.isprintable() else " " for each in text)
-    words = redacted(" ".join(plain.split()))
+    words = redacted(plain(_BLANKS.sub(" ", text).strip()))
     return words if len(words) <= _LONGEST else words[: _LONGEST - 1] + "…"
 
 
