@@ -13,7 +13,7 @@ import logging
 import os
 import secrets
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -50,6 +50,7 @@ __all__ = ["ROLL_BYTES", "Checkpoint", "Journal", "Kind", "Place", "Record"]
 
 _log = logging.getLogger(__name__)
 ROLL_BYTES: Final = 256 * 1024 * 1024
+_Walk = Generator[Record, None, tuple[int, int | None, int]]
 
 
 class Journal:
@@ -63,6 +64,7 @@ class Journal:
         """How many bytes of a torn end were set aside when it was opened."""
         self.commits = 0
         self.bytes = 0
+        self._reading = ("", 0)
         try:
             private_files.make_folder(folder)
             self._lock = private_files.open_or_create(folder / "lock", os.O_RDWR)
@@ -142,14 +144,40 @@ class Journal:
             if since is not None and path.name == since.file:
                 position, checksum = since.size, since.checksum
             start = position
-            position, checksum, time_ns = yield from walk(
-                path, data, position, header.seed, checksum
+            position, checksum, time_ns = yield from self._noted(
+                path.name, position, walk(path, data, position, header.seed, checksum)
             )
             if position < len(data):
                 self._set_aside(path, data, start, position, header, last=last)
             before = End(number_of(path), position, checksum, time_ns)
             goes_on = header.seed == self._seed
         self._end, self._goes_on, self._begun = before, goes_on, begun
+
+    def _noted(self, name: str, position: int, walked: _Walk) -> _Walk:
+        """Yield the same records, and note where each of them is."""
+        fixed = LENGTHS.size + HEAD.size
+        while True:
+            try:
+                record = next(walked)
+            except StopIteration as end:
+                found: tuple[int, int | None, int] = end.value
+                return found
+            self._reading = (name, position)
+            yield record
+            position += fixed + len(record.body)
+
+    @property
+    def reading(self) -> Place:
+        """The place of the record that `records` gave last."""
+        return Place(*self._reading)
+
+    def mark(self) -> int:
+        """Return how many records wait for the next commit, for `forget`."""
+        return len(self._pending)
+
+    def forget(self, mark: int) -> None:
+        """Drop the records that were added after a mark: what they are about did not happen."""
+        del self._pending[mark:]
 
     def _load(self, path: Path, size: int) -> bytes:
         try:

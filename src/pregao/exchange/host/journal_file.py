@@ -52,6 +52,8 @@ class Kind(IntEnum):
     """A session message as it came, credentials blanked: for people, nothing follows from it."""
     RESTATE = 8
     """A session is told of its orders that are of an earlier day."""
+    VOID = 9
+    """An earlier request failed when it reached the engine, and does not count."""
 
 
 class Record(NamedTuple):
