@@ -27,6 +27,10 @@ class DecodeError(PregaoError):
         super().__init__(reason if position is None else f"{reason} (at byte {position})")
 
 
+class FieldRangeError(DecodeError):
+    """A message that is whole, with a number that its field's type cannot represent."""
+
+
 class EncodeError(PregaoError):
     """A value that cannot be written; the message names the field."""
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from pregao.errors import DecodeError
+from pregao.errors import DecodeError, FieldRangeError
 from pregao.sbe._from_wire import blank_record, decode_text, values_of_numbers
 from pregao.sbe._layout import layout_format, length_struct
 from pregao.sbe._source import Source, unpacking
@@ -103,7 +103,7 @@ def _block(source: Source, fields: tuple[Reading, ...], byte_order: str, version
     for field in fields:
         _store(source, field, _expression(source, field, names, version))
     source.add("pass")
-    failure = source.name(DecodeError)
+    failure = source.name(FieldRangeError)
     source.close(f"except {failure} as error:")
     source.add(f"raise {failure}(error.reason, position) from None")
     source.close()

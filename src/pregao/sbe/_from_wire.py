@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
 
-from pregao.errors import DecodeError
+from pregao.errors import FieldRangeError
 from pregao.sbe._source import Remembered
 from pregao.sbe.values import EPOCH_ORDINAL, MAX_DAY, MAX_MANTISSA, MIN_DAY, Reading, ValueKind
 
@@ -63,7 +63,7 @@ def _decimal_converter(reading: Reading) -> Converter:
         if mantissa == null:
             return None
         if not -MAX_MANTISSA <= mantissa <= MAX_MANTISSA:
-            raise DecodeError(reason)
+            raise FieldRangeError(reason)
         return scaleb(mantissa, scale)
 
     return convert
@@ -79,7 +79,7 @@ def _date_converter(reading: Reading) -> Converter:
         if not MIN_DAY <= day <= MAX_DAY:
             if null is not None:
                 return day  # the rest of the message is sound without it
-            raise DecodeError(reason)
+            raise FieldRangeError(reason)
         return date.fromordinal(EPOCH_ORDINAL + day)
 
     return convert
