@@ -116,17 +116,21 @@ class IncrementalStream:
     def publish(self, units: Iterable[MarketEvent], now_ns: int) -> list[bytes]:
         """The packets of some units that are told at one time."""
         for unit in units:
-            items: Sequence[MarketItem] = unit.items
-            if self._unknown:
-                items = [item for item in items if type(item) not in self._unknown]
-            if self._positions:
-                self._publish_by_position(items, unit.event)
-            else:
-                self._publish_items(items, unit.event)
+            self.add(unit)
         packets = self._flush(now_ns)
         if packets:
             self._last_sent_ns = now_ns
         return packets
+
+    def add(self, unit: MarketEvent) -> None:
+        """Write a unit of events; `flush` sends it."""
+        items: Sequence[MarketItem] = unit.items
+        if self._unknown:
+            items = [item for item in items if type(item) not in self._unknown]
+        if self._positions:
+            self._publish_by_position(items, unit.event)
+        else:
+            self._publish_items(items, unit.event)
 
     def flush(self, now_ns: int) -> list[bytes]:
         """Send what has been written."""

@@ -79,7 +79,9 @@ class ChannelPublisher:
         self.definitions = LoopStream(
             encoder, PacketWriter(number), definitions.begin, definition_pace, start_ns
         )
+        self.add = self.incremental.add
         self._now_ns = start_ns
+        self._staged: list[Datagram] = []
         self.idle_until_ns = start_ns
         """Nothing is due before this time; publishing can only put a heartbeat off."""
 
@@ -126,6 +128,21 @@ class ChannelPublisher:
         if self.legacy is not None:
             sent += self._of_legacy(self.legacy.publish(units, now_ns))
         return sent
+
+    def stage(self, unit: MarketEvent, now_ns: int) -> None:
+        """Encode a unit of events; `flush` sends it. Nothing advances in between."""
+        self.add(unit)
+        if self.legacy is not None:
+            self._staged += self._of_legacy(self.legacy.publish([unit], now_ns))
+
+    def flush(self, now_ns: int) -> list[Datagram]:
+        """Send what was staged, then what is due."""
+        sent: list[Datagram] = []
+        self._append(sent, self.incremental.flush(now_ns), now_ns)
+        if self._staged:
+            sent += self._staged
+            self._staged = []
+        return sent + self.advance(now_ns)
 
     def packets(self, units: Sequence[MarketEvent], now_ns: int) -> list[bytes] | None:
         """Publish units of events now, if nothing but their own packets goes out with them.
@@ -273,6 +290,25 @@ class Publisher:
         sent = self.advance(now_ns)
         for number, parts in routed.items():
             sent.extend(self.channels[number].publish(parts, now_ns))
+        return sent
+
+    def stage(self, units: Sequence[MarketEvent], now_ns: int) -> None:
+        """Encode units of events; `flush` sends them. Nothing advances in between."""
+        channels = self.channels
+        for unit in units:
+            one = self._only_destination(unit.items)
+            if one is not None:
+                channels[one].stage(unit, now_ns)
+                continue
+            for number, items in self._route(unit.items).items():
+                channels[number].stage(MarketEvent(items, unit.event), now_ns)
+
+    def flush(self, now_ns: int) -> list[Datagram]:
+        """Send what was staged on all channels, then what is due."""
+        _check_time(now_ns, self._now_ns)
+        self._now_ns = now_ns
+        sent = [each for channel in self.channels.values() for each in channel.flush(now_ns)]
+        self._idle_until_ns = min(c.idle_until_ns for c in self.channels.values())
         return sent
 
     def initialize(self, now_ns: int) -> list[Datagram]:
