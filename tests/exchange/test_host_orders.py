@@ -472,3 +472,20 @@ def test_a_good_till_date_order_tells_its_date(trader, exchange):
     day = exchange.settings.first_date
     trader.single(1, timeInForce="GOOD_TILL_DATE", expireDate=date(day.year + 1, 1, 2))
     assert trader.one("ExecutionReport_New")["expireDate"] == date(day.year + 1, 1, 2)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("firm", [127, 1, 2**32 - 1])
+def test_003_4_5_2_a_session_crosses_for_its_own_firm_alone(exchange, side, firm):
+    trader = exchange.trader()
+    sides = [{"side": "BUY", "clOrdID": 1}, {"side": "SELL", "clOrdID": 2}]
+    sides[side]["enteringFirm"] = firm
+    trader.cross(9, 1, 2, noSides=sides)
+    values = trader.one("BusinessMessageReject")
+    assert (values["businessRejectReason"], values["text"]) == (
+        6, f"enteringFirm {firm} is not the firm of this session",
+    )  # fmt: skip
+    for each in sides:
+        each["enteringFirm"] = 85
+    trader.cross(10, 1, 2, noSides=sides)
+    assert [name for name, _ in trader.hear(4)][2:] == ["ExecutionReport_Trade"] * 2

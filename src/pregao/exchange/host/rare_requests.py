@@ -34,6 +34,7 @@ from pregao.exchange.host.negotiation import command_of
 from pregao.exchange.host.positions import POSITION_REQUESTS, position_command
 from pregao.exchange.host.reporting import Asked
 from pregao.exchange.host.requests import OrderRequest, text_fault
+from pregao.exchange.host.rights import NOT_AUTHORIZED
 
 UNSUPPORTED: Final = 3
 """FIX's reason for a kind of message that is not served."""
@@ -74,7 +75,12 @@ def answer(
         session.reject(event.name, event.message, event.data, OTHER, text, now_ns)
     elif event.name == "NewOrderCross":
         fault = _cross_fault(values)
-        if fault is None:
+        firms = {each["enteringFirm"] or session.account.firm for each in values["noSides"]}
+        other = firms - {session.account.firm}
+        if other:
+            text = f"enteringFirm {min(other)} is not the firm of this session"
+            session.reject(event.name, event.message, event.data, NOT_AUTHORIZED, text, now_ns)
+        elif fault is None:
             _cross(session, values, segment, apply, refuse)
         else:
             session.reject(event.name, event.message, event.data, OTHER, fault, now_ns)
