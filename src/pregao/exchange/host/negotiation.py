@@ -31,6 +31,8 @@ from pregao.exchange.host.intake import DIRECT_ACCESS, MOST_PRICE, MOST_QUANTITY
 
 Values = Mapping[str, Any]
 _WITH_CASH: Final = "UNDERLYING_OPPOSING_TRADE"
+MAX_SETTLEMENT_DAYS: Final = 65_534
+"""The next number is null in the reports about a forward."""
 _TEXT_IDS: Final = 2
 """Up to this version the client's number of a proposal is a text, and a strategy has a number."""
 
@@ -64,6 +66,9 @@ def _declaration(values: Values, session: int, firm: int) -> DeclareForward | st
         return "price and fixedRate need values, of at most four decimals"
     if abs(price) > MOST_PRICE or abs(rate) > MOST_PRICE or values["orderQty"] > MOST_QUANTITY:
         return "price, fixedRate or orderQty is too large"
+    days = values["daysToSettlement"]
+    if days is None or not 0 <= days <= MAX_SETTLEMENT_DAYS:
+        return f"daysToSettlement {days} is not from 0 to {MAX_SETTLEMENT_DAYS}"
     trade = values["tradeID"]
     return DeclareForward(
         session,
