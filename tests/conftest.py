@@ -25,8 +25,8 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 _FOLDER = tempfile.mkdtemp(prefix="pregao-tests-")
 os.environ["TMPDIR"] = tempfile.tempdir = _FOLDER
 # What a user set for all commands is not for tests.
-os.environ["XDG_CONFIG_HOME"] = _FOLDER
-for _set in ("PREGAO_LAKE", "PREGAO_TZ"):
+os.environ["XDG_CONFIG_HOME"] = os.environ["XDG_STATE_HOME"] = _FOLDER
+for _set in ("PREGAO_LAKE", "PREGAO_TZ", "PREGAO_CONTROL_TOKEN"):
     os.environ.pop(_set, None)
 # The tests themselves are half a million objects, which stay: garbage is not looked for among them,
 # and less often.

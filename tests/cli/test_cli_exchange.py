@@ -62,9 +62,9 @@ def test_status_shows_phases_and_sessions(pregao, port):
         (("protect", "9", "85", "123", "PETR9", "--fills", "5"), "there is no instrument 'PETR9'"),
         (("unprotect", "99"), "there is no market protection 99"),
         (("pair", "PETR4", "PETR4"), "cannot be paired with itself"),
-        (("phase", "all", "LUNCH"), "is no phase; there are PRE_OPEN"),
+        (("phase", "all", "LUNCH"), "phase must be one of PRE_OPEN"),
         (("add", "nowhere.toml"), "nowhere.toml: cannot be read"),
-        (("day", "soon"), "'soon' is not a date"),
+        (("day", "soon"), "date must be a date such as 2026-05-21"),
         (("disconnect", "5"), "there is no session 5"),
     ],
 )

@@ -50,10 +50,10 @@ REJECT = {"refMsgType": "SimpleNewOrder", "refSeqNum": 1, "businessRejectReason"
 class Line:
     """One connection: what the peer says, and what comes back."""
 
-    def __init__(self, desk, version=None, session_id=SESSION):
+    def __init__(self, desk, version=None, session_id=SESSION, peer=""):
         self.desk = desk
         self.peer = RawPeer(desk.version if version is None else version, session_id)
-        self.gateway = GatewayConnection(desk.sessions, desk.now)
+        self.gateway = GatewayConnection(desk.sessions, desk.now, peer)
         self.events = []
 
     def say(self, data):

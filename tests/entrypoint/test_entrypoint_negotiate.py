@@ -95,7 +95,7 @@ def test_credentials_longer_than_128_bytes_are_refused_though_right():
 def test_an_unknown_session_is_refused():
     line = Desk().connect(session_id=5)
     line.say(line.peer.negotiate())
-    refused(line, "INVALID_SESSIONID")
+    refused(line, "CREDENTIALS")
 
 
 def test_a_blocked_session_is_refused_once_its_credentials_are_right():

@@ -48,6 +48,7 @@ class Exchange:
         self._thread.start()
         assert self._started.wait(PATIENCE_S)
         if self.error is not None:
+            self._thread.join(PATIENCE_S)  # it lets go of its journal
             raise self.error
         return self
 

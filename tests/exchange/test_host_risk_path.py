@@ -105,11 +105,12 @@ def test_orders_of_a_session_arrive_in_their_order_within_the_bounds(sent, delay
     for number, (session, pause) in enumerate(sent):
         now += pause
         times[number] = now
-        path.send(session, number, now, lambda _, each=(session, number): arrived.append(each))
+        key = (session, number, now)
+        path.send(key, "", b"", lambda _, each=key[:2]: arrived.append(each))
     dues = []
     while (found := path.arriving(10**9)) is not None:
-        due, arrive = found
-        arrive(due)
+        due = found.due_ns
+        found.arrive(due)
         dues.append(due)
         number = arrived[-1][1]
         earlier = [dues[place] for place, each in enumerate(arrived[:-1])

@@ -59,7 +59,7 @@ def refused(client, name, field, code):
         ({"credentials": "no document"}, "CREDENTIALS"),
         ({"credentials": secret(key="wrong")}, "CREDENTIALS"),
         ({"credentials": secret(NEXT)}, "CREDENTIALS"),
-        ({"sessionID": 5}, "INVALID_SESSIONID"),
+        ({"sessionID": 5}, "CREDENTIALS"),
         ({"enteringFirm": FIRM + 1}, "INVALID_FIRM"),
         ({"timestamp": 1}, "INVALID_TIMESTAMP"),
         ({"sessionVerID": 0}, "INVALID_SESSIONVERID"),

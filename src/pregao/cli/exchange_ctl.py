@@ -85,6 +85,12 @@ def status(
         ],
         numbers="next in next out",
     )
+    if told["failures"]:
+        typer.echo(f"{told['failures']:,} requests failed and were undone; the log has their bytes")
+    if told["set_aside"]:
+        columns = ["file", "offset", "kind", "reason"]
+        aside = [[str(each[name]) for name in columns] for each in told["set_aside"]]
+        print_table(out, "records of the journal set aside", columns, aside)
     waiting = told["give_ups"]
     if waiting:
         names = ("id", "security_id", "trade_id", "quantity", "firm", "account", "to_firm")

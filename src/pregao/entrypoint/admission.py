@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pregao.entrypoint import cancel_on_disconnect as cod
 from pregao.entrypoint.credentials import are_right
-from pregao.entrypoint.rules import Account, GatewayRules
+from pregao.entrypoint.rules import MAX_GAP, Account, GatewayRules
 from pregao.entrypoint.session_state import SessionState
 from pregao.sbe import Decoded, readings, template
 from pregao.schemas import bundled
+
+UNAUTHENTICATED: Final = "CREDENTIALS"
 
 
 def negotiation_reject(
@@ -65,7 +67,8 @@ def establishment_reject(
     if wish_of(request) is None:
         return "UNSPECIFIED"
     # Above what is expected is a gap, and gaps are accepted (§4.5.5).
-    return "INVALID_NEXTSEQNO" if request["nextSeqNo"] < state.next_incoming else None
+    gap = request["nextSeqNo"] - state.next_incoming
+    return None if 0 <= gap <= MAX_GAP else "INVALID_NEXTSEQNO"
 
 
 def wish_of(request: Decoded) -> str | None:
@@ -110,10 +113,11 @@ def _common_reject(
         return "PROTOCOL_VERSION_NOT_SUPPORTED"
     if not rules.accepting:
         return closed
-    if account is None:
-        return "INVALID_SESSIONID"
-    if not are_right(request["credentials"], account.session_id, account.access_key):
-        return "CREDENTIALS"
+    # A session that does not exist is answered as a wrong key is, after the same work: nobody
+    # finds out by asking which sessions there are.
+    session_id, key = request["sessionID"], "" if account is None else account.access_key
+    if not are_right(request["credentials"], session_id, key) or account is None:
+        return UNAUTHENTICATED
     if account.blocked:
         return "SESSION_BLOCKED"
     if abs(request["timestamp"] - now_ns) > rules.clock_tolerance_ns:

@@ -33,7 +33,7 @@ def are_right(given: str | None, session_id: int, access_key: str) -> bool:
         return False
     if not isinstance(document, dict) or document.get("auth_type") != "basic":
         return False
-    key = str(document.get("access_key", "")).encode()
+    key = str(document.get("access_key", "")).encode("utf-8", "replace")
     right = hmac.compare_digest(key, access_key.encode())
     return document.get("username") == str(session_id) and right
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pregao.entrypoint.admission import (
+    UNAUTHENTICATED,
     answer_to,
     ending_code,
     establishment_reject,
@@ -21,25 +22,26 @@ from pregao.entrypoint.events import (
     SessionNegotiated,
     SessionRefused,
 )
-from pregao.entrypoint.framing import BadFrame, Frame, FrameReader
+from pregao.entrypoint.framing import BadFrame, Frame, FrameReader, frame_of
 from pregao.entrypoint.gateway_sessions import (
     GatewaySession,
     GatewaySessions,
     Reader,
     Reading,
-    read_business,
+    read_frame,
 )
 from pregao.entrypoint.keep_alive import KeepAlive
 from pregao.entrypoint.messages import (
     FROM_CLIENT,
+    FROM_EXCHANGE,
     VERSIONS,
     Messages,
     messages,
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.rules import Account, GatewayRules
-from pregao.entrypoint.session_state import LAST_NUMBER, SessionState
+from pregao.entrypoint.rules import MAX_GAP, Account, GatewayRules
+from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID
@@ -56,8 +58,12 @@ class GatewayConnection:
     taken has been written.
     """
 
-    def __init__(self, sessions: GatewaySessions, now_ns: int) -> None:
+    def __init__(self, sessions: GatewaySessions, now_ns: int, peer: str = "") -> None:
+        """``peer`` is the address of the client, for those that fail to authenticate."""
         self._sessions = sessions
+        self._peer = peer
+        self._held: tuple[int, Mapping[str, Any], str, str] | None = None
+        """A refusal that waits: session, answer, its name and its code."""
         self._reader = FrameReader(sessions.rules.max_message)
         self._output: list[bytes] = []
         self._session: GatewaySession | None = None
@@ -92,7 +98,7 @@ class GatewayConnection:
         """
         yield from self._take_events()
         for item in self._reader.receive(data):
-            if self.closing:
+            if self.closing or self._held is not None:
                 break
             if isinstance(item, BadFrame):
                 yield from self._end("INVALID_SOFH", now_ns, item.reason)
@@ -113,7 +119,12 @@ class GatewayConnection:
         events = self._take_events()
         if self.closing:
             return events
-        if self._keep_alive is None:
+        if self._held is not None:
+            if now_ns >= self._deadline_ns:
+                _, answer, name, code = self._held
+                self._release()
+                events += self._refused(name, answer, code, now_ns)
+        elif self._keep_alive is None:
             if now_ns >= self._deadline_ns:
                 events += self._end("UNSPECIFIED", now_ns, "was not established in time")
         elif self._keep_alive.lapsed(now_ns):
@@ -129,6 +140,16 @@ class GatewayConnection:
         """The connection is gone, whoever ended it."""
         self.closing = True
         return [*self._take_events(), *self._left(now_ns, "", graceful=False)]
+
+    @property
+    def negotiated(self) -> bool:
+        """Whether the client has shown that it may use a session."""
+        return self._session is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits to be sent after a retransmission."""
+        return 0 if self._retransmission is None else self._retransmission.waiting_bytes
 
     @property
     def unfinished(self) -> bool:
@@ -158,9 +179,24 @@ class GatewayConnection:
         if self.closing or not self._established:
             return
         if self._retransmission is not None:
-            self._retransmission.waiting.append(data)
+            self._retransmission.wait(data)
         else:
             self._send(data, now_ns)
+
+    def withdraw(self, number: int) -> None:
+        """Do not send the business messages from this number on: they do not exist any more."""
+        self._output = [each for each in self._output if self._number(each) < number]
+        if self._retransmission is not None:
+            waiting = self._retransmission.waiting
+            waiting[:] = [each for each in waiting if self._number(each) < number]
+
+    def _number(self, data: bytes) -> int:
+        """The number of a business message; 0 of others."""
+        frame = frame_of(data)
+        if self._messages.name(frame) not in FROM_EXCHANGE:
+            return 0
+        number: int = self._messages.decode(frame)["businessHeader"]["msgSeqNum"]
+        return number
 
     def terminate(self, code: str, now_ns: int, reason: str) -> None:
         """End the connection from the gateway's side; the event comes with the next call."""
@@ -206,8 +242,9 @@ class GatewayConnection:
         if not handshake and version != self._messages.version:
             reason = f"version {version} is not the session's"
             return self._end("PROTOCOL_VERSION_NOT_SUPPORTED", now_ns, reason)
+        business = name in FROM_CLIENT
         try:
-            message = self._messages.decode(frame)
+            message = self._messages.readable(frame) if business else self._messages.decode(frame)
         except DecodeError as error:
             return self._end("DECODING_ERROR", now_ns, error.reason)
         if self._keep_alive is not None:
@@ -230,23 +267,27 @@ class GatewayConnection:
                 return self._retransmit(message, now_ns)
         read = self._readers.get(frame.header.template_id)
         try:
-            reading = read_business(self._messages, name, message) if read is None else read(frame)
+            reading = read_frame(self._messages, name, frame) if read is None else read(frame)
         except DecodeError as error:
             return self._end("DECODING_ERROR", now_ns, error.reason)
         return self._business(name, reading, frame, now_ns)
 
     def _negotiate(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
         found = self._sessions.get(request["sessionID"])
+        if self._crowded(request):
+            return self._cut(now_ns)
         account, state, rival = self._known(found)
         code = negotiation_reject(request, version, self._rules, account, state, rival, now_ns)
         if self._session is not None:  # a second one on the same connection
             code = code or "ALREADY_NEGOTIATED"
         answer = {**answer_to(request), "enteringFirm": request["enteringFirm"]}
         if code is not None:
+            answer["enteringFirm"] = answer["enteringFirm"] or None  # 0 is no firm
             current = state.session_ver_id if code == "ALREADY_NEGOTIATED" else None
             answer |= {"negotiationRejectCode": code, "currentSessionVerID": current}
             return self._refuse("NegotiateReject", answer, code, now_ns)
         assert found is not None
+        self._sessions.refusals.succeeded(self._peer, found.session_id)
         found.negotiated(request["sessionVerID"], version)
         found.connection = self
         self._session = found
@@ -255,17 +296,19 @@ class GatewayConnection:
 
     def _establish(self, request: Decoded, version: int, now_ns: int) -> list[Event]:
         found = self._sessions.get(request["sessionID"])
+        if self._crowded(request):
+            return self._cut(now_ns)
         account, state, rival = self._known(found)
         code = establishment_reject(request, version, self._rules, account, state, rival, now_ns)
+        unknown = code == UNAUTHENTICATED
         if self._established:
             code = "ALREADY_ESTABLISHED"
         elif self._session is not None and found is not self._session:
             code = "INVALID_SESSIONID"
-        elif code is None and request["nextSeqNo"] >= LAST_NUMBER > state.next_incoming:
-            code = "INVALID_NEXTSEQNO"  # nothing could follow, for the whole trading session
         answer = answer_to(request)
         limit = self._rules.establish_attempts
-        if code is not None and found is not None:
+        if code is not None and found is not None and not unknown:
+            # Somebody without the key must not be able to use up the owner's attempts.
             found.refused_attempts += 1
             if limit and found.refused_attempts > limit:
                 code = "ESTABLISH_ATTEMPTS_EXCEEDED"
@@ -275,6 +318,7 @@ class GatewayConnection:
             answer |= {"establishmentRejectCode": code, "lastIncomingSeqNo": last or None}
             return self._refuse("EstablishReject", answer, code, now_ns)
         assert found is not None
+        self._sessions.refusals.succeeded(self._peer, found.session_id)
         return self._bind(found, request, answer, now_ns)
 
     def _bind(
@@ -320,9 +364,15 @@ class GatewayConnection:
         if number < expected:
             reason = f"the next number cannot go back from {expected} to {number}"
             return self._end("INVALID_NEXTSEQNO", now_ns, reason)
-        if number >= LAST_NUMBER > expected:
-            return self._end("INVALID_NEXTSEQNO", now_ns, f"nothing could follow {number}")
-        return self._skip_to(number, now_ns)
+        return self._too_far(number, now_ns) or self._skip_to(number, now_ns)
+
+    def _too_far(self, number: int, now_ns: int) -> list[Event]:
+        """End the connection of a client that skips more numbers than it could have used."""
+        expected = self._state.next_incoming
+        if number - expected <= MAX_GAP:
+            return []
+        reason = f"the number {number} is more than {MAX_GAP} above {expected}, which is expected"
+        return self._end("INVALID_NEXTSEQNO", now_ns, reason)
 
     def _skip_to(self, number: int, now_ns: int) -> list[Event]:
         """Expect a number; say which ones before it did not come (§4.5.5)."""
@@ -367,9 +417,11 @@ class GatewayConnection:
         expected = session.state.next_incoming
         if number < expected:
             return [Ignored(name, number)]  # what may have been executed is not executed again
-        if number >= LAST_NUMBER > expected:
-            return self._end("INVALID_NEXTSEQNO", now_ns, f"nothing could follow {number}")
-        events = self._skip_to(number, now_ns) if number > expected else []
+        events: list[Event] = []
+        if number > expected:
+            if ended := self._too_far(number, now_ns):
+                return ended
+            events = self._skip_to(number, now_ns)
         events.append(session.take(name, frame, reading, now_ns))
         return events
 
@@ -385,22 +437,51 @@ class GatewayConnection:
     # The end.
 
     def _refuse(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
-        self._put(name, answer, now_ns)
-        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code)]
+        """Refuse a session: at once, or later where the peer has failed to authenticate before."""
+        if code == UNAUTHENTICATED and self._session is None:
+            number = answer["sessionID"]
+            due_ns = self._sessions.refusals.failed(self._peer, number, now_ns)
+            if due_ns > now_ns:
+                self._held = (number, answer, name, code)
+                self._deadline_ns = due_ns
+                return []
+        return self._refused(name, answer, code, now_ns)
 
-    def _end(self, code: str, now_ns: int, reason: str) -> list[Event]:
-        """Send Terminate and close."""
-        self._put_terminate(code, now_ns)
+    def _refused(self, name: str, answer: Mapping[str, Any], code: str, now_ns: int) -> list[Event]:
+        self._put(name, answer, now_ns)
+        asked = (answer["sessionID"], answer["sessionVerID"])
+        return [SessionRefused(code), *self._end(ending_code(code), now_ns, code, asked)]
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._sessions.refusals.released(self._peer, self._held[0])
+            self._held = None
+
+    def _crowded(self, request: Decoded) -> bool:
+        return self._session is None and self._sessions.refusals.crowded(
+            self._peer, request["sessionID"]
+        )
+
+    def _cut(self, now_ns: int) -> list[Event]:
+        """Close without a word."""
+        self.closing = True
+        return self._left(now_ns, "", graceful=False, reason="too many refusals wait")
+
+    def _end(
+        self, code: str, now_ns: int, reason: str, asked: tuple[int, int] | None = None
+    ) -> list[Event]:
+        """Send Terminate and close; ``asked`` are the session and version of a refused request."""
+        self._put_terminate(code, now_ns, asked)
         self.closing = True
         return self._left(now_ns, code, graceful=False, reason=reason)
 
-    def _put_terminate(self, code: str, now_ns: int) -> None:
+    def _put_terminate(self, code: str, now_ns: int, asked: tuple[int, int] | None = None) -> None:
         session = self._session
-        values = {
-            "sessionID": 0 if session is None else session.session_id,
-            "sessionVerID": 0 if session is None else session.state.session_ver_id,
-            "terminationCode": code,
-        }
+        if asked is None:
+            asked = (
+                (0, 0) if session is None else (session.session_id, session.state.session_ver_id)
+            )
+        values = {"sessionID": asked[0], "sessionVerID": asked[1], "terminationCode": code}
         self._put("Terminate", values, now_ns)
 
     def _left(self, now_ns: int, code: str, *, graceful: bool, reason: str = "") -> list[Event]:
@@ -408,6 +489,7 @@ class GatewayConnection:
         if self._ended:
             return []
         self._ended = True
+        self._release()
         session = self._session
         if session is not None and session.connection is self:
             session.connection = None

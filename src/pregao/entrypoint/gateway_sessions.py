@@ -11,6 +11,7 @@ from pregao.entrypoint.business_rejects import OTHER, THROTTLED, reject_values, 
 from pregao.entrypoint.events import Admitted, CancelOrders, MessageRejected, Received
 from pregao.entrypoint.framing import Frame
 from pregao.entrypoint.messages import VERSIONS, Messages, messages
+from pregao.entrypoint.refusals import Refusals
 from pregao.entrypoint.rules import Account, GatewayRules
 from pregao.entrypoint.session_state import (
     Bound,
@@ -22,7 +23,7 @@ from pregao.entrypoint.session_state import (
 )
 from pregao.entrypoint.store import SessionStore
 from pregao.entrypoint.throttle import Throttle
-from pregao.errors import UsageError
+from pregao.errors import FieldRangeError, UsageError
 from pregao.sbe import Decoded
 
 if TYPE_CHECKING:
@@ -48,6 +49,16 @@ Readers = Callable[[int], Mapping[int, Reader]]
 
 def _no_readers(_version: int) -> Mapping[int, Reader]:
     return {}
+
+
+def read_frame(known: Messages, name: str, frame: Frame) -> Reading:
+    """A business message decoded in full; one with a number beyond its field has a fault."""
+    try:
+        return read_business(known, name, known.decode(frame))
+    except FieldRangeError as error:
+        message = known.readable(frame)
+        header = message["businessHeader"]
+        return Reading(name, header["sessionID"], header["msgSeqNum"], error.reason, message)
 
 
 def read_business(known: Messages, name: str, message: Decoded) -> Reading:
@@ -118,7 +129,7 @@ class GatewaySession:
             fault = (OTHER, reading.fault)
         whole = isinstance(content, Decoded)
         if fault is not None:
-            message = content if whole else self.messages.decode(frame)
+            message = content if whole else self.messages.readable(frame)
             return self.reject(name, message, frame.data, *fault, now_ns)
         if whole:
             return Received(name, reading.number, content, frame.data, now_ns)
@@ -180,6 +191,7 @@ class GatewaySessions:
     ) -> None:
         """With ``readers`` an owner reads the frequent messages its own way."""
         self.rules = GatewayRules() if rules is None else rules
+        self.refusals = Refusals()
         self.readers = readers
         self.store = store
         self._sessions: dict[int, GatewaySession] = {}
@@ -225,6 +237,13 @@ class GatewaySessions:
                 session.left(now_ns, graceful=False)
             if session.state.cancel_due_ns is not None:
                 self._leaving.add(session.session_id)
+
+    def restored(self) -> None:
+        """Find out again whose orders may have to be cancelled: the states were replaced."""
+        self._leaving.clear()
+        self._leaving.update(
+            each for each, session in self._sessions.items() if session.state.cancel_due_ns
+        )
 
     def accept(self, accepting: bool = True) -> None:
         """Take sessions from now on, as a backup does when its primary failed; or take none."""

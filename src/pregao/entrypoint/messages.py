@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pregao.entrypoint.framing import HEADERS_SIZE, Frame, framed
-from pregao.errors import DecodeError, UsageError
+from pregao.errors import DecodeError, FieldRangeError, UsageError
 from pregao.sbe import Block, Decoded, Schema, SchemaCodec, readings
 from pregao.schemas import ENTRYPOINT_SCHEMA_ID, Registry, bundled, bundled_versions
 
@@ -115,6 +115,23 @@ class Messages:
                 f"a block of {length} bytes is shorter than {codec.message.block_length}"
             )
         return codec.decode_body(data, HEADERS_SIZE, length, self.version, len(data))
+
+    def readable(self, frame: Frame) -> Decoded:
+        """The business message of a frame, or its header alone where a number is beyond its field.
+
+        That is enough to reject it; DecodeError where the body is not a message.
+        """
+        try:
+            return self.decode(frame)
+        except FieldRangeError:
+            codec = self._codec.codec(frame.header.template_id)
+            assert codec is not None
+            members = ("sessionID", "msgSeqNum")
+            unpack = codec.unpacker(*(f"{_HEADER}.{member}" for member in members))
+            data = frame.data
+            found = unpack(data, HEADERS_SIZE, frame.header.block_length, len(data))
+            header = dict(zip(members, found, strict=True))
+            return Decoded(codec.message, self.version, {_HEADER: header}, len(data))
 
     def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
         """A message, framed; where it can tell the schema's semantic version, it does."""

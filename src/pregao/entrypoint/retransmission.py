@@ -46,6 +46,12 @@ class Retransmission:
         self._part = part
         self.waiting: list[bytes] = []
         """The live messages that came meanwhile: nothing goes between those sent again."""
+        self.waiting_bytes = 0
+
+    def wait(self, data: bytes) -> None:
+        """Keep a live message for the end."""
+        self.waiting.append(data)
+        self.waiting_bytes += len(data)
 
     def next_part(self, state: SessionState) -> list[bytes]:
         """The next messages, with the bytes that they had the first time."""

@@ -9,6 +9,10 @@ from pregao.entrypoint.framing import MAX_MESSAGE
 from pregao.entrypoint.messages import VERSIONS
 from pregao.entrypoint.throttle import ThrottleLimit
 
+MAX_GAP = 100_000_000
+"""Numbers that a client may skip at a time; more than a session sends in a day, and so few that
+one message with a wrong number does not use up the 32 bits that they have."""
+
 
 @dataclass(frozen=True, slots=True)
 class Account:

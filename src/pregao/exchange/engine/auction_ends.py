@@ -66,6 +66,22 @@ def run_due(market: Market, now_ns: int) -> None:
     )
 
 
+def drop_due(market: Market, now_ns: int) -> None:
+    """Let auctions whose end has come go on without a scheduled end: that end cannot be run."""
+    for listing in market.listings.values():
+        if (listing.active_auction or listing.window_ns is not None) and _end(listing) <= now_ns:
+            listing.window_ns = None
+            listing.active_auction = False
+    market.next_due_ns = min(
+        (
+            _end(listing)
+            for listing in market.listings.values()
+            if listing.active_auction or listing.window_ns is not None
+        ),
+        default=None,
+    )
+
+
 def _end(listing: Listing) -> int:
     """When something happens to an auction by itself."""
     if listing.window_ns is not None:

@@ -232,6 +232,10 @@ class Engine:
         """Become what a copy of the same instruments tells."""
         self.market, self._now_ns, self._untold = state
 
+    def drop_due(self, now_ns: int) -> None:
+        """Give up what is due by itself: auctions go on until market operations end them."""
+        auction_ends.drop_due(self.market, now_ns)
+
     @property
     def next_due_ns(self) -> int | None:
         """When something happens by itself (an auction ends), if anything is planned."""

@@ -68,7 +68,7 @@ def resume(host: Host, journal: Journal) -> Place | None:
         # The bytes are what was written, or what somebody made of them: no value of theirs may
         # end the start, which can do without them.
         reason = f"{type(error).__name__}: {error}"
-        type(host).__init__(host, host.settings, journal)
+        host.blank()
     _log.warning(
         "%s: the checkpoint is ignored, all of the journal is replayed: %s", journal.folder, reason
     )

@@ -1,21 +1,15 @@
-"""Commands of market operations: what a request of the control endpoint asks of the engine.
-
-A request is a table of JSON with ``do`` and what that needs; it is kept in the journal as it came.
-"""
+"""Commands of market operations: what a control request asks of the engine."""
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from datetime import date
-from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 from pregao.clock import MILLISECOND
-from pregao.errors import UsageError
-from pregao.exchange.engine import AuctionRules, Engine
+from pregao.documents import DocumentError, parse_json, parse_toml
+from pregao.errors import EncodeError, UsageError
+from pregao.exchange.engine import Engine
 from pregao.exchange.engine.catalogue import parse_catalogue
 from pregao.exchange.engine.commands import (
     AddInstrument,
@@ -42,32 +36,75 @@ from pregao.exchange.engine.commands import (
 )
 from pregao.exchange.engine.instruments import Instrument
 from pregao.exchange.engine.terms import (
-    PRICE_SCALE,
     PriceBandType,
+    SecurityUpdateAction,
     TradingSession,
     TradingStatus,
 )
+from pregao.exchange.host import control_requests as asked
+from pregao.exchange.host.control_requests import ALL_GROUPS, PHASES, ControlRequest
+from pregao.exchange.publisher.encoding.definitions import DefinitionEncoder
+from pregao.exchange.publisher.encoding.encoder import FeedEncoder
 from pregao.names import folded, similar
 
-Request = Mapping[str, Any]
-PHASES: Final = {
-    "PRE_OPEN": TradingStatus.RESERVED,
-    "OPEN": TradingStatus.OPEN,
-    "PAUSE": TradingStatus.PAUSE,
-    "PRE_CLOSE": TradingStatus.FORBIDDEN,
-    "CLOSE": TradingStatus.CLOSE,
-    "FINAL_CLOSING_CALL": TradingStatus.FINAL_CLOSING_CALL,
-}
-ALL_GROUPS: Final = "all"
+
+def engine_commands(name: str, request: ControlRequest, engine: Engine) -> list[Command]:
+    """Return the commands of the engine that a request stands for."""
+    match request:
+        case asked.Phase():
+            return _phase(request, engine)
+        case asked.Halt():
+            return [SetSecurityStatus(_id(engine, request.symbol), TradingStatus.PAUSE)]
+        case asked.Auction():
+            security_id, end = _id(engine, request.symbol), request.until_ns
+            return [SetSecurityStatus(security_id, TradingStatus.RESERVED, end)]
+        case asked.Resume():
+            return [RejoinGroup(_id(engine, request.symbol))]
+        case asked.Bust():
+            return [BustTrade(_id(engine, request.symbol), request.trade)]
+        case asked.Cancel():
+            return [ExpelOrder(request.order)]
+        case asked.News():
+            about = _id(engine, request.symbol) if request.symbol else None
+            headline = request.headline.strip()
+            return [PublishNews(headline, request.text or headline, security_id=about)]
+        case asked.Catalogue():
+            return _listed(name, request, engine)
+        case asked.Remove():
+            return [RemoveInstrument(_id(engine, request.symbol))]
+        case asked.PriceLimits():
+            kind, security_id = PriceBandType[request.kind], _id(engine, request.symbol)
+            return [SetPriceBand(security_id, kind, low=request.low, high=request.high)]
+        case _:
+            return _other_commands(request, engine)
 
 
-def engine_commands(request: Request, engine: Engine) -> list[Command]:
-    """What a request asks of the engine."""
-    name = request.get("do")
-    make = _MAKE.get(name) if isinstance(name, str) else None
-    if make is None:
-        raise UsageError(f"there is no command {name!r}; there are {', '.join(sorted(_MAKE))}")
-    return make(request, engine)
+def _other_commands(request: ControlRequest, engine: Engine) -> list[Command]:
+    """Return the commands about accounts, channels and days."""
+    match request:
+        case asked.Protect():
+            return [_protection(request, engine)]
+        case asked.Unprotect():
+            return [RemoveProtection(request.id)]
+        case asked.Pair():
+            return [PairAuctions(_id(engine, request.symbol), _id(engine, request.other))]
+        case asked.AccountPosition():
+            security_id = _id(engine, request.symbol)
+            quantities = (request.long, request.short)
+            return [SetPosition(request.firm, request.account, security_id, *quantities)]
+        case asked.GiveUp():
+            target = (request.to_firm, request.to_account)
+            return [LinkAccounts(request.firm, request.account, *target)]
+        case asked.TakeUp():
+            return [AnswerGiveUp(request.id, not request.refuse)]
+        case asked.Reset():
+            return [ResetChannel(request.channel)]
+        case asked.EndDay():
+            return [EndDay()]
+        case asked.Day():
+            return [StartDay(request.date)]
+        case _:
+            raise UsageError(f"{type(request).__name__} is no command of the engine")
 
 
 def find_instrument(engine: Engine, name: str) -> Instrument:
@@ -80,61 +117,54 @@ def find_instrument(engine: Engine, name: str) -> Instrument:
     raise UsageError(f"there is no instrument {name!r}{hint}")
 
 
-def _phase(request: Request, engine: Engine) -> list[Command]:
-    wanted = str(request.get("phase", "")).upper().replace("-", "_")
-    phase = PHASES.get(wanted)
-    if phase is None:
-        raise UsageError(f"{wanted or 'nothing'!r} is no phase; there are {', '.join(PHASES)}")
+def _id(engine: Engine, symbol: str) -> int:
+    return find_instrument(engine, symbol).security_id
+
+
+def _phase(request: asked.Phase, engine: Engine) -> list[Command]:
     known = list(engine.market.groups)
-    group = str(request.get("group", ALL_GROUPS))
+    group = request.group
     if group != ALL_GROUPS and group not in known:
         raise UsageError(f"there is no group {group!r}; there are {', '.join(known)}")
-    session, rules = request.get("session"), request.get("auction")
+    session = None if request.session is None else TradingSession[request.session]
+    rules = None if request.auction is None else request.auction.rules()
     return [
         SetGroupPhase(
-            each,
-            phase,
-            None if session is None else TradingSession[str(session)],
-            bool(request.get("new_session", False)),
-            request.get("open_time_ns"),
-            None if rules is None else AuctionRules(**rules),
+            each, PHASES[request.phase], session, request.new_session, request.open_time_ns, rules
         )
         for each in (known if group == ALL_GROUPS else [group])
     ]
 
 
-def _halt(request: Request, engine: Engine) -> list[Command]:
-    return [SetSecurityStatus(_security_id(request, engine), TradingStatus.PAUSE)]
+def _protection(request: asked.Protect, engine: Engine) -> SetProtection:
+    return SetProtection(
+        request.id,
+        request.firm,
+        request.account,
+        tuple(_reference(engine, name) for name in request.watch),
+        request.interval_ms * MILLISECOND,
+        request.new_order_fills,
+        request.executions,
+        request.traded_quantity,
+        request.net_quantity,
+        request.delta,
+        request.cancels_good_till,
+        request.cancels_stops,
+        request.cancels_at_close,
+    )
 
 
-def _auction(request: Request, engine: Engine) -> list[Command]:
-    end = request.get("until_ns")
-    return [SetSecurityStatus(_security_id(request, engine), TradingStatus.RESERVED, end)]
+def _reference(engine: Engine, name: str) -> ProtectionReference:
+    """What a protection watches: an asset of derivatives by its name, else an instrument."""
+    if any(each.asset == name and each.symbol != name for each in engine.instruments):
+        return ProtectionReference(asset=name)
+    return ProtectionReference(find_instrument(engine, name).security_id)
 
 
-def _resume(request: Request, engine: Engine) -> list[Command]:
-    return [RejoinGroup(_security_id(request, engine))]
-
-
-def _bust(request: Request, engine: Engine) -> list[Command]:
-    return [BustTrade(_security_id(request, engine), _whole(request, "trade"))]
-
-
-def _cancel(request: Request, _engine: Engine) -> list[Command]:
-    return [ExpelOrder(_whole(request, "order"))]
-
-
-def _news(request: Request, engine: Engine) -> list[Command]:
-    headline = str(request.get("headline", "")).strip()
-    if not headline:
-        raise UsageError("news needs a headline")
-    about = _security_id(request, engine) if request.get("symbol") else None
-    text = str(request.get("text", "") or headline)
-    return [PublishNews(headline, text, security_id=about)]
-
-
-def _add(request: Request, engine: Engine) -> list[Command]:
+def _listed(name: str, request: asked.Catalogue, engine: Engine) -> list[Command]:
     found = _instruments(request)
+    if name == "change":
+        return [ChangeInstrument(each) for each in found]
     channels = {each.channel for each in engine.instruments}
     for each in found:
         if each.channel not in channels:
@@ -145,166 +175,29 @@ def _add(request: Request, engine: Engine) -> list[Command]:
     return [AddInstrument(each) for each in found]
 
 
-def _change(request: Request, _engine: Engine) -> list[Command]:
-    return [ChangeInstrument(each) for each in _instruments(request)]
-
-
-def _remove(request: Request, engine: Engine) -> list[Command]:
-    return [RemoveInstrument(_security_id(request, engine))]
-
-
-def _band(request: Request, engine: Engine) -> list[Command]:
-    kind = str(request.get("kind", PriceBandType.REJECTION_BAND.name))
-    if kind not in PriceBandType.__members__:
-        known = ", ".join(PriceBandType.__members__)
-        raise UsageError(f"{kind!r} is no price band; there are {known}")
-    low, high = _price(request, "low"), _price(request, "high")
-    security_id = _security_id(request, engine)
-    return [SetPriceBand(security_id, PriceBandType[kind], low=low, high=high)]
-
-
-def _protect(request: Request, engine: Engine) -> list[Command]:
-    watched = request.get("watch")
-    if not isinstance(watched, list):
-        raise UsageError("watch takes a list of instruments and assets")
-    return [
-        SetProtection(
-            _whole(request, "id"),
-            _whole(request, "firm"),
-            _whole(request, "account"),
-            tuple(_reference(engine, str(name)) for name in watched),
-            _whole(request, "interval_ms") * MILLISECOND,
-            _limit(request, "new_order_fills"),
-            _limit(request, "executions"),
-            _limit(request, "traded_quantity"),
-            _limit(request, "net_quantity"),
-            _limit(request, "delta"),
-            bool(request.get("cancels_good_till")),
-            bool(request.get("cancels_stops")),
-            bool(request.get("cancels_at_close")),
-        )
-    ]
-
-
-def _limit(request: Request, name: str) -> int | None:
-    return None if request.get(name) is None else _whole(request, name)
-
-
-def _reference(engine: Engine, name: str) -> ProtectionReference:
-    """What a protection watches: an asset of derivatives by its name, else an instrument."""
-    if any(each.asset == name and each.symbol != name for each in engine.instruments):
-        return ProtectionReference(asset=name)
-    return ProtectionReference(find_instrument(engine, name).security_id)
-
-
-def _position(request: Request, engine: Engine) -> list[Command]:
-    return [
-        SetPosition(
-            _whole(request, "firm"),
-            _whole(request, "account"),
-            _security_id(request, engine),
-            _limit(request, "long") or 0,
-            _limit(request, "short") or 0,
-        )
-    ]
-
-
-def _give_up(request: Request, _engine: Engine) -> list[Command]:
-    numbers = (_whole(request, name) for name in ("firm", "account", "to_firm", "to_account"))
-    return [LinkAccounts(*numbers)]
-
-
-def _take_up(request: Request, _engine: Engine) -> list[Command]:
-    return [AnswerGiveUp(_whole(request, "id"), not request.get("refuse"))]
-
-
-def _unprotect(request: Request, _engine: Engine) -> list[Command]:
-    return [RemoveProtection(_whole(request, "id"))]
-
-
-def _pair(request: Request, engine: Engine) -> list[Command]:
-    names = (str(request.get("symbol", "")), str(request.get("other", "")))
-    first, second = (find_instrument(engine, name).security_id for name in names)
-    return [PairAuctions(first, second)]
-
-
-def _reset(request: Request, _engine: Engine) -> list[Command]:
-    return [ResetChannel(_whole(request, "channel"))]
-
-
-def _end_day(_request: Request, _engine: Engine) -> list[Command]:
-    return [EndDay()]
-
-
-def _day(request: Request, _engine: Engine) -> list[Command]:
+def _instruments(request: asked.Catalogue) -> list[Instrument]:
+    """Read the instruments of a catalogue; each must fit its definition on the feed."""
     try:
-        day = date.fromisoformat(str(request.get("date")))
-    except ValueError:
-        raise UsageError(f"{request.get('date')!r} is not a date, such as 2026-05-21") from None
-    return [StartDay(day)]
-
-
-_MAKE: Final[dict[str, Callable[[Request, Engine], list[Command]]]] = {
-    "phase": _phase,
-    "halt": _halt,
-    "auction": _auction,
-    "resume": _resume,
-    "bust": _bust,
-    "cancel": _cancel,
-    "news": _news,
-    "add": _add,
-    "change": _change,
-    "remove": _remove,
-    "band": _band,
-    "protect": _protect,
-    "unprotect": _unprotect,
-    "pair": _pair,
-    "position": _position,
-    "give-up": _give_up,
-    "take-up": _take_up,
-    "reset": _reset,
-    "end-day": _end_day,
-    "day": _day,
-}
-
-
-def _security_id(request: Request, engine: Engine) -> int:
-    return find_instrument(engine, str(request.get("symbol", ""))).security_id
-
-
-def _whole(request: Request, name: str) -> int:
-    value = request.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{name} takes a whole number, not {value!r}")
-    return value
-
-
-def _price(request: Request, name: str) -> int | None:
-    value = request.get(name)
-    if value is None:
-        return None
-    try:
-        scaled = Decimal(str(value)) * PRICE_SCALE
-    except InvalidOperation:
-        raise UsageError(f"{name} takes a price, not {value!r}") from None
-    if not scaled.is_finite() or scaled != int(scaled):
-        raise UsageError(f"{name}: {value} has more than four decimals")
-    return int(scaled)
-
-
-def _instruments(request: Request) -> list[Instrument]:
-    """Instruments given as the text of a catalogue."""
-    text = str(request.get("text", ""))
-    try:
-        if request.get("form") == "json":
-            document = json.loads(text, parse_float=Decimal)
+        if request.form == "JSON":
+            document = parse_json(request.text, decimals=True)
         else:
-            document = tomllib.loads(text, parse_float=Decimal)
-    except (ValueError, RecursionError) as error:
+            document = parse_toml(request.text, decimals=True)
+    except DocumentError as error:
         raise UsageError(f"the instruments cannot be read: {error}") from None
     if not isinstance(document, dict):
         raise UsageError("the instruments are not a table")
-    return parse_catalogue(document, str(request.get("source", "the instruments")))
+    found = parse_catalogue(document, request.source)
+    for each in found:
+        try:
+            _definitions().message(each, SecurityUpdateAction.ADD, 1, last_fragment=True)
+        except EncodeError as error:
+            raise UsageError(str(error)) from None
+    return found
+
+
+@cache
+def _definitions() -> DefinitionEncoder:
+    return FeedEncoder().definitions
 
 
 def phase_request(command: SetGroupPhase) -> dict[str, Any]:

@@ -4,142 +4,127 @@ What happens (bytes of a connection, its loss, time, commands of market operatio
 its time; bytes for connections and units for the feed come out. Everything that changes the
 exchange is in the journal in the order in which the engine saw it, so that the same journal makes
 the same books, sessions and sequence numbers.
+
+Each message, command or moment is a step: it is applied, what it publishes is encoded, and only
+then its records wait for the commit. A step that fails is undone as a whole.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict
-from datetime import date
-from functools import cache
 from typing import Any, Final
 
 from pregao.entrypoint import (
     Admitted,
+    ConnectionEnded,
     Event,
-    Frame,
     GatewayConnection,
-    GatewaySession,
-    GatewaySessions,
     MessageRejected,
-    Reader,
     Received,
     SessionEstablished,
+    SessionRefused,
     messages,
-    pack_record,
-    read_business,
-    unpack_record,
 )
+from pregao.entrypoint.business_rejects import OTHER, reject_values
 from pregao.entrypoint.framing import frame_of
-from pregao.entrypoint.session_state import Record as SessionRecord
+from pregao.entrypoint.session_state import Sent, Taken
 from pregao.errors import UsageError
-from pregao.exchange.engine import AuctionRules, Engine
 from pregao.exchange.engine.commands import Command, MassCancel, RestateOrders
 from pregao.exchange.engine.events import MarketEvent
 from pregao.exchange.engine.terms import ExecRestatementReason
-from pregao.exchange.host.checkpoints import resume, save
+from pregao.exchange.host.base_host import BACKUP, NO_SESSION, PRIMARY
+from pregao.exchange.host.checkpoints import save
 from pregao.exchange.host.control import engine_commands
-from pregao.exchange.host.desk import Desk
-from pregao.exchange.host.journal import Journal, Kind, Record
-from pregao.exchange.host.kept_sessions import KeptSessions
-from pregao.exchange.host.requests import OrderRequest, request_readers
-from pregao.exchange.host.rights import take_accounts, tell_accounts
-from pregao.exchange.host.risk_path import OVERTAKEN, RiskDelay, RiskPath
-from pregao.exchange.host.settings import ExchangeSettings
-from pregao.exchange.publisher import tells_places
+from pregao.exchange.host.control_requests import (
+    ControlRequest,
+    Day,
+    Disconnect,
+    Failover,
+    parse_request,
+)
+from pregao.exchange.host.faults import pack_void
+from pregao.exchange.host.journal import Kind
+from pregao.exchange.host.replaying import TIME_ITSELF, ReplayedHost
+from pregao.exchange.host.requests import OrderRequest
+from pregao.exchange.host.risk_path import OVERTAKEN, OnItsWay
 
-PRIMARY: Final = 1
-BACKUP: Final = 2
-_NO_SESSION: Final = 0
+__all__ = ["BACKUP", "PRIMARY", "Host"]
 _FIRST_RESTATED: Final = 6
+_FAILED: Final = "the request could not be processed"
 
 
-class Host:
+class Host(ReplayedHost):
     """The whole exchange; the owner gives it what happens and sends what it says.
 
     After any number of inputs the owner calls `commit`, and only then sends what the connections
     in `talking` have to say and publishes `take_units`.
     """
 
-    def __init__(self, settings: ExchangeSettings, journal: Journal | None = None) -> None:
-        self.settings = settings
-        self._journal = journal
-        self._again = False
-        """Is the journal being replayed?"""
-        self._now_ns = 0
-        self.starts = 0
-        """How many processes the journal tells of, this one included."""
-        self.engine = Engine(
-            settings.instruments,
-            settings.first_date,
-            auction_duration_ns=settings.auction_duration_ns,
-            implied_orders=settings.implied_orders,
-            auction_rules=settings.auction_rules,
-        )
-        store = KeptSessions(self._note_session)
-        self.gateways = {
-            number: GatewaySessions(
-                settings.sessions,
-                store,
-                settings.rules_of(number, accepting=number == PRIMARY),
-                request_readers,
-            )
-            for number in (PRIMARY, BACKUP)
-        }
-        self.active = PRIMARY
-        """The gateway that takes sessions."""
-        self.store = store
-        self.talking: set[GatewayConnection] = set()
-        """The connections that may have something to say."""
-        self.dropped: list[GatewayConnection] = []
-        """The connections that ended without a word, as when a gateway fails."""
-        self._risk = RiskPath()
-        self._delays = False
-        """Do orders take time through the risk engine?"""
-        self.told: Mapping[str, Any] = {}
-        """What the last start told of the settings."""
-        self._day_began = False
-        """Has a day begun since the last commit?"""
-        self.desk = self.new_desk()
-
-    def new_desk(self) -> Desk:
-        """A desk before the engine that there is now."""
-        return Desk(
-            self.engine,
-            lambda number: self.gateways[self.active][number],
-            self._owner,
-            self._sessions_of,
-        )
-
     # What the owner does.
 
-    def connect(self, gateway: int, now_ns: int) -> GatewayConnection:
-        """A client connected to a gateway."""
-        return GatewayConnection(self.gateways[gateway], self._time(now_ns))
+    def connect(self, gateway: int, now_ns: int, peer: str = "") -> GatewayConnection:
+        """A client connected to a gateway, from an address."""
+        return GatewayConnection(self.gateways[gateway], self._time(now_ns), peer)
 
     def receive(self, connection: GatewayConnection, data: bytes, now_ns: int) -> None:
         """Bytes came from a client."""
         now = self._time(now_ns)
         self.talking.add(connection)
-        for event in connection.arriving(data, now):
-            self._event(event, now)
+        start, units, events = self._mark, len(self.desk.units), 0
+        encoding = False
+        try:
+            for event in connection.arriving(data, now):
+                events += 1
+                try:
+                    self._event(event, now, connection)
+                except Exception as error:
+                    encoding = True
+                    self._publish_earlier(now)
+                    encoding = False
+                    self._event_failed(connection, event, error, now)
+                    start, units = self._mark, len(self.desk.units)
+                else:
+                    self._keep()
+            # All of these at once: encoding each apart takes the processor's caches away from the
+            # engine. Where it fails, none of them counts; all are of one client.
+            encoding = True
+            self._publish(now)
+        except Exception as error:
+            if not encoding:  # the messages before the one that failed count
+                try:
+                    self._publish_earlier(now)
+                except Exception as second:
+                    self.faults.note("the feed", second)
+                    encoding = True
+            if encoding:
+                self._mark, self._units_before = start, units
+            if encoding and events == 1:
+                self._event_failed(connection, event, error, now)
+            else:
+                self._connection_failed(connection, "bytes of a client", data, error, now)
 
     def lost(self, connection: GatewayConnection, now_ns: int) -> None:
         """A connection is gone."""
         now = self._time(now_ns)
         self.talking.discard(connection)
-        for event in connection.lost(now):
-            self._event(event, now)
+        try:
+            for event in connection.lost(now):
+                self._event(event, now, connection)
+            self._done(now)
+        except Exception as error:
+            self._connection_failed(connection, "the loss of a connection", b"", error, now)
 
     def wake(self, connection: GatewayConnection, now_ns: int) -> None:
         """The time of a connection has come: a heartbeat, or its end."""
         now = self._time(now_ns)
         self.talking.add(connection)
-        for event in connection.advance(now):
-            self._event(event, now)
+        try:
+            for event in connection.advance(now):
+                self._event(event, now, connection)
+            self._done(now)
+        except Exception as error:
+            self._connection_failed(connection, "the time of a connection", b"", error, now)
 
     @property
     def next_due_ns(self) -> int | None:
@@ -156,28 +141,60 @@ class Host:
         now = self._time(now_ns)
         due = self.engine.next_due_ns
         if due is not None and due <= now:
-            self._write(Kind.TIME, now, _NO_SESSION, b"")
-            self.desk.advance(now)
+            try:
+                self._write(Kind.TIME, now, NO_SESSION, b"")
+                self.desk.advance(now)
+                self._done(now)
+            except Exception as error:
+                self._time_failed(due, error, now)
         for gateway in self.gateways.values():
             for event in gateway.advance(now):
-                self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
-                self._cancel(event.session_id, event.reason, now)
+                try:
+                    self._write(Kind.CANCEL, now, event.session_id, event.reason.encode())
+                    self._cancel(event.session_id, event.reason, now)
+                    self._done(now)
+                except Exception as error:
+                    self.faults.note(f"cancelling the orders of {event.session_id}", error)
+                    self._undo()
 
     def control(self, request: Mapping[str, Any], now_ns: int) -> None:
-        """Carry out a command of market operations; UsageError if it makes no sense."""
+        """Carry out a command of market operations; UsageError if it is refused.
+
+        A command that is refused changes nothing, and the journal does not have it.
+        """
         now = self._time(now_ns)
+        name, asked = parse_request(request)
         body = json.dumps(request, separators=(",", ":")).encode()
-        self._write(Kind.CONTROL, now, _NO_SESSION, body)
-        self._control(request, now)
+        self._write(Kind.CONTROL, now, NO_SESSION, body)
+        self._changed = False
+        try:
+            self._control(name, asked, now)
+            self._done(now)
+        except Exception as error:
+            if isinstance(error, UsageError) and not self._changed:
+                self._forget()
+                raise
+            self.faults.note(f"the command {name}", error, body)
+            self._undo()
+            raise UsageError(f"{name}: it cannot be carried out: {error}") from error
 
     def enter(self, command: Command, now_ns: int) -> None:
         """Let somebody trade who has no session; the journal does not tell of it."""
-        self.desk.enter(command, self._time(now_ns))
+        now = self._time(now_ns)
+        try:
+            self.desk.enter(command, now)
+            self._done(now)
+        except Exception as error:
+            self.faults.note(f"the command {type(command).__name__}", error)
+            self._undo()
 
     def commit(self) -> None:
         """Bring what happened to the disk; after that it may be told."""
+        if self._lost is not None:
+            raise self._lost
         if self._journal is not None:
             self._journal.commit()
+            self._mark = 0
             if self._day_began and not self._risk.on_their_way:
                 self._day_began = False
                 save(self, self._journal)
@@ -185,6 +202,7 @@ class Host:
     def take_units(self) -> list[MarketEvent]:
         """What is to be published since the last time."""
         units, self.desk.units = self.desk.units, []
+        self._units_before = 0
         return units
 
     @property
@@ -192,128 +210,20 @@ class Host:
         """How many of the frequent requests reached the desk."""
         return self.desk.requests
 
-    # From the journal.
-
-    def replay(self) -> int:
-        """Become what the journal tells; give how many records it has."""
-        if self._journal is None:
-            return 0
-        count = 0
-        start = resume(self, self._journal)
-        self._again = True
-        for record in self._journal.records(start):
-            count += 1
-            self._now_ns = max(self._now_ns, record.time_ns)
-            self._once_more(record)
-            if len(self.desk.units) > 1000:
-                self.desk.units.clear()  # they were published
-        self.desk.units.clear()
-        self._again = False
-        return count
-
-    def _once_more(self, record: Record) -> None:
-        now = record.time_ns
-        if self._risk.on_their_way:
-            self._arrivals(now)
-        match record.kind:
-            case Kind.REQUEST:  # by far the most frequent
-                self._request_again(record.session, frame_of(record.body), now)
-            case Kind.SESSION:
-                session_id, change = unpack_record(record.body)
-                self.store.record(session_id, change)
-            case Kind.CONTROL:
-                with suppress(UsageError):  # what was refused then is refused again
-                    self._control(json.loads(record.body), now)
-            case Kind.CANCEL:
-                self._cancel(record.session, record.body.decode(), now)
-            case Kind.TIME:
-                self.desk.advance(now)
-            case Kind.START:
-                self._started(json.loads(record.body))
-            case Kind.RESTATE:
-                self.desk.apply(RestateOrders(record.session), now)
-            case Kind.HANDSHAKE:
-                pass
-
-    def _request_again(self, session_id: int, frame: Frame, now_ns: int) -> None:
-        session = self._owner(session_id)
-        if session is None:
-            raise UsageError(
-                f"The journal has requests of session {session_id}, which is not configured any "
-                "more; add it again, or begin with another --journal."
-            )
-        name, read = _reader(frame.header.version, frame.header.template_id)
-        if read is None:
-            known = messages(frame.header.version)
-            reading = read_business(known, name, known.decode(frame))
-        else:
-            reading = read(frame)
-        self._event(session.take(name, frame, reading, now_ns), now_ns)
-
-    def begin(self, now_ns: int) -> None:
-        """The process serves from now on; clients that were connected before have lost that."""
-        now = self._time(now_ns)
-        rules = self.settings.auction_rules
-        told = {
-            "instruments": self.settings.instruments_digest,
-            "first_date": self.settings.first_date.isoformat(),
-            "sessions": tell_accounts(self.settings.sessions),
-            "auction": None if rules is None else asdict(rules),
-            "risk": [self.settings.risk.delay_ns, self.settings.risk.jitter_ns],
-            "implied_orders": self.settings.implied_orders,
-            "keeps_numbers": tells_places(self.settings.schema_version),
-            "seed": secrets.randbits(62) if self.settings.seed is None else self.settings.seed,
-        }
-        self._write(Kind.START, now, _NO_SESSION, json.dumps(told).encode())
-        self._started(told)
-        for gateway in self.gateways.values():
-            gateway.recover(now)
-
-    def _started(self, told: Mapping[str, Any]) -> None:
-        if told["instruments"] != self.settings.instruments_digest:
-            raise UsageError(
-                "The journal is of an exchange with other instruments; give those that it had, or "
-                "begin with another --journal."
-            )
-        implied = told.get("implied_orders", self.settings.implied_orders)
-        if implied != self.settings.implied_orders:
-            raise UsageError(
-                f"The journal is of an exchange {'with' if implied else 'without'} implied orders; "
-                f"set implied_orders to {str(implied).lower()}, or begin with another --journal."
-            )
-        if not self.starts:
-            # The day on which it all began, not that of the process that reads of it.
-            self.engine.market.set_trade_date(date.fromisoformat(told["first_date"]))
-            self.engine.market.seed = told.get("seed", 0)
-        self.take(told)
-        self.starts += 1
-
-    def take(self, told: Mapping[str, Any]) -> None:
-        """Let settings be what a start told, on which everything behind it depends."""
-        self.told = told
-        for gateway in self.gateways.values():
-            take_accounts(gateway, told.get("sessions", {}))
-        self.desk.restrict(each.account for each in self.gateways[self.active])
-        self._risk.delay = RiskDelay(*told.get("risk", ()))
-        self._delays = self._risk.delay.takes_time
-        self._risk.seed = self.engine.market.seed
-        self.engine.market.keeps_numbers = told.get("keeps_numbers", False)
-        if "auction" in told:
-            rules = told["auction"]
-            self.engine.market.auction_rules = None if rules is None else AuctionRules(**rules)
-
     # What happens.
 
-    def _event(self, event: Event, now_ns: int) -> None:
+    def _event(
+        self, event: Event, now_ns: int, connection: GatewayConnection | None = None
+    ) -> None:
         if isinstance(event, Admitted):  # by far the most frequent
             request = event.content
             if self._journal is not None and not self._again:
                 self._journal.append(Kind.REQUEST, now_ns, request.session, event.frame.data)
             if self._delays and isinstance(request, OrderRequest):
                 self._risk.send(
-                    request.session,
-                    request.number,
-                    now_ns,
+                    (request.session, request.number, now_ns),
+                    event.name,
+                    event.frame.data,
                     lambda then: self.desk.request(event, request, then),
                 )
             else:
@@ -325,9 +235,9 @@ class Host:
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
                 if self._delays and event.name in OVERTAKEN:
                     self._risk.send(
-                        session_id,
-                        event.number,
-                        now_ns,
+                        (session_id, event.number, now_ns),
+                        event.name,
+                        event.data,
                         lambda then: self.desk.rare_request(event, session_id, then),
                     )
                 else:
@@ -335,8 +245,12 @@ class Host:
             case MessageRejected():
                 session_id = self._session_of(event)
                 self._write(Kind.REQUEST, now_ns, session_id, event.data)
+            case SessionRefused():
+                pass  # the journal does not grow by those that may not use a session
+            case ConnectionEnded() if connection is not None and not connection.negotiated:
+                pass
             case _:
-                self._write(Kind.HANDSHAKE, now_ns, _NO_SESSION, repr(event).encode())
+                self._write(Kind.HANDSHAKE, now_ns, NO_SESSION, repr(event).encode())
                 if isinstance(event, SessionEstablished):
                     self._restate(event.session_id, now_ns)
 
@@ -352,7 +266,7 @@ class Host:
         """Whose message was rejected."""
         frame = frame_of(event.data)
         known = messages(frame.header.version)
-        session_id: int = known.decode(frame)["businessHeader"]["sessionID"]
+        session_id: int = known.readable(frame)["businessHeader"]["sessionID"]
         return session_id
 
     def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
@@ -360,20 +274,19 @@ class Host:
         reason_code = ExecRestatementReason[reason]
         self.desk.apply(MassCancel(session_id, 0, reason=reason_code), now_ns)
 
-    def _control(self, request: Mapping[str, Any], now_ns: int) -> None:
-        match request.get("do"):
-            case "failover":
+    def _control(self, name: str, request: ControlRequest, now_ns: int) -> None:
+        match request:
+            case Failover():
                 self._fail_over(now_ns)
-            case "disconnect":
-                self._disconnect(int(request["session"]), now_ns)
-            case "day":
-                for command in engine_commands(request, self.engine):
-                    self.desk.apply(command, now_ns)
-                self._reset_sessions(now_ns, week=bool(request.get("week")))
-                self._day_began = not self._again
+            case Disconnect():
+                self._disconnect(request.session, now_ns)
             case _:
-                for command in engine_commands(request, self.engine):
+                for command in engine_commands(name, request, self.engine):
                     self.desk.apply(command, now_ns)
+                    self._changed = True
+        if isinstance(request, Day):
+            self._reset_sessions(now_ns, week=request.week)
+            self._day_began = not self._again
         self.desk.look_again()
 
     def _fail_over(self, now_ns: int) -> None:
@@ -411,26 +324,6 @@ class Host:
         if week:
             self.store.reset_week()
 
-    # Small things.
-
-    def _owner(self, session_id: int) -> GatewaySession | None:
-        session = self.gateways[self.active].get(session_id)
-        if session is not None and session.connection is not None:
-            self.talking.add(session.connection)
-        return session
-
-    def _sessions_of(self, firm: int) -> list[GatewaySession]:
-        """The sessions of a firm that were there today; all of them if none was."""
-        own = [each for each in self.gateways[self.active] if each.account.firm == firm]
-        found = [each for each in own if each.state.negotiated] or own
-        for session in found:
-            self._heard(session)
-        return found
-
-    def _heard(self, session: GatewaySession) -> None:
-        if session.connection is not None:
-            self.talking.add(session.connection)
-
     def _time(self, now_ns: int) -> int:
         """The time, which never goes back."""
         if now_ns > self._now_ns:
@@ -442,37 +335,95 @@ class Host:
     def _arrivals(self, now_ns: int) -> None:
         """Let the requests arrive that the risk engine is done with, each at its own time."""
         while (arrived := self._risk.arriving(now_ns)) is not None:
-            then, arrive = arrived
-            # The time follows from the request, but whoever reads the journal sees it.
-            self._write(Kind.TIME, then, _NO_SESSION, b"")
-            arrive(then)
+            if self._again:
+                arrived.arrive(arrived.due_ns)
+                continue
+            try:
+                # The time follows from the request, but whoever reads the journal sees it.
+                self._write(Kind.TIME, arrived.due_ns, NO_SESSION, b"")
+                arrived.arrive(arrived.due_ns)
+                self._done(arrived.due_ns)
+            except Exception as error:
+                self._arrival_failed(arrived, error, now_ns)
 
-    @property
-    def holding(self) -> bool:
-        """Are requests on their way through the risk engine?"""
-        return bool(self._risk.on_their_way)
+    # What failed.
 
-    def resume(self, now_ns: int, starts: int, active: int) -> None:
-        """Go on from a moment that a checkpoint tells."""
-        self._now_ns, self.starts, self.active = now_ns, starts, active
+    def _event_failed(
+        self, connection: GatewayConnection, event: Event, error: Exception, now_ns: int
+    ) -> None:
+        """Undo what an event did, and reject its message; other events end the connection."""
+        match event:
+            case Admitted():
+                name, data = event.name, event.frame.data
+            case Received() | MessageRejected():
+                name, data = event.name, event.data
+            case _:
+                what = type(event).__name__
+                self._connection_failed(connection, what, repr(event).encode(), error, now_ns)
+                return
+        self.faults.note(name, error, data)
+        self._undo()
+        try:
+            self._reject_failed(name, data, connection, now_ns)
+        except Exception as second:
+            self._connection_failed(connection, "the reject of a request", data, second, now_ns)
 
-    @property
-    def now_ns(self) -> int:
-        """The time of what happened last."""
-        return self._now_ns
+    def _reject_failed(
+        self, name: str, data: bytes, connection: GatewayConnection | None, now_ns: int
+    ) -> None:
+        """Reject a request that failed; the journal has the reject, not the request."""
+        frame = frame_of(data)
+        known = messages(frame.header.version)
+        message = known.readable(frame)
+        header = message["businessHeader"]
+        session = self.gateways[self.active][header["sessionID"]]
+        number = session.state.next_outgoing
+        values = reject_values(name, message, OTHER, _FAILED)
+        answer = known.from_exchange(
+            "BusinessMessageReject", values, session.session_id, number, now_ns
+        )
+        if header["msgSeqNum"] >= session.state.next_incoming:
+            self.store.record(session.session_id, Taken(header["msgSeqNum"]))
+        self.store.record(session.session_id, Sent(number, answer))
+        if connection is not None:
+            connection.live(answer, now_ns)
+        self._done(now_ns)
 
-    def _note_session(self, session_id: int, record: SessionRecord) -> None:
-        """Something happened to a session that does not follow from a request."""
-        self._write(Kind.SESSION, self._now_ns, session_id, pack_record(session_id, record))
+    def _arrival_failed(self, failed: OnItsWay, error: Exception, now_ns: int) -> None:
+        """Void a request that the journal has had for some time, and reject it."""
+        self.faults.note(failed.name, error, failed.data)
+        self._forget()
+        self._void.add(failed.key)
+        self._write(Kind.VOID, now_ns, failed.key[0], pack_void(failed.key))
+        self._mark += 1
+        self._undo()
+        session = self._owner(failed.key[0])
+        connection = None if session is None else session.connection
+        try:
+            self._reject_failed(failed.name, failed.data, connection, now_ns)
+        except Exception as second:
+            self.faults.note("the reject of a request", second, failed.data)
+            self._undo()
 
-    def _write(self, kind: Kind, now_ns: int, session_id: int, body: bytes) -> None:
-        if self._journal is not None and not self._again:
-            self._journal.append(kind, now_ns, session_id, body)
+    def _time_failed(self, due_ns: int, error: Exception, now_ns: int) -> None:
+        """What came due failed: give it up, or it would fail again with every request."""
+        self.faults.note("the end of an auction", error)
+        self._undo()
+        self._write(Kind.VOID, now_ns, NO_SESSION, pack_void((NO_SESSION, TIME_ITSELF, due_ns)))
+        self.engine.drop_due(due_ns)
+        self._done(now_ns)
 
-
-@cache
-def _reader(version: int, template_id: int) -> tuple[str, Reader | None]:
-    """The name of a request that was taken, and how it is read if it is a frequent one."""
-    name = messages(version).named(template_id)
-    assert name is not None
-    return name, request_readers(version).get(template_id)
+    def _connection_failed(
+        self, connection: GatewayConnection, what: str, data: bytes, error: Exception, now_ns: int
+    ) -> None:
+        """Undo what a connection did last, and end it."""
+        self.faults.note(what, error, data)
+        self._undo()
+        self.talking.add(connection)
+        try:
+            connection.terminate("UNSPECIFIED", now_ns, what)
+        except Exception as second:
+            self.faults.note("the end of a connection", second)
+            connection.closing = True
+            self.dropped.append(connection)
+        self._done(now_ns)

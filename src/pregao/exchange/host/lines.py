@@ -81,7 +81,7 @@ class Line(asyncio.BufferedProtocol):
         self.peer: tuple[str, int] = transport.get_extra_info("peername")[:2]
         self.here: tuple[str, int] = transport.get_extra_info("sockname")[:2]
         self.opened_ns = self._clock()
-        self.connection = self._host.connect(self._gate.gateway, self.opened_ns)
+        self.connection = self._host.connect(self._gate.gateway, self.opened_ns, self.peer[0])
         self._gate.lines[self.connection] = self
         if self._tap is not None:
             self._tap.opened(self)
@@ -145,10 +145,12 @@ class Line(asyncio.BufferedProtocol):
             transport.write(data)
             if self._tap is not None:
                 self._tap.sent(self, data, self._clock())
-            if self._full and transport.get_write_buffer_size() > self._gate.most_unread:
-                self.too_slow = True
-                transport.abort()
-                return
+        # What waits for the end of a retransmission is unread as well.
+        unread = transport.get_write_buffer_size() + connection.waiting_bytes
+        if unread > self._gate.most_unread:
+            self.too_slow = True
+            transport.abort()
+            return
         due = connection.next_due_ns
         if due is not None and due < self._armed_ns:
             self._arm(due)

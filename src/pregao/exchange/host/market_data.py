@@ -20,6 +20,10 @@ class MarketData:
     ) -> None:
         self._engine = engine
         self._now_ns = now_ns
+        self.staged = False
+        """Whether something is encoded and not sent yet."""
+        self.failed = False
+        """Whether the publisher failed, so that its state is that of half a step."""
         self.store = MessageStore([str(channel.number) for channel in settings.channels])
         """What the legacy feed sent, for those who ask for it again."""
         legacy = settings.legacy
@@ -63,13 +67,34 @@ class MarketData:
             units.append(MarketEvent(told, False))
         return units
 
-    def publish(self, units: list[MarketEvent], now_ns: int) -> list[Datagram]:
-        """Publish what the engine told."""
-        return self.publisher.publish(units, self._time(now_ns))
+    def stage(self, units: list[MarketEvent], now_ns: int) -> None:
+        """Encode what the engine told; `flush` sends it once it is in the journal."""
+        if self.failed:
+            return  # it begins again with all that holds
+        self.staged = True
+        try:
+            self.publisher.stage(units, now_ns)
+        except Exception:
+            self.failed = True
+            raise
+
+    def flush(self, now_ns: int) -> list[Datagram]:
+        """Return what was staged, then what goes out by itself."""
+        self.staged = False
+        return self.publisher.flush(self._time(now_ns))
 
     def advance(self, now_ns: int) -> list[Datagram]:
-        """What goes out by itself: the loops, and heartbeats of a silence."""
-        return self.publisher.advance(self._time(now_ns))
+        """What goes out by itself: the loops, and heartbeats of a silence.
+
+        Nothing while something is staged: snapshots would show it before the journal has it.
+        """
+        if self.staged or self.failed:
+            return []
+        try:
+            return self.publisher.advance(self._time(now_ns))
+        except Exception:
+            self.failed = True
+            raise
 
     def _time(self, now_ns: int) -> int:
         """The time of sending, which never goes back."""

@@ -49,6 +49,13 @@ def metrics(exchange: ExchangeServer) -> str:
             "Clients disconnected because they did not read",
             exchange.counts.slow_readers,
         ),
+        ("failures_total", "counter", "Requests that failed and were undone", host.faults.count),
+        (
+            "journal_set_aside",
+            "gauge",
+            "Records of the journal that could not be replayed",
+            len(host.faults.set_aside),
+        ),
         ("gateway", "gauge", "Which gateway takes sessions: 1 primary, 2 backup", host.active),
     ]
     if journal is not None:

@@ -11,8 +11,9 @@ from functools import cache
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from pregao.entrypoint import Frame, Reader, Reading, messages, read_business
+from pregao.entrypoint import Frame, Reader, Reading, messages
 from pregao.entrypoint.framing import HEADERS_SIZE
+from pregao.entrypoint.gateway_sessions import read_frame
 from pregao.entrypoint.messages import session_schema
 from pregao.errors import DecodeError
 from pregao.sbe import MessageCodec, SchemaCodec, readings
@@ -132,7 +133,7 @@ _TEXTS: Final = (*_PARTIES, "desk", "memo")
 _LONGEST: Final = {"memo": 40, "deskID": 20, "quoteReqID": 20}
 _MOST_KEPT: Final = 10_000
 _TOO_LONG: Final = 10**18
-"""A price of more digits is no message that the decoder takes."""
+"""A price of more digits is beyond its field, and rejected."""
 
 
 @cache
@@ -171,7 +172,7 @@ def _reader(
 
     def fault_of(made: OrderRequest | CancelRequest, frame: Frame) -> str | None:
         # What the full decoder refuses is refused here too; it also finds the words for values.
-        fault = read_business(plain, name, plain.decode(frame)).fault
+        fault = read_frame(plain, name, frame).fault
         fault = fault or _missing(made) or _text_fault(made)
         if fault is None and made.memo is None and made.desk is None and len(sound) < _MOST_KEPT:
             sound.add(usual(made))

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final
+from typing import Final, NamedTuple
 
 Arrive = Callable[[int], None]
 """Brings a request to the matching engine, at a time."""
+Key = tuple[int, int, int]
+"""A request: its session, its number, and when the gateway took it."""
 OVERTAKEN: Final = frozenset({"NewOrderCross"})
 """The rare requests that go through the risk engine."""
 
@@ -34,22 +36,34 @@ class RiskDelay:
         return bool(self.delay_ns or self.jitter_ns)
 
 
+class OnItsWay(NamedTuple):
+    """A request under way: when it arrives, in which order, which one it is, and how."""
+
+    due_ns: int
+    order: int
+    key: Key
+    name: str
+    data: bytes
+    arrive: Arrive
+
+
 class RiskPath:
     """The requests that are on their way."""
 
     def __init__(self) -> None:
         self.delay = RiskDelay()
         self.seed = 0
-        self.on_their_way: list[tuple[int, int, Arrive]] = []
-        """A heap of them: when each arrives, a number, and how."""
+        self.on_their_way: list[OnItsWay] = []
+        """A heap of them."""
         self._count = count()
         self._last: dict[int, int] = {}
 
-    def send(self, session: int, number: int, now_ns: int, arrive: Arrive) -> None:
+    def send(self, key: Key, name: str, data: bytes, arrive: Arrive) -> None:
         """Let a request of a session go through the risk engine."""
+        session, number, now_ns = key
         due = max(now_ns + self._drawn(session, number, now_ns), self._last.get(session, 0))
         self._last[session] = due
-        heappush(self.on_their_way, (due, next(self._count), arrive))
+        heappush(self.on_their_way, OnItsWay(due, next(self._count), key, name, data, arrive))
 
     def _drawn(self, session: int, number: int, now_ns: int) -> int:
         """How long a request takes: a nanosecond at least, so that it comes after its cause."""
@@ -65,9 +79,8 @@ class RiskPath:
         """When the next one arrives."""
         return self.on_their_way[0][0] if self.on_their_way else None
 
-    def arriving(self, now_ns: int) -> tuple[int, Arrive] | None:
-        """The next one that has arrived by now, with the time at which it did."""
-        if not self.on_their_way or self.on_their_way[0][0] > now_ns:
+    def arriving(self, now_ns: int) -> OnItsWay | None:
+        """The next one that has arrived by now."""
+        if not self.on_their_way or self.on_their_way[0].due_ns > now_ns:
             return None
-        due, _, arrive = heappop(self.on_their_way)
-        return due, arrive
+        return heappop(self.on_their_way)

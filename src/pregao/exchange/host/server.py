@@ -25,6 +25,7 @@ from pregao.exchange.host.lines import Gate, Line, Tap
 from pregao.exchange.host.market_data import MarketData
 from pregao.exchange.host.metrics import Counts, pages
 from pregao.exchange.host.settings import ExchangeSettings
+from pregao.exchange.publisher import Datagram
 from pregao.legacy import MessageStore
 from pregao.net import Address, HttpServer
 
@@ -85,16 +86,35 @@ class ExchangeServer:
         settings = self.settings
         if settings.feed != "none":
             self._output = FeedOutput(settings)
-            self._market_data = MarketData(settings, self.host.engine, self.host.starts, now)
-            self._send(self._market_data.begin(now))
+            self._begin_feed(now)
         await self._listen(PRIMARY, settings.primary)
         if settings.backup is not None:
             await self._listen(BACKUP, settings.backup)
-        self._control = ControlServer(self)
+        self._control = ControlServer(self, settings.control_token)
         await self._control.start(settings.control_port)
         if settings.metrics_port is not None:
             self._http = HttpServer(settings.metrics_port, pages(self))
         self._on_tick()
+
+    def _begin_feed(self, now_ns: int) -> None:
+        """Publish all that holds, in a sequence version of its own."""
+        host = self.host
+        self._market_data = MarketData(self.settings, host.engine, host.starts, now_ns)
+        self._send(self._market_data.begin(now_ns))
+        host.publish = self._market_data.stage
+
+    def _restart_feed(self, now_ns: int) -> None:
+        """Begin the feed again after a failure of the publisher, as another process would."""
+        host = self.host
+        host.publish = None
+        self._market_data = None
+        host.begin_again(now_ns)
+        host.commit()
+        try:
+            self._begin_feed(now_ns)
+        except Exception as error:
+            host.faults.note("the start of the feed", error)
+            self._market_data = None
 
     def _recover(self) -> None:
         """Replay the journal; cycles are not looked for meanwhile."""
@@ -233,16 +253,23 @@ class ExchangeServer:
         for connection in talking:
             line = self._lines.get(connection)
             if line is not None:
-                line.flush()
+                try:
+                    line.flush()
+                except Exception as error:
+                    host.faults.note("sending to a client", error)
+                    line.drop()
                 self.counts.slow_readers += line.too_slow
         dropped, host.dropped = host.dropped, []
         for connection in dropped:
             line = self._lines.get(connection)
             if line is not None:
                 line.drop()
-        units = host.take_units()
-        if units and self._market_data is not None:
-            self._send(self._market_data.publish(units, host.now_ns))
+        host.take_units()  # those of an exchange without a feed
+        data = self._market_data
+        if data is not None and data.failed:
+            self._restart_feed(host.now_ns)
+        elif data is not None and data.staged:
+            self._send(data.flush(host.now_ns))
         if host.holding:
             self._hurry()
 
@@ -276,7 +303,7 @@ class ExchangeServer:
         host, data = self.host, self._market_data
         try:
             while self._plan and self._plan[0][0] <= now:
-                host.control(phase_request(self._plan.pop(0)[1]), now)
+                self._planned_phase(self._plan.pop(0)[1], now)
                 self.touch()
             due = host.next_due_ns
             if due is not None and due <= now:
@@ -284,7 +311,7 @@ class ExchangeServer:
                 self.touch()
             following = now + _LONGEST_PAUSE_NS
             if data is not None:
-                self._send(data.advance(max(now, host.now_ns)))
+                self._send(self._due(data, max(now, host.now_ns)))
                 following = min(following, data.next_due_ns)
         except Exception as error:
             self.fail(error)
@@ -295,11 +322,27 @@ class ExchangeServer:
         delay = max(0.001, (following - self._clock()) / SECOND)
         self._tick = self._loop.call_later(delay, self._on_tick)
 
+    def _planned_phase(self, command: SetGroupPhase, now_ns: int) -> None:
+        """Carry out a change of phase that the schedule plans."""
+        try:
+            self.host.control(phase_request(command), now_ns)
+        except UsageError as error:
+            self.host.faults.note(f"the planned phase {command.phase.name}", error)
+
+    def _due(self, data: MarketData, now_ns: int) -> list[Datagram]:
+        """What goes out by itself; a feed that fails at it begins again in the next turn."""
+        try:
+            return data.advance(now_ns)
+        except Exception as error:
+            self.host.faults.note("the feed", error)
+            self.touch()
+            return []
+
     # For control and metrics.
 
     def control(self, request: dict[str, Any]) -> dict[str, Any]:
         """Carry out a request of market operations and keep it before it is answered."""
-        if request.get("do") == "status":
+        if request == {"do": "status"}:
             return self.status()
         self.host.control(request, self._clock())
         self._turn()
@@ -341,6 +384,8 @@ class ExchangeServer:
                 for number, each in host.engine.market.give_ups.items()
             ],
             "sessions": sessions,
+            "failures": host.faults.count,
+            "set_aside": [each._asdict() for each in host.faults.set_aside.values()],
         }
 
     @property

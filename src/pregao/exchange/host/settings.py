@@ -94,6 +94,8 @@ class ExchangeSettings:
     primary: Address = _PRIMARY
     backup: Address | None = _BACKUP
     control_port: int = 9612
+    control_token: Path | None = None
+    """The file of the token that control requests need; None: by the port, in the user's state."""
     metrics_port: int | None = None
     feed: str = _MULTICAST
     unicast: Address = _UNICAST_BASE
@@ -193,7 +195,8 @@ class ExchangeSettings:
 _FIRST_PORT: Final = Channel.numbered(0).incremental_a.port
 
 _TOP: Final = ("phases", "date", "instruments", "schedule", "auction", "gateway", "feed", "control",
-               "metrics", "session", "implied_orders", "seed", "risk")  # fmt: skip
+               "control_token", "metrics", "session", "implied_orders", "seed",
+               "risk")  # fmt: skip
 _GATEWAY: Final = (
     "primary", "backup", "slow_reader_bytes", "clock_tolerance_ms", "max_message_bytes",
 )  # fmt: skip
@@ -241,6 +244,8 @@ def parse_settings(
     for entry, known in (("control", "control_port"), ("metrics", "metrics_port")):
         if entry in data:
             given[known] = reading.whole("", data, entry, 0, 0xFFFF)
+    if "control_token" in data:
+        given["control_token"] = folder / reading.text(data, "control_token")
     if "implied_orders" in data:
         given["implied_orders"] = data["implied_orders"]
         if not isinstance(given["implied_orders"], bool):

@@ -1,0 +1,72 @@
+"""Failed authentications: each answer to a peer that fails again takes longer than the last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from pregao.clock import MILLISECOND, MINUTE, SECOND
+
+MAX_PEERS: Final = 10_000
+"""Pairs of address and session that are watched; the one that failed longest ago goes first."""
+MAX_HELD: Final = 8
+"""Refusals of one pair that wait at a time; further requests are dropped unread."""
+FREE_ATTEMPTS: Final = 3
+"""Failures that are answered at once: a wrong key in a configuration, and some retries."""
+FIRST_DELAY_NS: Final = 100 * MILLISECOND
+MAX_DELAY_NS: Final = 5 * SECOND
+FORGET_NS: Final = 10 * MINUTE
+"""A pair that has not failed for so long starts again."""
+
+
+@dataclass(slots=True)
+class _Failures:
+    count: int = 0
+    last_ns: int = 0
+    held: int = 0
+
+
+class Refusals:
+    """Failures by address of the peer and session that it asked for."""
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[tuple[str, int], _Failures] = OrderedDict()
+
+    def crowded(self, peer: str, session_id: int) -> bool:
+        """Whether so many refusals of this pair wait that its next request is not looked at."""
+        found = self._failures.get((peer, session_id))
+        return found is not None and found.held >= MAX_HELD
+
+    def failed(self, peer: str, session_id: int, now_ns: int) -> int:
+        """Note a failure; return when it may be answered. `released` follows if that is later."""
+        key = (peer, session_id)
+        found = self._failures.setdefault(key, _Failures())
+        if now_ns - found.last_ns > FORGET_NS:
+            found.count = 0
+        found.count += 1
+        found.last_ns = now_ns
+        self._failures.move_to_end(key)
+        if len(self._failures) > MAX_PEERS:
+            self._failures.popitem(last=False)
+        beyond = found.count - FREE_ATTEMPTS
+        if beyond <= 0:
+            return now_ns
+        found.held += 1
+        return now_ns + min(FIRST_DELAY_NS << min(beyond - 1, 16), MAX_DELAY_NS)
+
+    def released(self, peer: str, session_id: int) -> None:
+        """A refusal that waited was sent, or its connection is gone."""
+        found = self._failures.get((peer, session_id))
+        if found is not None and found.held:
+            found.held -= 1
+
+    def succeeded(self, peer: str, session_id: int) -> None:
+        """Forget the failures of a pair."""
+        found = self._failures.get((peer, session_id))
+        if found is not None:
+            found.count = 0
+
+    def __len__(self) -> int:
+        """Return how many pairs are watched."""
+        return len(self._failures)

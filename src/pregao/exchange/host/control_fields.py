@@ -1,0 +1,183 @@
+"""Rules of the fields of control requests: the type, the bounds and the allowed values of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from pregao.errors import UsageError
+from pregao.exchange.engine.terms import PRICE_SCALE
+from pregao.exchange.host.intake import MOST_PRICE
+
+_RULE: Final = "rule"
+_SHOWN_CHARACTERS: Final = 80
+
+
+class _NotAllowedError(Exception):
+    """A value that its field does not take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """The values that a field takes: how one is read, and a description for errors."""
+
+    read: Callable[[Any], Any]
+    allowed: str
+
+
+def whole(low: int, high: int, *, default: Any = MISSING) -> Any:
+    """Declare a field of whole numbers within bounds."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise _NotAllowedError
+        return value
+
+    return _field(Rule(read, f"a whole number from {low} to {high}"), default)
+
+
+def text(max_bytes: int, *, empty: bool = False, default: Any = MISSING) -> Any:
+    """Declare a field of text of at most so many bytes of UTF-8."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not (value.strip() or empty):
+            raise _NotAllowedError
+        try:
+            if len(value.encode()) > max_bytes:
+                raise _NotAllowedError
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raise _NotAllowedError from None
+        return value
+
+    kind = "a text" if empty else "a text that is not empty,"
+    return _field(Rule(read, f"{kind} of at most {max_bytes} bytes"), default)
+
+
+def texts(max_count: int, max_bytes: int) -> Any:
+    """Declare a field with a list of texts."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not 1 <= len(value) <= max_count:
+            raise _NotAllowedError
+        if any(not isinstance(each, str) or not 0 < len(each) <= max_bytes for each in value):
+            raise _NotAllowedError
+        return tuple(value)
+
+    return _field(Rule(read, f"a list of 1 to {max_count} names"), MISSING)
+
+
+def choice(names: Iterable[str], *, default: Any = MISSING) -> Any:
+    """Declare a field with one of some names, in any case and with ``-`` or ``_``."""
+    known = tuple(names)
+
+    def read(value: Any) -> str:
+        name = value.upper().replace("-", "_") if isinstance(value, str) else ""
+        if name not in known:
+            raise _NotAllowedError
+        return name
+
+    return _field(Rule(read, f"one of {', '.join(known)}"), default)
+
+
+def flag() -> Any:
+    """Declare a field that is true or false; false where it is absent."""
+
+    def read(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise _NotAllowedError
+        return value
+
+    return _field(Rule(read, "true or false"), False)
+
+
+def price() -> Any:
+    """Declare a field with a price, which becomes the engine's integer; it may be absent."""
+    highest = MOST_PRICE // PRICE_SCALE
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+            raise _NotAllowedError
+        if isinstance(value, str) and len(value) > _SHOWN_CHARACTERS:
+            raise _NotAllowedError
+        try:
+            exact = Decimal(str(value))
+        except InvalidOperation:
+            raise _NotAllowedError from None
+        if not exact.is_finite() or not -highest <= exact <= highest:
+            raise _NotAllowedError
+        scaled = exact * PRICE_SCALE
+        if scaled != int(scaled):
+            raise _NotAllowedError
+        return int(scaled)
+
+    described = f"a price of at most four decimals from -{highest} to {highest}"
+    return _field(Rule(read, described), None)
+
+
+def day(first: date, last: date) -> Any:
+    """Declare a field with a date within bounds."""
+
+    def read(value: Any) -> date:
+        try:
+            found = date.fromisoformat(value)
+        except (TypeError, ValueError):
+            raise _NotAllowedError from None
+        if not first <= found <= last:
+            raise _NotAllowedError
+        return found
+
+    return _field(Rule(read, f"a date such as 2026-05-21, from {first} to {last}"), MISSING)
+
+
+def record(kind: type) -> Any:
+    """Declare a field with a table of its own, whose fields have rules; it may be absent."""
+
+    def read(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _NotAllowedError
+        return value
+
+    rule = Rule(read, f"a table of {', '.join(each.name for each in fields(kind))}")
+    return field(default=None, metadata={_RULE: rule, "record": kind})
+
+
+def _field(rule: Rule, default: Any) -> Any:
+    return field(default=default, metadata={_RULE: rule})
+
+
+def read_record(command: str, kind: type, given: dict[str, Any]) -> Any:
+    """Return a record of a kind from the values given; UsageError names the first wrong one.
+
+    A value of None counts as absent. Fields that the kind does not have are refused.
+    """
+    known: dict[str, Field[Any]] = {each.name: each for each in fields(kind)}
+    for name in given:
+        if name not in known:
+            allowed = ", ".join(known) or "no fields"
+            raise UsageError(f"{command}: there is no field {_shown(name)}; it has {allowed}")
+    values = {}
+    for name, own in known.items():
+        value = given.get(name)
+        rule: Rule = own.metadata[_RULE]
+        if value is None:
+            if own.default is MISSING:
+                raise UsageError(f"{command}: {name} is missing; it must be {rule.allowed}")
+            continue
+        try:
+            values[name] = rule.read(value)
+        except _NotAllowedError:
+            raise UsageError(
+                f"{command}: {name} must be {rule.allowed}, was {_shown(value)}"
+            ) from None
+        inner = own.metadata.get("record")
+        if inner is not None:
+            values[name] = read_record(f"{command} {name}", inner, values[name])
+    return kind(**values)
+
+
+def _shown(value: object) -> str:
+    words = ascii(value)
+    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[:_SHOWN_CHARACTERS]}…"

@@ -1,0 +1,309 @@
+"""Requests of market operations as records: one frozen class for each command.
+
+A request is a table of JSON with ``do`` and the fields of that command. It is read and checked as a
+whole, before the journal or the engine sees it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pregao.clock import SECOND
+from pregao.errors import UsageError
+from pregao.exchange.engine.auction_rules import AuctionRules
+from pregao.exchange.engine.terms import PriceBandType, TradingSession, TradingStatus
+from pregao.exchange.host import control_fields as rule
+from pregao.exchange.host.intake import MOST_QUANTITY
+
+PHASES: Final = {
+    "PRE_OPEN": TradingStatus.RESERVED,
+    "OPEN": TradingStatus.OPEN,
+    "PAUSE": TradingStatus.PAUSE,
+    "PRE_CLOSE": TradingStatus.FORBIDDEN,
+    "CLOSE": TradingStatus.CLOSE,
+    "FINAL_CLOSING_CALL": TradingStatus.FINAL_CLOSING_CALL,
+}
+ALL_GROUPS: Final = "all"
+FIRST_DAY: Final = datetime.date(1990, 1, 1)
+LAST_DAY: Final = datetime.date(2100, 12, 31)
+"""Days up to here, and what is derived from them, fit the 16 bits of a date on the wire."""
+MAX_TIME_NS: Final = (LAST_DAY - datetime.date(1970, 1, 1)).days * 86_400 * SECOND
+MAX_HEADLINE_BYTES: Final = 512
+"""It is repeated in every part of a piece of news, each of which fits a packet of 1,400 bytes."""
+MAX_TEXT_BYTES: Final = 65_536
+MAX_CATALOGUE_BYTES: Final = 900_000
+MAX_NUMBER: Final = 2**32 - 2
+"""Firms, accounts, trades and sessions have 32 bits on the wire."""
+MAX_ORDER_ID: Final = 2**63 - 1
+_MAX_SYMBOL: Final = 64
+_MAX_WATCHED: Final = 1_000
+_MAX_SPAN_NS: Final = 86_400 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class AuctionTable:
+    """Rules of auctions, as `AuctionRules` has them."""
+
+    duration_ns: int | None = rule.whole(1, _MAX_SPAN_NS, default=None)
+    extension_ns: int = rule.whole(0, _MAX_SPAN_NS, default=0)
+    window_ns: int = rule.whole(0, _MAX_SPAN_NS, default=0)
+    extensions: int = rule.whole(0, 1_000, default=0)
+    random_ns: int = rule.whole(0, _MAX_SPAN_NS, default=0)
+    protection: int | None = rule.whole(1, 10_000_000, default=None)
+    binding: bool = rule.flag()
+
+    def rules(self) -> AuctionRules:
+        """Return the same as the engine knows it."""
+        return AuctionRules(
+            self.duration_ns,
+            self.extension_ns,
+            self.window_ns,
+            self.extensions,
+            self.random_ns,
+            self.protection,
+            self.binding,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Move a group of instruments, or all, to a phase."""
+
+    phase: str = rule.choice(PHASES)
+    group: str = rule.text(_MAX_SYMBOL, default=ALL_GROUPS)
+    session: str | None = rule.choice(TradingSession.__members__, default=None)
+    new_session: bool = rule.flag()
+    open_time_ns: int | None = rule.whole(0, MAX_TIME_NS, default=None)
+    auction: AuctionTable | None = rule.record(AuctionTable)  # noqa: RUF009
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Halt an instrument."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Auction:
+    """Put an instrument into an auction; without an end it lasts until it is resumed."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    until_ns: int | None = rule.whole(0, MAX_TIME_NS, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Let an instrument follow its group again."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class Bust:
+    """Cancel a trade."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    trade: int = rule.whole(1, MAX_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Cancel any order."""
+
+    order: int = rule.whole(1, MAX_ORDER_ID)
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Publish a piece of news."""
+
+    headline: str = rule.text(MAX_HEADLINE_BYTES)
+    text: str = rule.text(MAX_TEXT_BYTES, empty=True, default="")
+    symbol: str = rule.text(_MAX_SYMBOL, empty=True, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """Instruments to be listed, or their new definitions."""
+
+    text: str = rule.text(MAX_CATALOGUE_BYTES)
+    form: str = rule.choice(("TOML", "JSON"), default="TOML")
+    source: str = rule.text(4_096, default="the instruments")
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Take an instrument off the list."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class PriceLimits:
+    """Set a price band; a side that is absent is open."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    kind: str = rule.choice(PriceBandType.__members__, default=PriceBandType.REJECTION_BAND.name)
+    low: int | None = rule.price()
+    high: int | None = rule.price()
+
+
+@dataclass(frozen=True, slots=True)
+class Protect:
+    """Protect an account by limits."""
+
+    id: int = rule.whole(1, MAX_NUMBER)
+    firm: int = rule.whole(1, MAX_NUMBER)
+    account: int = rule.whole(0, MAX_NUMBER)
+    watch: tuple[str, ...] = rule.texts(_MAX_WATCHED, _MAX_SYMBOL)
+    interval_ms: int = rule.whole(1, 86_400_000)
+    new_order_fills: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    executions: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    traded_quantity: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    net_quantity: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    delta: int | None = rule.whole(1, MOST_QUANTITY, default=None)
+    cancels_good_till: bool = rule.flag()
+    cancels_stops: bool = rule.flag()
+    cancels_at_close: bool = rule.flag()
+
+
+@dataclass(frozen=True, slots=True)
+class Unprotect:
+    """Take the protection of an account away."""
+
+    id: int = rule.whole(1, MAX_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Let the auctions of two instruments begin and end together."""
+
+    symbol: str = rule.text(_MAX_SYMBOL)
+    other: str = rule.text(_MAX_SYMBOL)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountPosition:
+    """Set the position of an account in an option."""
+
+    firm: int = rule.whole(1, MAX_NUMBER)
+    account: int = rule.whole(0, MAX_NUMBER)
+    symbol: str = rule.text(_MAX_SYMBOL)
+    long: int = rule.whole(0, MOST_QUANTITY, default=0)
+    short: int = rule.whole(0, MOST_QUANTITY, default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Let trades of an account be given up to another firm; firm 0 ends that."""
+
+    firm: int = rule.whole(1, MAX_NUMBER)
+    account: int = rule.whole(1, MAX_NUMBER)
+    to_firm: int = rule.whole(0, MAX_NUMBER)
+    to_account: int = rule.whole(0, MAX_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class TakeUp:
+    """Answer a trade that was given up."""
+
+    id: int = rule.whole(1, MAX_NUMBER)
+    refuse: bool = rule.flag()
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Send all books of a channel again, after a ChannelReset."""
+
+    channel: int = rule.whole(0, 255)
+
+
+@dataclass(frozen=True, slots=True)
+class EndDay:
+    """End the trading day."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """Begin a trading day."""
+
+    date: datetime.date = rule.day(FIRST_DAY, LAST_DAY)  # noqa: RUF009
+    week: bool = rule.flag()
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """End the connection of a session."""
+
+    session: int = rule.whole(1, MAX_NUMBER)
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """Let the gateway fail: the backup takes its sessions over."""
+
+
+ControlRequest = (
+    Phase
+    | Halt
+    | Auction
+    | Resume
+    | Bust
+    | Cancel
+    | News
+    | Catalogue
+    | Remove
+    | PriceLimits
+    | Protect
+    | Unprotect
+    | Pair
+    | AccountPosition
+    | GiveUp
+    | TakeUp
+    | Reset
+    | EndDay
+    | Day
+    | Disconnect
+    | Failover
+)
+
+REQUESTS: Final[dict[str, type]] = {
+    "phase": Phase,
+    "halt": Halt,
+    "auction": Auction,
+    "resume": Resume,
+    "bust": Bust,
+    "cancel": Cancel,
+    "news": News,
+    "add": Catalogue,
+    "change": Catalogue,
+    "remove": Remove,
+    "band": PriceLimits,
+    "protect": Protect,
+    "unprotect": Unprotect,
+    "pair": Pair,
+    "position": AccountPosition,
+    "give-up": GiveUp,
+    "take-up": TakeUp,
+    "reset": Reset,
+    "end-day": EndDay,
+    "day": Day,
+    "disconnect": Disconnect,
+    "failover": Failover,
+}
+
+
+def parse_request(request: Mapping[str, Any]) -> tuple[str, ControlRequest]:
+    """Return the command of a request and its record; UsageError says what is wrong with it."""
+    name = request.get("do")
+    kind = REQUESTS.get(name) if isinstance(name, str) else None
+    if kind is None or not isinstance(name, str):
+        shown = f"{name!r:.80}"
+        raise UsageError(f"there is no command {shown}; there are {', '.join(sorted(REQUESTS))}")
+    given = {field: value for field, value in request.items() if field != "do"}
+    made: ControlRequest = rule.read_record(name, kind, given)
+    return name, made

@@ -1,0 +1,74 @@
+"""The token of the control port: a file that only its owner can read.
+
+The exchange writes a new token at each start; what can read the file may operate the exchange.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from pregao.errors import UsageError
+
+TOKEN_VARIABLE: Final = "PREGAO_CONTROL_TOKEN"  # noqa: S105
+_TOKEN_BYTES: Final = 32
+_MAX_FILE_BYTES: Final = 256
+
+
+def token_path(port: int) -> Path:
+    """Return where the token of the exchange at a control port is, unless a setting says else."""
+    if named := os.environ.get(TOKEN_VARIABLE):
+        return Path(named)
+    state = os.environ.get("XDG_STATE_HOME")
+    base = Path(state) if state else Path.home() / ".local" / "state"
+    return base / "pregao" / f"control-{port}.token"
+
+
+def write_token(path: Path) -> str:
+    """Make a token and write it to a new file of mode 0600; a file of an earlier start goes."""
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(path.lstat().st_mode):
+                raise UsageError(f"{path}: the control token cannot be kept here: not a file.")
+            path.unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o600), "w") as file:
+            file.write(token)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: the control token cannot be written: {error.strerror}; set {TOKEN_VARIABLE} "
+            "to a file in a folder of yours."
+        ) from error
+    return token
+
+
+def remove_token(path: Path, token: str) -> None:
+    """Remove the file, unless another exchange has written its own token there."""
+    with suppress(OSError, UsageError):
+        if read_token(path) == token:
+            path.unlink()
+
+
+def read_token(path: Path) -> str:
+    """Return the token of a file, which must be a regular file that nobody else can read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: the control token cannot be read: {error.strerror}; is an exchange running, "
+            f"and are you the user who started it? {TOKEN_VARIABLE} names another file."
+        ) from error
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
+            raise UsageError(
+                f"{path}: is not a file that only its owner can read (mode 600); "
+                "start the exchange again, which writes a new one."
+            )
+        return file.read(_MAX_FILE_BYTES).decode("ascii", "replace").strip()

@@ -1,0 +1,87 @@
+"""Failures inside the exchange: counted, logged with the bytes that caused them, and survived.
+
+A request that fails in a way that no check foresaw must neither end the exchange nor leave half of
+itself in the state. Its records are dropped from the journal before they are committed, and the
+state is rebuilt from the last checkpoint and the records that remain.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from dataclasses import fields
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pregao.entrypoint import SessionStore
+from pregao.entrypoint.session_state import SessionState
+from pregao.exchange.host.risk_path import Key
+
+if TYPE_CHECKING:
+    from pregao.exchange.host.journal import Place
+
+_log = logging.getLogger(__name__)
+_VOID: Final = struct.Struct("<IIQ")
+_LOGGED_BYTES: Final = 4096
+MAX_SET_ASIDE: Final = 1_000
+"""More records than these that cannot be replayed refuse the start: the journal is of another
+program, or of another market."""
+
+
+class SetAside(NamedTuple):
+    """A record of the journal that could not be replayed and does not count."""
+
+    file: str
+    offset: int
+    kind: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return the sentence for people."""
+        return f"{self.file}, byte {self.offset} ({self.kind}): {self.reason}"
+
+
+class Faults:
+    """The failures of a process: how many there were, and the records that were set aside."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.set_aside: dict[Place, SetAside] = {}
+
+    def note(self, what: str, error: Exception, data: bytes = b"") -> None:
+        """Count a failure and log it with the bytes that caused it."""
+        self.count += 1
+        _log.error(
+            "%s failed and was undone: %s: %s; bytes %s",
+            what,
+            type(error).__name__,
+            error,
+            data[:_LOGGED_BYTES].hex() or "none",
+            exc_info=error,
+        )
+
+    def aside(self, place: Place, kind: str, error: Exception) -> None:
+        """Set a record of the journal aside."""
+        found = SetAside(place.file, place.size, kind, f"{type(error).__name__}: {error}"[:500])
+        if place not in self.set_aside:
+            _log.error("a record of the journal was set aside: %s", found)
+        self.set_aside[place] = found
+
+
+def pack_void(key: Key) -> bytes:
+    """Return the body of a record that voids a request."""
+    session, number, time_ns = key
+    return _VOID.pack(session, number, time_ns)
+
+
+def unpack_void(body: bytes) -> Key:
+    """Return the request that a record voids."""
+    session, number, time_ns = _VOID.unpack(body)
+    return session, number, time_ns
+
+
+def blank_sessions(store: SessionStore) -> None:
+    """Let every session be as new, in place: connections hold on to their states."""
+    for session_id in store.sessions():
+        own, new = store.state(session_id), SessionState()
+        for each in fields(new):
+            setattr(own, each.name, getattr(new, each.name))

@@ -1,0 +1,221 @@
+"""Replay of the journal: at a start, and again after a failure, without the record that failed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import suppress
+from functools import cache
+from typing import TYPE_CHECKING, Final, cast
+
+from pregao.documents import DocumentError, parse_json
+from pregao.entrypoint import Event, Frame, GatewayConnection, Reader, messages, unpack_record
+from pregao.entrypoint.framing import frame_of
+from pregao.entrypoint.gateway_sessions import read_frame
+from pregao.errors import UsageError
+from pregao.exchange.engine.commands import RestateOrders
+from pregao.exchange.host.base_host import BaseHost
+from pregao.exchange.host.checkpoints import resume
+from pregao.exchange.host.control_requests import ControlRequest, parse_request
+from pregao.exchange.host.faults import MAX_SET_ASIDE, unpack_void
+from pregao.exchange.host.journal import Journal, Kind, Record
+from pregao.exchange.host.requests import request_readers
+
+if TYPE_CHECKING:
+    from pregao.exchange.host.core import Host
+
+TIME_ITSELF: Final = 0
+"""The number in a void record where not a request failed, but what came due by itself."""
+
+
+class _ReplayAgainError(Exception):
+    """A record of the journal does not count; what came before it is to be replayed without it."""
+
+
+class ReplayedHost(BaseHost):
+    """An exchange that becomes what its journal holds.
+
+    A step is done (`_done`), or undone with everything that it wrote (`_undo`).
+    """
+
+    def replay(self) -> int:
+        """Become what the journal tells; give how many records it has."""
+        if self._journal is None:
+            return 0
+        self._again = True
+        try:
+            for _ in range(MAX_SET_ASIDE):
+                with suppress(_ReplayAgainError):
+                    return self._replay(self._journal)
+                self.blank()
+        finally:
+            self._again = False
+        raise UsageError(
+            f"More than {MAX_SET_ASIDE} records of the journal cannot be replayed; use the version "
+            "that wrote it, or begin with another --journal."
+        )
+
+    def _replay(self, journal: Journal) -> int:
+        """Become what the journal tells; raise _ReplayAgainError if a record does not count."""
+        count = 0
+        start = resume(cast("Host", self), journal)
+        aside = self.faults.set_aside
+        for record in journal.records(start):
+            count += 1
+            self._now_ns = max(self._now_ns, record.time_ns)
+            if aside and journal.reading in aside:
+                continue
+            try:
+                self._once_more(record)
+            except (UsageError, _ReplayAgainError):
+                raise
+            except Exception as error:
+                # It may have done half of what it is about.
+                self.faults.aside(journal.reading, record.kind.name, error)
+                raise _ReplayAgainError from error
+            if len(self.desk.units) > 1000:
+                self.desk.units.clear()  # they were published
+        self.desk.units.clear()
+        return count
+
+    def _once_more(self, record: Record) -> None:
+        now = record.time_ns
+        if self._risk.on_their_way:
+            self._arrivals(now)
+        match record.kind:
+            case Kind.REQUEST:  # by far the most frequent
+                self._request_again(record.session, frame_of(record.body), now)
+            case Kind.SESSION:
+                session_id, change = unpack_record(record.body)
+                self.store.record(session_id, change)
+            case Kind.CONTROL:
+                try:
+                    self._control(*parse_request(parse_json(record.body)), now)
+                except (UsageError, DocumentError) as error:
+                    # Earlier versions kept commands that they refused.
+                    assert self._journal is not None
+                    self.faults.aside(self._journal.reading, record.kind.name, error)
+            case Kind.CANCEL:
+                self._cancel(record.session, record.body.decode(), now)
+            case Kind.TIME:
+                self.desk.advance(now)
+            case Kind.START:
+                self._started(parse_json(record.body))
+            case Kind.RESTATE:
+                self.desk.apply(RestateOrders(record.session), now)
+            case Kind.HANDSHAKE:
+                pass
+            case Kind.VOID:
+                key = unpack_void(record.body)
+                if key[1] == TIME_ITSELF:
+                    self.engine.drop_due(key[2])
+                elif key not in self._void:
+                    self._void.add(key)
+                    raise _ReplayAgainError
+
+    def _request_again(self, session_id: int, frame: Frame, now_ns: int) -> None:
+        session = self._owner(session_id)
+        if session is None:
+            raise UsageError(
+                f"The journal has requests of session {session_id}, which is not configured any "
+                "more; add it again, or begin with another --journal."
+            )
+        name, read = _reader(frame.header.version, frame.header.template_id)
+        if read is None:
+            reading = read_frame(messages(frame.header.version), name, frame)
+        else:
+            reading = read(frame)
+        if self._void and (session_id, reading.number, now_ns) in self._void:
+            session.took(reading.number)
+            return
+        self._event(session.take(name, frame, reading, now_ns), now_ns)
+
+    # Steps.
+
+    def _done(self, now_ns: int) -> None:
+        """A step succeeded: encode what it publishes, and keep its records for the next commit."""
+        self._publish(now_ns)
+        self._keep()
+
+    def _publish(self, now_ns: int) -> None:
+        """Encode what the steps since the last time publish."""
+        desk = self.desk
+        if desk.units and self.publish is not None and not self._again:
+            units, desk.units = desk.units, []
+            self.publish(units, now_ns)
+            self._units_before = 0
+
+    def _publish_earlier(self, now_ns: int) -> None:
+        """Encode what earlier steps publish; what a step that failed would have is dropped."""
+        del self.desk.units[self._units_before :]
+        self._publish(now_ns)
+
+    def _keep(self) -> None:
+        """Keep what the last step wrote and publishes."""
+        self._units_before = len(self.desk.units)
+        if self._journal is not None:
+            self._mark = self._journal.mark()
+
+    def _forget(self) -> None:
+        """Drop what the failed step wrote to the journal."""
+        if self._journal is not None:
+            self._journal.forget(self._mark)
+
+    def _undo(self) -> None:
+        """Be what the exchange was before the step that failed.
+
+        Without a journal there is nothing to go back to: what the step did so far remains.
+        """
+        del self.desk.units[self._units_before :]
+        if self._journal is None:
+            return
+        self._forget()
+        units = self.desk.units
+        sessions = [each for gateway in self.gateways.values() for each in gateway]
+        connections = [each.connection for each in sessions]
+        try:
+            self._journal.commit()
+            self._mark = 0
+            for each in sessions:
+                each.connection = None  # the replay speaks to nobody
+            self.blank()
+            self.replay()
+        except Exception as error:
+            self._lost = error
+            raise
+        finally:
+            for each, connection in zip(sessions, connections, strict=True):
+                each.connection = connection
+        self.desk.units = units
+        for gateway in self.gateways.values():
+            gateway.restored()
+        for each, connection in zip(sessions, connections, strict=True):
+            if connection is not None:
+                connection.withdraw(each.state.next_outgoing)
+
+    # Of the events themselves.
+
+    @abstractmethod
+    def _event(
+        self, event: Event, now_ns: int, connection: GatewayConnection | None = None
+    ) -> None:
+        """Something happened."""
+
+    @abstractmethod
+    def _control(self, name: str, request: ControlRequest, now_ns: int) -> None:
+        """Carry out a command of market operations."""
+
+    @abstractmethod
+    def _cancel(self, session_id: int, reason: str, now_ns: int) -> None:
+        """Cancel the orders of a session."""
+
+    @abstractmethod
+    def _arrivals(self, now_ns: int) -> None:
+        """Let the requests arrive that the risk engine is done with."""
+
+
+@cache
+def _reader(version: int, template_id: int) -> tuple[str, Reader | None]:
+    """The name of a request that was taken, and how it is read if it is a frequent one."""
+    name = messages(version).named(template_id)
+    assert name is not None
+    return name, request_readers(version).get(template_id)

@@ -1,0 +1,143 @@
+"""Odd requests of market operations: refused as a whole, without a trace in state or journal."""
+
+import pytest
+
+from pregao.errors import UsageError
+from pregao.exchange.host import Host, Journal
+from pregao.exchange.host.control_requests import MAX_HEADLINE_BYTES, REQUESTS
+from pregao.exchange.host.journal import Kind
+from pregao.exchange.host.market_data import MarketData
+from tests.entrypoint.raw_peer import MS, SESSION
+from tests.exchange.host_desk import whole_state
+from tests.exchange.host_floor import HostFloor
+from tests.exchange.odd_requests import BASE, odd_requests
+
+EVERY = 97
+"""After so many requests an order is served and the journal is replayed."""
+
+
+def with_feed(floor):
+    """Let a floor encode what it publishes, as a server does."""
+    data = MarketData(floor.settings, floor.host.engine, floor.host.starts, floor.now)
+    data.begin(floor.now)
+    floor.host.take_units()
+    floor.host.publish = data.stage
+    return data
+
+
+def served(floor, number):
+    """The names of the answers to an order; the session is opened again if it was ended."""
+    host, line, peer = floor.host, floor.lines[SESSION], floor.peers[SESSION]
+    if not line.established:
+        line = floor.lines[SESSION] = host.connect(host.active, floor.now)
+        state = host.store.state(SESSION)
+        ver = state.session_ver_id
+        if host.active not in state.gateways:
+            ver += not state.gateways
+            host.receive(line, peer.negotiate(ver, now=floor.now), floor.now)
+        expected = state.next_incoming
+        host.receive(line, peer.establish(ver, expected, now=floor.now), floor.now)
+        assert line.established
+    line.take_output()
+    floor.numbers[SESSION] = host.store.state(SESSION).next_incoming
+    floor.request("new", SESSION, number, "BUY", 5, 100, 0)
+    return [name for name, _ in floor.heard(SESSION)]
+
+
+def replayed(floor):
+    floor.host.commit()
+    floor.journal.close()
+    floor.journal = Journal(floor.folder)
+    again = Host(floor.settings, floor.journal)
+    again.replay()
+    return again
+
+
+def test_every_command_has_a_case():
+    assert set(BASE) == set(REQUESTS)
+
+
+def test_odd_commands_neither_stop_the_exchange_nor_its_next_start(tmp_path):
+    floor = HostFloor(tmp_path)
+    data = with_feed(floor)
+    refused = accepted = 0
+    for number, request in enumerate(odd_requests(), 1):
+        floor.now += MS
+        before = whole_state(floor.host)
+        pending = floor.journal.mark()
+        try:
+            floor.host.control(request, floor.now)
+        except UsageError:
+            refused += 1
+            assert whole_state(floor.host) == before, request
+            assert floor.journal.mark() == pending, request
+        else:
+            accepted += 1
+        assert floor.host.faults.count == 0, request
+        data.flush(floor.now)
+        (answer,) = served(floor, number)
+        assert answer in ("ExecutionReport_New", "ExecutionReport_Reject"), request
+        if number % EVERY == 0:
+            again = replayed(floor)
+            assert whole_state(again) == whole_state(floor.host), request
+            assert not again.faults.set_aside
+            floor.journal.close()
+            floor.host._journal = floor.journal = Journal(floor.folder)
+    assert refused > 1200
+    assert accepted > 100
+    again = replayed(floor)
+    assert whole_state(again) == whole_state(floor.host)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"do": "disconnect", "session": "x"},
+         "disconnect: session must be a whole number from 1 to 4294967294, was 'x'"),
+        ({"do": "phase", "phase": "OPEN", "session": "x"},
+         "phase: session must be one of REGULAR, NON_REGULAR, was 'x'"),
+        ({"do": "auction", "symbol": "PETR4", "until_ns": "soon"},
+         "auction: until_ns must be a whole number from 0 to 4133894400000000000, was 'soon'"),
+        ({"do": "day", "date": "9999-12-31"},
+         "day: date must be a date such as 2026-05-21, from 1990-01-01 to 2100-12-31, "
+         "was '9999-12-31'"),
+        ({"do": "band", "symbol": "PETR4", "high": 10**18},
+         "band: high must be a price of at most four decimals from -10000000000 to 10000000000, "
+         "was 1000000000000000000"),
+        ({"do": "news", "headline": "A" * 1401},
+         f"news: headline must be a text that is not empty, of at most {MAX_HEADLINE_BYTES} bytes, "
+         f"was '{'A' * 79}…"),
+        ({"do": "auction", "symbol": "PETR4", "until_ns": 4133894400000000001},
+         "auction: until_ns must be a whole number from 0 to 4133894400000000000, "
+         "was 4133894400000000001"),
+        ({"do": "unprotect", "id": 0},
+         "unprotect: id must be a whole number from 1 to 4294967294, was 0"),
+        ({"do": "halt", "symbol": "PETR4", "now": True},
+         "halt: there is no field 'now'; it has symbol"),
+        ({"do": "bust", "symbol": "PETR4"},
+         "bust: trade is missing; it must be a whole number from 1 to 4294967294"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_command_field_value_and_what_is_allowed(tmp_path, request_, words):
+    floor = HostFloor(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        floor.host.control(request_, floor.now)
+    assert str(refused.value) == words
+    floor.end()
+
+
+def test_commands_that_an_earlier_version_kept_are_set_aside_and_named(tmp_path):
+    floor = HostFloor(tmp_path)
+    floor.host.commit()
+    assert served(floor, 1) == ["ExecutionReport_New"]
+    expected = whole_state(floor.host)
+    for body in (b'{"do":"disconnect","session":"x"}', b'{"do":"day","date":"9999-12-31"}', b"["):
+        floor.journal.append(Kind.CONTROL, floor.now, 0, body)
+    again = floor.again()
+    assert whole_state(again) == expected
+    found = list(again.faults.set_aside.values())
+    assert [each.kind for each in found] == ["CONTROL"] * 3
+    assert {each.file for each in found} == {"journal-000001"}
+    assert "session must be a whole number" in found[0].reason
+    data = (tmp_path / found[0].file).read_bytes()
+    assert b'"disconnect"' in data[found[0].offset :][:60]
