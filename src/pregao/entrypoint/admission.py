@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pregao.entrypoint import cancel_on_disconnect as cod
 from pregao.entrypoint.credentials import are_right
-from pregao.entrypoint.rules import MAX_GAP, Account, GatewayRules
+from pregao.entrypoint.rules import Account, GatewayRules, skips_too_far
 from pregao.entrypoint.session_state import SessionState
 from pregao.sbe import Decoded, readings, template
 from pregao.schemas import bundled
@@ -67,8 +67,9 @@ def establishment_reject(
     if wish_of(request) is None:
         return "UNSPECIFIED"
     # Above what is expected is a gap, and gaps are accepted (§4.5.5).
-    gap = request["nextSeqNo"] - state.next_incoming
-    return None if 0 <= gap <= MAX_GAP else "INVALID_NEXTSEQNO"
+    number, expected = request["nextSeqNo"], state.next_incoming
+    refused = number < expected or skips_too_far(number, expected)
+    return "INVALID_NEXTSEQNO" if refused else None
 
 
 def wish_of(request: Decoded) -> str | None:

@@ -40,7 +40,7 @@ from pregao.entrypoint.messages import (
     nearest_version,
 )
 from pregao.entrypoint.retransmission import ENDING, Retransmission, request_reject
-from pregao.entrypoint.rules import MAX_GAP, Account, GatewayRules
+from pregao.entrypoint.rules import Account, GatewayRules, skips_too_far
 from pregao.entrypoint.session_state import SessionState
 from pregao.errors import DecodeError
 from pregao.sbe import Decoded
@@ -369,9 +369,9 @@ class GatewayConnection:
     def _too_far(self, number: int, now_ns: int) -> list[Event]:
         """End the connection of a client that skips more numbers than it could have used."""
         expected = self._state.next_incoming
-        if number - expected <= MAX_GAP:
+        if not skips_too_far(number, expected):
             return []
-        reason = f"the number {number} is more than {MAX_GAP} above {expected}, which is expected"
+        reason = f"too few numbers could follow {number}; {expected} is expected"
         return self._end("INVALID_NEXTSEQNO", now_ns, reason)
 
     def _skip_to(self, number: int, now_ns: int) -> list[Event]:

@@ -7,11 +7,17 @@ from dataclasses import dataclass, field
 from pregao.clock import MINUTE, SECOND
 from pregao.entrypoint.framing import MAX_MESSAGE
 from pregao.entrypoint.messages import VERSIONS
+from pregao.entrypoint.session_state import LAST_NUMBER
 from pregao.entrypoint.throttle import ThrottleLimit
 
-MAX_GAP = 100_000_000
-"""Numbers that a client may skip at a time; more than a session sends in a day, and so few that
-one message with a wrong number does not use up the 32 bits that they have."""
+MAX_GAP = 2**31
+"""Numbers that a client may skip at a time: one message with a wrong number does not use up the
+32 bits that they have."""
+
+
+def skips_too_far(number: int, expected: int) -> bool:
+    """Whether too few numbers, or none, could follow one that a client skips to."""
+    return number - expected > MAX_GAP or number >= LAST_NUMBER > expected
 
 
 @dataclass(frozen=True, slots=True)
