@@ -93,6 +93,7 @@ CASES = {
     "ep shell": [["--to", EVIL], ["--session", EVIL]],
     "ep run": [[EVIL], ["SETTINGS", "--to", EVIL]],
     "exchange run": [[EVIL], ["SETTINGS"]],
+    "exchange repair": [[EVIL], [EVIL, "--json"]],
     "exchange ctl status": [["--port", EVIL]],
     **{
         f"exchange ctl {name}": [[*[EVIL] * count, "--control", EVIL], [EVIL] * count]

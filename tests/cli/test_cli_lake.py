@@ -92,10 +92,13 @@ def test_upkeep_as_json(pregao, lake):
     assert checked["messages"] > 100
     compacted = json.loads(ran(pregao("lake", "compact", "--lake", lake, "--json")))
     assert all(each["files"] >= each["into"] for each in compacted)
-    (lake / "packets" / "left.parquet").write_bytes(b"left")
+    orphan = f"packets/part-{'0' * 32}.parquet"
+    (lake / orphan).write_bytes(b"left")
+    (lake / "packets" / "notes.parquet").write_bytes(b"of someone else")
     asked = ("lake", "vacuum", "--lake", lake, "--older-than", "0s", "--json")
     would, done = (json.loads(ran(pregao(*asked, *more))) for more in (["--dry-run"], []))
-    assert {"file": "packets/left.parquet", "bytes": 4} in would["files"]
+    assert {"file": orphan, "bytes": 4} in would["files"]
+    assert would["unknown"] == done["unknown"] == ["packets/notes.parquet"]
     assert (would["removed"], done["removed"]) == (False, True)
     assert would["files"] == done["files"]
     for file in (lake / "packets").rglob("*.parquet"):

@@ -15,8 +15,12 @@ import pytest
 from pregao.api import Lake
 from pregao.errors import PregaoError, SchemaError
 from pregao.exchange.host import Host, Journal
+from pregao.exchange.host.control_token import read_token, token_path
 from pregao.fast import load_templates
+from pregao.feed import Channel, ChannelSettings
+from pregao.feed.pumped_channel import PumpedChannel
 from pregao.net import HttpServer, Response
+from pregao.umdf.streams import Stream
 from pregao.web import LakeMarket, PageServer, lake_application
 from tests.entrypoint.raw_peer import SESSION
 from tests.exchange.host_desk import Exchange
@@ -28,8 +32,8 @@ from tests.made_once import made_once
 from tests.waiting import PATIENCE_S, until
 from tests.web.visiting import get
 
-VERSIONS = itertools.count(1)
-"""Versions of the session that trades after each attack."""
+NUMBERS = itertools.count(1)
+"""Of the orders that are entered after each attack on the gateway."""
 
 MEMORY = 400 << 20
 """What the process may grow by over one case."""
@@ -175,20 +179,24 @@ def replied(port, data):
 @each(cases.CONTROL)
 def test_a_control_command(exchange, name):
     line, says = cases.CONTROL[name]
-    answer = replied(exchange.server.control_port, line).decode()
-    assert re.search(says, answer)
+    port = exchange.server.control_port
+    assert "error" in replied(port, line).decode()
+    token = b'{"token":"%s","do"' % read_token(token_path(port)).encode()
+    assert re.search(says, replied(port, line.replace(b'{"do"', token)).decode())
     assert exchange.control(do="status")
 
 
+@pytest.fixture(scope="module")
+def trader(exchange):
+    return exchange.trader()
+
+
 @each(cases.FRAMES)
-def test_bytes_at_the_gateway(exchange, name):
+def test_bytes_at_the_gateway(exchange, trader, name):
     replied(exchange.server.addresses[1].port, cases.FRAMES[name])
-    client = exchange.connect()
-    client.log_on(ver=next(VERSIONS))
-    client.new(1)
-    client.one("ExecutionReport_New")
-    client.close()
-    until(lambda: exchange.server.connections == 0)
+    trader.new(next(NUMBERS))
+    trader.one("ExecutionReport_New")
+    until(lambda: exchange.server.connections == 1)
 
 
 @pytest.fixture(scope="module")
@@ -218,3 +226,17 @@ def test_a_request_to_the_metrics(name):
         assert replied(server.port, healthy % server.port).endswith(b"well\n")
     finally:
         server.close()
+
+
+@pytest.mark.parametrize("kind", [Channel, PumpedChannel], ids=["plain", "compiled"])
+@each(cases.DATAGRAMS)
+def test_a_datagram(kind, name):
+    channel = kind(ChannelSettings(72, ("A", "B")))
+    channel.start(1)
+    for stream in Stream:
+        for feed in ("A", "B"):
+            channel.receive(stream, feed, cases.DATAGRAMS[name], 2)
+    channel.tick(3)
+    assert not list(channel.security_ids)
+    assert channel.counters.failures == 0
+    assert channel.counters.bad_packets + channel.counters.unread > 0
