@@ -138,6 +138,8 @@ ON_SPARK = frozenset(
 TOGETHER = {
     "test_lake_cluster_standalone": "test_lake_cluster_page",
     "test_lake_source_answers": "test_lake_access_connect",
+    # Both begin by compiling the kernels of books, where no run has done so yet.
+    "test_cli_books": "test_cli_sentences",
     **dict.fromkeys(ON_SPARK, "spark"),
 }
 """Files that use the same Spark, cluster or server: one process runs them, and starts it once."""

@@ -27,7 +27,7 @@ from tests.feed.channel_days import (
     told_of,
 )
 
-DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "75"))
+DAYS = int(os.environ.get("PREGAO_CHANNEL_DAYS", "50"))
 ONE = os.environ.get("PREGAO_CHANNEL_SEED")
 PARTS = 3
 
