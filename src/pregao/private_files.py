@@ -6,6 +6,7 @@ can read is closed to them when it is opened. Links are not followed.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -13,11 +14,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from pregao.errors import PregaoError
+
 _log = logging.getLogger(__name__)
 _FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+class SecretFileError(PregaoError):
+    """The rule that a file with a secret breaks, as a phrase that follows the file's name.
+
+    ``opened`` is whether the file could be opened at all.
+    """
+
+    def __init__(self, reason: str, *, opened: bool = True) -> None:
+        self.opened = opened
+        super().__init__(reason)
 
 
 def make_folder(path: Path) -> None:
@@ -90,6 +104,44 @@ def read(path: Path, max_bytes: int) -> bytes:
             return file.read()
     finally:
         os.close(descriptor)
+
+
+def read_secret(path: str | Path, max_bytes: int) -> bytes:
+    """Return the bytes of a file with a secret, such as a token or keys.
+
+    Unlike `read`, it refuses a file that others can access: they may have read or changed the
+    secret already.
+
+    Raises:
+        SecretFileError: The file cannot be opened, is a link or no regular file, belongs to
+            another user than us and root, is open to its group or others, or is too large.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+        if error.errno == errno.ELOOP:
+            reason = "cannot be read: it is a symbolic link"
+        raise SecretFileError(reason, opened=False) from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise SecretFileError("is not a regular file")
+        if found.st_uid not in (0, os.geteuid()):
+            raise SecretFileError(f"belongs to user {found.st_uid}; it must be yours or root's")
+        if found.st_mode & _OTHERS:
+            mode = stat.S_IMODE(found.st_mode)
+            raise SecretFileError(f"is open to others (mode {mode:04o}); `chmod 600` closes it")
+        try:
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(max_bytes + 1)
+        except OSError as error:
+            raise SecretFileError(f"cannot be read: {error.strerror or error}") from None
+    finally:
+        os.close(descriptor)
+    if len(content) > max_bytes:
+        raise SecretFileError(f"has more than {max_bytes:,} bytes")
+    return content
 
 
 def write_new(path: Path, data: bytes) -> None:

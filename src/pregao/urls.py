@@ -6,13 +6,12 @@ them for the one that opens it; `redacted` is the second line, for texts of libr
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Mapping
 from pathlib import Path
 
 from pregao.errors import UsageError
+from pregao.private_files import SecretFileError, read_secret
 
 _URL = re.compile(
     r"""(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]+:/{1,3})"""
@@ -90,25 +89,9 @@ def read_credentials(path: str) -> dict[str, str]:
         UsageError: The file is missing, not a regular file, or can be read by others.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise UsageError(f"The credentials file {path} cannot be read: {error.strerror}.") from None
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise UsageError(f"The credentials file {path} is not a regular file.")
-        if found.st_uid not in (0, os.getuid()) or found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise UsageError(
-                f"The credentials file {path} can be read by others; it must be yours and have the "
-                f"mode 0600: run `chmod 600 {path}`."
-            )
-        content = os.read(descriptor, MAX_CREDENTIALS_BYTES + 1)
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_CREDENTIALS_BYTES:
-        raise UsageError(
-            f"The credentials file {path} has more than {MAX_CREDENTIALS_BYTES:,} bytes."
-        )
+        content = read_secret(path, MAX_CREDENTIALS_BYTES)
+    except SecretFileError as error:
+        raise UsageError(f"The credentials file {path} {error}.") from None
     keys: dict[str, str] = {}
     for line in content.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")

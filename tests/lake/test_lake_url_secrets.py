@@ -186,8 +186,8 @@ def test_keys_come_from_a_file(tmp_path: Path, by: str) -> None:
 @pytest.mark.parametrize(
     ("case", "said"),
     [
-        ("group", "can be read by others; it must be yours and have the mode 0600"),
-        ("all", "can be read by others"),
+        ("group", r"is open to others \(mode 0640\); `chmod 600` closes it"),
+        ("all", r"is open to others \(mode 0604\)"),
         ("missing", "cannot be read: No such file"),
         ("folder", "is not a regular file"),
         ("pipe", "is not a regular file"),

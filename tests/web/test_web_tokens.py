@@ -189,7 +189,7 @@ def test_a_token_file_that_is_not_ours_alone_or_no_token_is_refused(tmp_path, te
         read_token(file_of(tmp_path, text, mode))
 
 
-def test_a_token_file_is_a_regular_file_of_ours(tmp_path, monkeypatch):
+def test_a_token_file_is_a_regular_file(tmp_path):
     own = file_of(tmp_path, "a" * 43)
     link, pipe = tmp_path / "link", tmp_path / "pipe"
     link.symlink_to(own)
@@ -199,8 +199,5 @@ def test_a_token_file_is_a_regular_file_of_ours(tmp_path, monkeypatch):
         with pytest.raises(UsageError, match="cannot be read"):
             read_token(wrong)
     for wrong in (pipe, tmp_path):
-        with pytest.raises(UsageError, match="must be a regular file"):
+        with pytest.raises(UsageError, match="is not a regular file"):
             read_token(wrong)
-    monkeypatch.setattr(os, "geteuid", lambda: own.stat().st_uid + 1)
-    with pytest.raises(UsageError, match="must belong to you"):
-        read_token(own)

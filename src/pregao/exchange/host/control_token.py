@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from pregao.errors import UsageError
+from pregao.private_files import SecretFileError, read_secret
 
 TOKEN_VARIABLE: Final = "PREGAO_CONTROL_TOKEN"  # noqa: S105
 _TOKEN_BYTES: Final = 32
@@ -56,19 +57,15 @@ def remove_token(path: Path, token: str) -> None:
 
 
 def read_token(path: Path) -> str:
-    """Return the token of a file, which must be a regular file that nobody else can read."""
+    """Return the token of a file that no other user can access."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: the control token cannot be read: {error.strerror}; is an exchange running, "
-            f"and are you the user who started it? {TOKEN_VARIABLE} names another file."
-        ) from error
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077:
-            raise UsageError(
-                f"{path}: is not a file that only its owner can read (mode 600); "
-                "start the exchange again, which writes a new one."
+        content = read_secret(path, _MAX_FILE_BYTES)
+    except SecretFileError as error:
+        advice = "start the exchange again, which writes a new one"
+        if not error.opened:
+            advice = (
+                "is an exchange running, and are you the user who started it? "
+                f"{TOKEN_VARIABLE} names another file"
             )
-        return file.read(_MAX_FILE_BYTES).decode("ascii", "replace").strip()
+        raise UsageError(f"{path}: the control token {error}; {advice}.") from error
+    return content.decode("ascii", "replace").strip()
