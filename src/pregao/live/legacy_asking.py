@@ -12,7 +12,7 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -52,13 +52,15 @@ class RecoveryLink:
         self._thread = threading.Thread(target=self._run, name="pregao-recovery", daemon=True)
         self._thread.start()
 
-    def take(self) -> list[_Arrived]:
-        """What has come since it was asked last: a connection, bytes of it, or its end."""
-        found: list[_Arrived] = []
+    def take(self) -> Iterator[_Arrived]:
+        """Yield what has come, in order: a connection, bytes of it, or its end.
+
+        An item leaves the queue when it is yielded: if one cannot be processed, the connection
+        that follows it is not lost.
+        """
         with suppress(queue.Empty):
             while True:
-                found.append(self._arrived.get_nowait())
-        return found
+                yield self._arrived.get_nowait()
 
     def close(self) -> None:
         """End the thread."""

@@ -1,0 +1,207 @@
+"""Channels of the legacy feed of which something cannot be processed: they are rebuilt."""
+
+from __future__ import annotations
+
+import random
+import socket
+
+import numpy as np
+import pytest
+
+from pregao.book.updates import Side
+from pregao.clock import MILLISECOND, SECOND, system_clock
+from pregao.exchange.publisher.legacy import LegacyChannelPublisher
+from pregao.exchange.publisher.loops import LoopPace
+from pregao.feed.channel_settings import ChannelSettings, ChannelState, LegacyFeed
+from pregao.feed.legacy_channel import LegacyChannel
+from pregao.legacy import GapFiller, RecoveryClient
+from pregao.legacy import Stream as LegacyStream
+from pregao.live import FeedHandler, LiveConfig, legacy_asking, report
+from pregao.live.config import RecoveryGateways
+from pregao.live.legacy_asking import Asker
+from pregao.net import Address
+from pregao.umdf.streams import Stream
+from tests.exchange.floor import BUY, OTHER, SELL, SHARE, Floor, share
+from tests.feed.test_feed_pump import datagrams
+from tests.live.test_live_hostile import failing
+from tests.live.test_live_legacy_asking import (
+    CHANNEL,
+    HOST,
+    Heard,
+    Publishing,
+    assert_same_books,
+    config_of,
+    connected,
+    handled,
+    lines_here,
+    serving,
+)
+from tests.net.net_support import free_port
+from tests.waiting import until
+
+STREAMS = {
+    LegacyStream.INCREMENTAL: Stream.INCREMENTAL,
+    LegacyStream.MARKET_RECOVERY: Stream.SNAPSHOT,
+    LegacyStream.INSTRUMENT_DEFINITION: Stream.DEFINITION,
+}
+
+
+class Market:
+    """A floor whose packets are given to a handler, one by one, as its sockets would do it."""
+
+    def __init__(self, handler, start_ns):
+        instruments = (share(), share(OTHER, previous_close=10_0000_0000))
+        self.floor = Floor(*instruments)
+        self.floor.now = start_ns
+        self.publisher = LegacyChannelPublisher(
+            CHANNEL, instruments, start_ns, pace=LoopPace(200, 0)
+        )
+        self.handler = handler
+        self.rng = random.Random(5)
+
+    def trade(self):
+        """Send an order, and what the loops say until then."""
+        rng = self.rng
+        self.floor.now += 20 * MILLISECOND
+        self.floor.order(
+            rng.choice((BUY, SELL)), 100 * rng.randrange(1, 9), 10 + rng.randrange(-5, 6) / 100,
+            security_id=rng.choice((SHARE, OTHER)),
+        )  # fmt: skip
+        self.bring(self.publisher.publish(self.floor.last.market, self.floor.now))
+        self.bring(self.publisher.advance(self.floor.now))
+
+    def bring(self, sent):
+        handler = self.handler
+        (followed,) = handler.channels.values()
+        for stream, when, payload in sent:
+            joined = handler._joined.get(handler._lines[CHANNEL, STREAMS[stream], "A"])
+            if joined is not None:
+                one = datagrams([(when, STREAMS[stream], "A", payload)])
+                handler._take_of(followed, one._replace(line=np.full(1, joined.number, np.int32)))
+                handler._act(followed)
+
+    def book(self, security, side):
+        view = self.floor.engine.book(security)
+        entries = view.bids if side is Side.BID else view.offers
+        return [(each.price, each.size, each.secondary_order_id) for each in entries]
+
+
+def failing_midway(method, at):
+    """A method that fails in one of its calls, and leaves books from which orders are gone."""
+    calls = iter(range(1 << 30))
+
+    def fails(channel, *args, **named):
+        found = method(channel, *args, **named)
+        if next(calls) == at:
+            for security_id in channel.follower.books:
+                for orders in channel.book(security_id)._sides:
+                    del orders[1:]
+            raise ZeroDivisionError("of this test")
+        return found
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "gaps"),
+    [
+        ("take", 40, [None]),
+        ("take", 1, [None]),
+        ("receive", 0, []),  # of the incremental stream nothing has come that could be lost
+    ],
+)
+def test_a_legacy_packet_that_fails_counts_as_lost_and_its_channel_is_rebuilt(
+    monkeypatch, caplog, name, at, gaps
+):
+    monkeypatch.setattr(LegacyChannel, name, failing_midway(getattr(LegacyChannel, name), at))
+    start_ns, heard = 1_800_000_000 * SECOND, Heard()
+    settings = ChannelSettings(CHANNEL, legacy=LegacyFeed(), from_the_start=True)
+    handler = FeedHandler(LiveConfig((settings,), lines_here()), clock=lambda: start_ns)
+    handler.listen(heard)
+    market = Market(handler, start_ns)
+    try:
+        for _ in range(80):
+            market.trade()
+        made = handler.ask(report).channels[0]
+        assert_same_books(handler, market)
+    finally:
+        handler._close()
+    assert made.counters["failures"] == 1
+    assert made.state is ChannelState.LIVE
+    assert made.instruments == 2
+    assert [gap.last for gap in heard.gaps] == gaps
+    (record,) = caplog.records
+    assert "ZeroDivisionError: 'of this test'" in record.getMessage()
+    assert "Packet of" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(RecoveryClient, "receive"), (GapFiller, "take")], ids=["FIX", "filler"]
+)
+def test_an_answer_of_the_recovery_port_that_fails_ends_the_connection_alone(
+    monkeypatch, caplog, owner, name
+):
+    monkeypatch.setattr(legacy_asking, "AGAIN_S", 0.01)
+    lines, port = lines_here(), free_port()
+    published, heard = Publishing(lines), Heard()
+    loops = {line.stream: line.address for line in lines if line.stream is not Stream.INCREMENTAL}
+    with serving(published.store, port), handled(config_of(lines, port), heard) as handler:
+        connected(handler)
+        published.trade()
+        first = handler.ask(lambda own: own._askers[0]._connection)
+        monkeypatch.setattr(owner, name, failing(getattr(owner, name), 0))
+        published.trade(1.0)
+        published.trade()
+
+        def channel():
+            return handler.ask(report).channels[0]
+
+        until(lambda: channel().counters["failures"] == 1, channel)
+        connected(handler)
+        assert handler.ask(lambda own: own._askers[0]._connection) is not first
+        assert first.fileno() == -1
+
+        published.trade()
+
+        def rebuilt():
+            published.floor.now = max(published.floor.now, system_clock())
+            for stream, _, datagram in published.publisher.advance(published.floor.now):
+                if stream is not LegacyStream.INCREMENTAL:
+                    address = loops[STREAMS[stream]]
+                    published.socket.sendto(datagram, (address.host, address.port))
+            made = channel()
+            came = made.feeds["A"]["packets"] == published.sent - published.lost
+            return came and made.state is ChannelState.LIVE
+
+        until(rebuilt, channel)
+        assert_same_books(handler, published)
+        # Messages that are lost now are asked for over the new connection.
+        before = channel().counters["recovered"]
+        published.trade(1.0)
+        published.trade()
+        until(lambda: channel().counters["recovered"] > before, channel)
+        assert handler.failure is None
+        assert channel().counters["failures"] == 1
+    published.socket.close()
+    assert any("ZeroDivisionError" in each for each in caplog.messages)
+
+
+def test_a_connection_that_waits_after_an_answer_that_fails_is_used(monkeypatch):
+    gateways = RecoveryGateways((Address(HOST, 1),))
+    asker = Asker([], gateways, lambda: None)
+    (old, far), (new, other) = socket.socketpair(), socket.socketpair()
+    try:
+        monkeypatch.setattr(RecoveryClient, "receive", failing(RecoveryClient.receive, 0))
+        for item in (old, b"8=FIX", legacy_asking._Closed(), new):
+            asker._link._put(item)
+        with pytest.raises(ZeroDivisionError):
+            asker.work(0)
+        asker.abandon()
+        assert not asker.connected
+        asker.work(SECOND)
+        assert asker._connection is new
+        assert b"35=A" in other.recv(4096)
+    finally:
+        asker._link.close()
+        for each in (old, far, new, other):
+            each.close()
