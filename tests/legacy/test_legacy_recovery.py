@@ -21,6 +21,7 @@ from pregao.legacy import (
     Wanted,
 )
 from pregao.legacy import recovery_messages as wire
+from pregao.legacy.recovery import BYTES_PER_REPORT
 from tests.legacy.writing import message, news
 
 CLIENT = SessionSettings("CUSTOMER", "BVMF", 10 * SECOND)
@@ -182,3 +183,53 @@ def test_002_5_1_4_too_much_is_left_to_the_market_recovery_stream():
     filler.watch(line, 0)
     filler.watch(line, 100 * MILLISECOND)
     assert not recovery.client.busy
+
+
+def logged_on(store):
+    recovery = Recovery(store)
+    recovery.run()
+    return recovery
+
+
+def asked(recovery, requests):
+    for number, wanted in enumerate(requests):
+        recovery.client.session.send("BW", wire.request_fields(f"r{number}", wanted), 0)
+    return recovery.client.take_output()
+
+
+def test_answers_are_written_in_steps_of_bounded_size():
+    store = MessageStore(["10"])
+    for number in range(1, 2001):
+        store.add("10", number, bytes(200))
+    recovery = logged_on(store)
+    data = asked(recovery, [[Wanted("10", 1, 2000)]] * 12)
+    assert len(data) < 1 << 16
+    sizes, whole = [], b""
+    for events in recovery.server.answers(data, 0):
+        assert events == []
+        whole += (piece := recovery.server.take_output())
+        sizes.append(len(piece))
+    assert len(whole) > 12 * 2000 * 200
+    assert max(sizes) < 2 * BYTES_PER_REPORT
+    kinds = [each.type for each in Parser(1 << 20).feed(whole)]
+    assert (kinds.count("BX"), kinds.count("BY")) == (12, 12)
+
+
+def test_002_6_2_the_channels_of_a_request_share_its_limit():
+    recovery = logged_on(store_of(range(1, 2001)))
+    data = asked(recovery, [[Wanted("10", 1, 1500)] * 3 + [Wanted("10", 1, 500)]])
+    recovery.server.receive(data, 0)
+    answers = list(Parser(1 << 20).feed(recovery.server.take_output()))
+    sent = [wire.read_raw_data(each)[2] for each in answers if each.type == "URDR"]
+    assert sum(map(len, sent)) == 2000
+    reports = [wire.read_report(each)[2] for each in answers if each.type == "BY"]
+    assert reports == [None, Fault.NOT_AVAILABLE, Fault.NOT_AVAILABLE, None]
+
+
+def test_a_request_before_a_logout_in_the_same_piece_ends_the_session_alone():
+    recovery = logged_on(store_of(range(1, 10)))
+    data = asked(recovery, [[Wanted("10", 1, 2)]])
+    recovery.client.session.log_out(0)
+    (ended,) = recovery.server.receive(data + recovery.client.take_output(), 0)
+    assert isinstance(ended, Ended)
+    assert [each.type for each in Parser().feed(recovery.server.take_output())] == ["5"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
 import pytest
@@ -12,6 +13,7 @@ from pregao.errors import NetworkError
 from pregao.fix import SessionSettings
 from pregao.fix.message import encode
 from pregao.legacy import Ended, Fault, Finished, MessageStore, Recovered, Wanted
+from pregao.legacy.recovery_messages import request_fields
 from pregao.live import legacy_recovery
 from pregao.live.legacy_recovery import connect_recovery, recovery_server
 from tests.legacy.writing import message
@@ -155,3 +157,40 @@ def test_there_are_so_many_connections_at_most(monkeypatch):
             return found
 
     assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == b""
+
+
+def test_a_client_that_does_not_read_its_answers_is_disconnected(monkeypatch):
+    monkeypatch.setattr(legacy_recovery, "MAX_CONNECTIONS", 1)
+    store = MessageStore(["10"])
+    for number in range(1, 2001):
+        store.add("10", number, bytes(500))
+    requests = [LOGON]
+    for number in range(2, 42):
+        head = [(35, "BW"), (49, "CUSTOMER"), (56, "BVMF"), (34, number)]
+        fields = request_fields(f"r{number}", [Wanted("10", 1, 2000)])
+        requests.append(encode([*head, (52, "20260521-12:00:00.000"), *fields]))
+
+    async def served(port):
+        """Whether another client is served: not before the first one is gone."""
+        connection = await connect_recovery(HOST, port, CLIENT)
+        with suppress(ConnectionError):
+            await connection.ask(Wanted("10", 1, 1))
+        events = await until_finished(connection)
+        await connection.close()
+        return events[-1] == Finished(Wanted("10", 1, 1), None)
+
+    async def run():
+        async with recovery_server(HOST, 0, SERVER, store, idle_ns=SECOND // 5) as port:
+            with socket.socket() as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.setblocking(False)
+                loop = asyncio.get_running_loop()
+                await loop.sock_connect(client, (HOST, port))
+                await loop.sock_sendall(client, b"".join(requests))
+                tries = 0
+                while not await served(port):
+                    tries += 1
+                    await asyncio.sleep(0.02)
+            return tries
+
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) > 0

@@ -7,7 +7,7 @@ again as raw data. Historical replay is the same with all messages since number 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pregao.clock import MILLISECOND, SECOND
@@ -223,29 +223,40 @@ class RecoveryServer:
         return self.session.take_output()
 
     def receive(self, data: bytes, now_ns: int) -> list[Ended]:
-        """Take bytes in that came."""
-        events: list[Ended] = []
+        """Take bytes in that came, and write all answers at once."""
+        return [event for events in self.answers(data, now_ns) for event in events]
+
+    def answers(self, data: bytes, now_ns: int) -> Iterator[list[Ended]]:
+        """Take bytes in that came, and write the answers in steps.
+
+        After each step `take_output` gives about `BYTES_PER_REPORT` bytes at most: the answers to
+        a piece full of requests are many times as large as the piece.
+        """
         for event in self.session.receive(data, now_ns):
             match event:
                 case Application(message) if message.type == wire.REQUEST:
+                    if self.session.ended:
+                        continue  # the client does not wait for the answer
                     try:
                         request_id, wanted = wire.read_request(message)
                     except DecodeError as error:
                         self.session.log_out(now_ns, error.reason)
-                        return [*events, Ended(error.reason)]
-                    self._answer(request_id, wanted, now_ns)
+                        yield [Ended(error.reason)]
+                        return
+                    for _ in self._answer(request_id, wanted, now_ns):
+                        yield []
                 case LoggedOut(reason):
-                    events.append(Ended(reason))
-        return events
+                    yield [Ended(reason)]
+        yield []
 
     def tick(self, now_ns: int) -> list[Ended]:
         """Let time pass."""
         ended = self.session.tick(now_ns)
         return [Ended(event.reason) for event in ended if isinstance(event, LoggedOut)]
 
-    def _answer(self, request_id: str, wanted: list[Wanted], now_ns: int) -> None:
-        """Acknowledge, send what there is, and report, channel by channel."""
-        found = [(each, self._find(each)) for each in wanted]
+    def _answer(self, request_id: str, wanted: list[Wanted], now_ns: int) -> Iterator[None]:
+        """Acknowledge, send what there is, and report, channel by channel; yield between."""
+        found = self._find(wanted)
         faults = [(each, result if isinstance(result, Fault) else None) for each, result in found]
         wrong = sum(fault is not None for _, fault in faults)
         answer = Answer.ACCEPTED
@@ -262,19 +273,27 @@ class RecoveryServer:
             if isinstance(result, Fault):
                 report = wire.report_fields(request_id, each.channel, Report.ERROR, 0, result)
             else:
-                self._send(request_id, each.channel, result, now_ns)
+                yield from self._send(request_id, each.channel, result, now_ns)
                 last = result[-1][0]
                 report = wire.report_fields(request_id, each.channel, Report.COMPLETE, last)
             self.session.send(wire.REPORT, report, now_ns)
 
-    def _find(self, wanted: Wanted) -> list[tuple[int, bytes]] | Fault:
-        if not 0 < len(wanted) <= MOST_PER_REQUEST:
-            return Fault.NOT_AVAILABLE
-        return self._store.find(wanted)
+    def _find(self, wanted: list[Wanted]) -> list[tuple[Wanted, list[tuple[int, bytes]] | Fault]]:
+        """Find what a request wants; all its channels together are within its limit."""
+        found: list[tuple[Wanted, list[tuple[int, bytes]] | Fault]] = []
+        left = MOST_PER_REQUEST
+        for each in wanted:
+            count = each.last - each.first + 1
+            if 0 < count <= left:
+                left -= count
+                found.append((each, self._store.find(each)))
+            else:
+                found.append((each, Fault.NOT_AVAILABLE))
+        return found
 
     def _send(
         self, request_id: str, channel: str, messages: list[tuple[int, bytes]], now_ns: int
-    ) -> None:
+    ) -> Iterator[None]:
         part: list[tuple[int, bytes]] = []
         size = 0
         for number, payload in messages:
@@ -284,9 +303,11 @@ class RecoveryServer:
                 fields = wire.raw_data_fields(request_id, channel, part)
                 self.session.send(wire.RAW_DATA, fields, now_ns)
                 part, size = [], 0
+                yield
         if part:
             fields = wire.raw_data_fields(request_id, channel, part)
             self.session.send(wire.RAW_DATA, fields, now_ns)
+            yield
 
 
 @dataclass(slots=True)

@@ -102,6 +102,7 @@ async def recovery_server(
 
     A connection ends that does not log on within ``idle_ns``, that sends half a message and not
     the rest in that time, or that does not read; there are `MAX_CONNECTIONS` of them at most.
+    Of the answers to what came, about `BYTES_PER_REPORT` bytes wait for a client to read.
     """
     connections = 0
 
@@ -128,9 +129,12 @@ async def recovery_server(
             now = clock()
             if data == b"":
                 return
-            ended = served.tick(now) if data is None else served.receive(data, now)
-            async with asyncio.timeout(idle_ns / SECOND):
-                await _flushed(served.take_output, writer)
+            ended: list[Ended] = []
+            for events in [served.tick(now)] if data is None else served.answers(data, now):
+                ended += events
+                async with asyncio.timeout(idle_ns / SECOND):
+                    await _flushed(served.take_output, writer)
+                    await asyncio.sleep(0)  # other connections have their turn
             if ended:
                 writer.close()
                 async with asyncio.timeout(idle_ns / SECOND):
