@@ -127,6 +127,15 @@ def test_links_within_a_table_are_refused(small_lake, tmp_path, reader, what):
         READERS[reader](small_lake)
 
 
+@pytest.mark.parametrize("reader", READERS)
+def test_a_table_that_is_a_link_is_refused_by_every_reader(small_lake, tmp_path, reader):
+    folder = Path(small_lake.location.uri) / "orders"
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="/orders: this folder is a link"):
+        READERS[reader](Lake(small_lake.location))
+
+
 def test_a_lake_may_be_reached_by_a_link(small_lake, tmp_path):
     (tmp_path / "link").symlink_to(small_lake.location.uri)
     lake = Lake(tmp_path / "link")

@@ -26,7 +26,15 @@ _DECODINGS = 3
 
 
 def check_paths(location: Location, paths: Any) -> None:
-    """Refuse the paths of a table (an Arrow column) if one of them is no plain name below it."""
+    """Refuse the paths of a table (an Arrow column) if one of them is no plain name below it.
+
+    A table whose folder is a link is refused as well: its files are anywhere else.
+    """
+    if location.is_local and Path(location.uri).is_symlink():
+        raise UsageError(
+            f"{location}: this folder is a link; a table must be in its lake's own folder: put it "
+            "there (the lake itself may be a link)."
+        )
     column = paths if isinstance(paths, pa.ChunkedArray) else pa.chunked_array([paths])
     for _ in range(_DECODINGS):
         odd = pc.match_substring_regex(column, _REFUSED)
