@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import traceback
 from typing import Annotated, NoReturn
 
 import typer
@@ -100,7 +101,11 @@ class _Said(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it."""
-        sys.stderr.write(f"pregao: {redacted(record.getMessage())}\n")
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            trace = traceback.format_exception(record.exc_info[1])
+            text = f"{text}\n{''.join(trace).rstrip()}"
+        sys.stderr.write(f"pregao: {redacted(text)}\n")
 
 
 def _speak() -> None:

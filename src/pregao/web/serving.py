@@ -41,6 +41,7 @@ class PageServer:
         config = uvicorn.Config(
             Guard(application, self.token, f"pregao-{self.port}"),
             log_level="error",
+            use_colors=False,  # a command escapes control characters, those of colours too
             access_log=False,
             server_header=False,
             http=bounded_http(limits),
