@@ -56,10 +56,14 @@ def read_file(path: Path, *, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     the process or feed it without end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
+        # Before a file object is made of it: that of a folder is refused with the descriptor open.
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise DocumentError("it is not a regular file")
-        content = file.read(max_bytes + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(max_bytes + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > max_bytes:
         raise DocumentError(f"it is larger than {max_bytes:,} bytes")
     return content

@@ -3,12 +3,20 @@
 import json
 import os
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pregao.documents import MAX_DEPTH, DocumentError, parse_json, parse_toml, read_document
+from pregao.documents import (
+    MAX_DEPTH,
+    DocumentError,
+    parse_json,
+    parse_toml,
+    read_document,
+    read_file,
+)
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**127), 2**127) | st.text(max_size=5),
@@ -76,7 +84,26 @@ def test_a_file_is_regular_and_within_its_limit(tmp_path):
     file.write_bytes(b"\xff")
     with pytest.raises(DocumentError, match="not UTF-8"):
         read_document(file)
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", tmp_path, "/dev/zero"):
-        with pytest.raises(OSError if path == tmp_path else DocumentError):
-            read_document(path)
+
+
+@pytest.mark.parametrize("kind", ["file", "pipe", "folder", "device"])
+def test_only_regular_files_are_read_and_no_descriptor_stays_open(tmp_path, kind):
+    path = Path("/dev/zero") if kind == "device" else tmp_path / kind
+    if kind == "file":
+        path.write_text("a = 1")
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    # The next descriptor gets the lowest free number: one left open would have taken it.
+    free = os.dup(0)
+    os.close(free)
+    for read in (read_file, read_document):
+        if kind == "file":
+            assert len(read(path)) == 5
+        else:
+            with pytest.raises(DocumentError, match=r"^it is not a regular file$"):
+                read(path)
+    after = os.dup(0)
+    os.close(after)
+    assert after == free

@@ -110,7 +110,7 @@ def test_mistakes_are_told_where_they_are(before, after, words):
 def test_files_that_are_none(tmp_path):
     with pytest.raises(UsageError, match=r"nothing\.toml: there is no such file"):
         read_config(tmp_path / "nothing.toml")
-    with pytest.raises(UsageError, match="cannot be read: Is a directory"):
+    with pytest.raises(UsageError, match="is not TOML: it is not a regular file"):
         read_config(tmp_path)
     for content in (b"[", b"\xff\xfe"):
         (tmp_path / "x.toml").write_bytes(content)
