@@ -72,6 +72,24 @@ def test_002_3_1_3_timestamps_are_decimal_digits():
     assert [timestamp_ns(value) for value in (None, 0, 5, 20081307091208008, "soon")] == [None] * 5
 
 
+@pytest.mark.parametrize("digits", [18, 30, 4_300, 4_301, 60_000])
+def test_texts_of_many_digits_are_no_times_and_cost_no_message(digits):
+    text = "1" * digits
+    assert timestamp_ns(text) is None
+    assert moment_ns(text, None) is None
+    assert moment_ns(20081007, text) is None
+    body = message(
+        "SecurityList_149", 9, TotNoRelatedSym=0, LastFragment="Y", RelatedSym=[], SendingTime=text
+    )
+    found = MessageReader().read(Message(9, body))
+    assert (found.number, found.sending_time_ns) == (9, None)
+
+
+@pytest.mark.parametrize("day", [10**9, 10**13, 2**63, 2**64 - 1, "9" * 17])
+def test_numbers_beyond_all_dates_are_none(day):
+    assert moment_ns(day, None) is None
+
+
 def test_002_15_11_the_time_of_an_entry_has_milliseconds_on_puma():
     day = timestamp_ns(20130812000000000)
     whole = day + (16 * 3600 + 21 * 60 + 9) * SECOND

@@ -12,6 +12,8 @@ from functools import lru_cache
 from pregao.clock import DAY, HOUR, MILLISECOND, MINUTE, SECOND
 
 _EPOCH = date(1970, 1, 1).toordinal()
+_MOST_DIGITS = 17
+"""Digits of a timestamp; a number of many more cannot even be converted."""
 DAY_DIGITS = 1_000_000_000
 """A timestamp is a date times this, and a time of day with milliseconds."""
 FIRST_WITH_MILLISECONDS = 1_000_000
@@ -76,7 +78,7 @@ def _day_ns(number: int | None) -> int | None:
         return None
     try:
         day = date(number // 10_000, number // 100 % 100, number % 100)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return (day.toordinal() - _EPOCH) * DAY
 
@@ -84,7 +86,8 @@ def _day_ns(number: int | None) -> int | None:
 def _number(value: Digits) -> int | None:
     if isinstance(value, str):
         digits = value.translate(_SEPARATORS)
-        return int(digits) if digits.isascii() and digits.isdecimal() else None
+        known = len(digits) <= _MOST_DIGITS and digits.isascii() and digits.isdecimal()
+        return int(digits) if known else None
     return value
 
 
