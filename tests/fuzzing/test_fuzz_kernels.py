@@ -18,7 +18,14 @@ import pytest
 from pregao._njit import load_u8, load_u64, njit, part, store_u64
 
 ROOT = Path(__file__).parents[2]
-CASES = {"captures": 60, "flat_parquet": 300}
+CASES = {
+    "captures": 60,
+    "entrypoint_frames": 60,
+    "fast_columns": 40,
+    "flat_parquet": 300,
+    "legacy_bulk": 60,
+    "tcp_streams": 100,
+}
 
 
 @pytest.mark.parametrize("name", CASES)
