@@ -85,8 +85,10 @@ def test_texts_of_many_digits_are_no_times_and_cost_no_message(digits):
     assert (found.number, found.sending_time_ns) == (9, None)
 
 
-@pytest.mark.parametrize("day", [10**9, 10**13, 2**63, 2**64 - 1, "9" * 17])
-def test_numbers_beyond_all_dates_are_none(day):
+@pytest.mark.parametrize(
+    "day", [19691231, 22620101, 99991231, 10**9, 10**13, 2**63, 2**64 - 1, "9" * 17]
+)
+def test_dates_whose_nanoseconds_do_not_fit_are_none(day):
     assert moment_ns(day, None) is None
 
 

@@ -76,9 +76,13 @@ def time_digits(time_ns: int) -> int:
 def _day_ns(number: int | None) -> int | None:
     if number is None:
         return None
+    year = number // 10_000
+    # Nanoseconds of other years do not fit a signed 64-bit number, or are before all markets here.
+    if not 1970 <= year < 2262:
+        return None
     try:
-        day = date(number // 10_000, number // 100 % 100, number % 100)
-    except (ValueError, OverflowError):
+        day = date(year, number // 100 % 100, number % 100)
+    except ValueError:
         return None
     return (day.toordinal() - _EPOCH) * DAY
 
