@@ -50,6 +50,40 @@ def test_it_asks_for_its_streams_and_leaves_those_that_it_does_not_need():
     assert followed.book(SECURITY).state is State.VALID
 
 
+@pytest.mark.parametrize("digits", [18, 19, 40, 5_000])
+def test_identifiers_that_are_too_long_are_none_and_harm_no_channel(digits):
+    text = "7" * digits
+    followed = channel()
+    trade = {"size": 100, "price": "10.5", "MDEntryDate": 20130812}
+    told = [
+        incremental(1, entry("2", 0, SECURITY, 1, TradeID=text, MDEntryBuyer=text, **trade)),
+        incremental(2, entry("2", 0, SECURITY, 2, TradeID="7", MDEntrySeller=text, **trade)),
+        incremental(3, entry("0", 0, SECURITY, 3, place=1, size=100, price="10", OrderID=text,
+                             MDEntryBuyer=text)),
+        bid(4, place=2),
+    ]  # fmt: skip
+    for at, datagram in enumerate(told):
+        followed.receive(Stream.INCREMENTAL, "A", datagram, START + at)
+    number = int(text) if digits == 18 else None
+    trades = [event for event in followed.take_events() if isinstance(event, TradeDone)]
+    assert [(each.trade_id, each.buyer, each.seller) for each in trades] == [
+        (number or 0, number, None), (7, None, number),
+    ]  # fmt: skip
+    assert followed.counters.messages == 4
+
+
+@pytest.mark.parametrize(
+    ("price", "expected"),
+    [("922337203685477.5807", 2**63 - 1), ("922337203685478", 0), ("9E+18", 0)],
+)
+def test_prices_of_trades_fit_a_column(price, expected):
+    followed = channel()
+    datagram = incremental(1, entry("2", 0, SECURITY, 1, TradeID="7", size=1, price=price))
+    followed.receive(Stream.INCREMENTAL, "A", datagram, START)
+    (trade,) = [event for event in followed.take_events() if isinstance(event, TradeDone)]
+    assert trade.price == expected
+
+
 def test_books_trades_and_gaps_are_told_in_order():
     followed = channel()
     told = [

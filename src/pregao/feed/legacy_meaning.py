@@ -57,6 +57,11 @@ EXCHANGE_LAST: Final = "U"
 """A TradeCondition: this is no trade, it tells the price of the last one."""
 
 
+_MOST_DIGITS: Final = 18
+"""Digits of an identifier: those fit a signed 64-bit number, as all events and tables have it."""
+_PRICE_LIMIT: Final = 1 << 63
+
+
 class _UnreadableError(Exception):
     """What an entry says cannot be said of a book."""
 
@@ -69,7 +74,8 @@ def conditions(text: str | None) -> frozenset[str]:
 def number_of(text: str | int | None) -> int | None:
     """A text of digits, as identifiers of firms and orders are, as a number; else None."""
     if isinstance(text, str):
-        return int(text) if text.isascii() and text.isdecimal() else None
+        known = len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal()
+        return int(text) if known else None
     return text
 
 
@@ -81,6 +87,8 @@ def mantissa_of(price: Decimal | None) -> int | None:
     whole = int(scaled)
     if whole != scaled:
         raise _UnreadableError(f"the price {price} has more than {PRICE_SCALE} decimal places")
+    if not -_PRICE_LIMIT <= whole < _PRICE_LIMIT:
+        raise _UnreadableError(f"the price {price} does not fit a signed 64-bit number")
     return whole
 
 
