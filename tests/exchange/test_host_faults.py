@@ -8,6 +8,7 @@ from pregao.errors import UsageError
 from pregao.exchange.engine import engine as engine_module
 from pregao.exchange.engine.commands import NewOrder
 from pregao.exchange.host import PRIMARY
+from pregao.exchange.host.faults import Faults
 from pregao.exchange.host.journal import Kind
 from pregao.exchange.host.risk_path import RiskDelay
 from tests.entrypoint.raw_peer import MS, SESSION
@@ -255,3 +256,14 @@ def test_a_feed_that_fails_begins_again_with_all_that_holds(tmp_path, monkeypatc
         (channel, *_) = exchange.server._market_data.publisher.channels.values()
         assert channel.incremental.sequence_version == starts + 1
     assert exchange.host.faults.count == 1
+
+
+def test_a_failure_that_is_repeated_is_logged_with_its_stack_trace_once(caplog):
+    faults = Faults()
+    for error in (ValueError("boom"), ValueError("boom"), KeyError("other")):
+        try:
+            raise error
+        except (ValueError, KeyError) as raised:
+            faults.note("SimpleNewOrder", raised, b"\x01")
+    assert faults.count == len(caplog.records) == 3
+    assert [record.exc_info is not None for record in caplog.records] == [True, False, True]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _VOID: Final = struct.Struct("<IIQ")
 _LOGGED_BYTES: Final = 4096
+_MAX_TRACED: Final = 1_000
 MAX_SET_ASIDE: Final = 1_000
 """More records than these that cannot be replayed refuse the start: the journal is of another
 program, or of another market."""
@@ -45,18 +46,24 @@ class Faults:
 
     def __init__(self) -> None:
         self.count = 0
+        self._traced: set[tuple[str, str]] = set()
+        """Failures whose stack trace is in the log: a peer may repeat one without end."""
         self.set_aside: dict[Place, SetAside] = {}
 
     def note(self, what: str, error: Exception, data: bytes = b"") -> None:
         """Count a failure and log it with the bytes that caused it."""
         self.count += 1
+        kind = (what, type(error).__name__)
+        new = kind not in self._traced and len(self._traced) < _MAX_TRACED
+        if new:
+            self._traced.add(kind)
         _log.error(
             "%s failed and was undone: %s: %s; bytes %s",
             what,
             type(error).__name__,
             error,
             data[:_LOGGED_BYTES].hex() or "none",
-            exc_info=error,
+            exc_info=error if new else None,
         )
 
     def aside(self, place: Place, kind: str, error: Exception) -> None:
