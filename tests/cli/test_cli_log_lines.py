@@ -9,9 +9,12 @@ from starlette.routing import Route
 
 from pregao.cli import main, printing
 from pregao.web.serving import PageServer
-from tests.cli.test_cli_control_characters import EVIL, Terminal, unsafe
+from tests.cli import test_cli_control_characters as characters
+from tests.cli.test_cli_control_characters import Terminal, unsafe
 from tests.waiting import PATIENCE_S, until
 
+# Without lone surrogates, which pytest's own record of log lines cannot send between processes.
+EVIL = characters.EVIL.encode("utf-8", "ignore").decode()
 ESCAPED = "\\u001b]0;x\\u0007"
 
 
