@@ -175,7 +175,7 @@ def test_a_checkpoint_that_cannot_be_used_is_ignored_with_a_sentence(
     host, count = started(tmp_path)
     assert whole_state(host) == expected
     assert count > 10
-    (sentence,) = [each.message for each in caplog.records]
+    (sentence,) = [each.getMessage() for each in caplog.records]
     assert "the checkpoint is ignored, all of the journal is replayed: " in sentence
     assert words in sentence
 

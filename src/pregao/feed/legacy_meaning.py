@@ -57,9 +57,9 @@ EXCHANGE_LAST: Final = "U"
 """A TradeCondition: this is no trade, it tells the price of the last one."""
 
 
-_MOST_DIGITS: Final = 18
-"""Digits of an identifier: those fit a signed 64-bit number, as all events and tables have it."""
-_PRICE_LIMIT: Final = 1 << 63
+_MAX_DIGITS: Final = 19
+"""Digits of an identifier: more do not fit a signed 64-bit number, as events and tables have it."""
+_LIMIT: Final = 1 << 63
 
 
 class _UnreadableError(Exception):
@@ -74,8 +74,10 @@ def conditions(text: str | None) -> frozenset[str]:
 def number_of(text: str | int | None) -> int | None:
     """A text of digits, as identifiers of firms and orders are, as a number; else None."""
     if isinstance(text, str):
-        known = len(text) <= _MOST_DIGITS and text.isascii() and text.isdecimal()
-        return int(text) if known else None
+        if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdecimal()):
+            return None
+        number = int(text)
+        return number if number < _LIMIT else None
     return text
 
 
@@ -87,7 +89,7 @@ def mantissa_of(price: Decimal | None) -> int | None:
     whole = int(scaled)
     if whole != scaled:
         raise _UnreadableError(f"the price {price} has more than {PRICE_SCALE} decimal places")
-    if not -_PRICE_LIMIT <= whole < _PRICE_LIMIT:
+    if not -_LIMIT <= whole < _LIMIT:
         raise _UnreadableError(f"the price {price} does not fit a signed 64-bit number")
     return whole
 
