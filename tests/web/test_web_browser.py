@@ -11,6 +11,7 @@ from playwright.sync_api import Error as PlaywrightError
 from pregao.clock import format_ns
 from pregao.web import LakeMarket, PageServer, lake_application
 from pregao.web.wire import midnight_ns
+from tests import waiting
 from tests.waiting import PATIENCE_S
 from tests.web.browser_support import browser_path, picture, settled, until
 from tests.web.conftest import DAY
@@ -261,6 +262,16 @@ def found_for(page, words):
     )
 
 
+def until_held(page, held, condition):
+    """Wait until a request that is held back meets a condition; handlers run while we wait."""
+
+    def met():
+        page.wait_for_timeout(20)
+        return any(condition(route) for route in held)
+
+    waiting.until(met, lambda: [route.request.url for route in held])
+
+
 def in_the_order_of_choice(page, first, second):
     """Choose two instruments; the first is answered when the second is on the page already."""
     held = []
@@ -270,8 +281,7 @@ def in_the_order_of_choice(page, first, second):
     found_for(page, first)
     page.keyboard.press("Enter")
     until(page, "document.activeElement !== document.querySelector('#search')")
-    while not held:
-        page.wait_for_timeout(20)
+    until_held(page, held, lambda route: True)
     found_for(page, second)
     page.keyboard.press("Enter")
     until(page, f"__pregao.drawn.symbol?.startsWith('{second.upper()}')")
@@ -300,8 +310,8 @@ def test_who_types_on_behind_enter_has_not_chosen(opened):
     page.route("**/api/instruments?*", lambda route: held.append(route) or None)
     page.keyboard.press("Enter")
     page.keyboard.type("3")
-    while len(held) < 2:
-        page.wait_for_timeout(20)
+    # The page aborts the first request when it sends the second: it may never get here.
+    until_held(page, held, lambda route: "q=vale3" in route.request.url)
     page.unroute("**/api/instruments?*")
     for route in held:
         with suppress(PlaywrightError):  # the page has given the first one up
