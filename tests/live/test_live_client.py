@@ -112,6 +112,6 @@ def test_mistakes_are_told_at_once(tmp_path):
         pytest.raises(NetworkError, match="another program listens there"),
     ):
         asyncio.run(follow())
-    with pytest.raises(PregaoError, match="not followed yet"):
+    with pytest.raises(PregaoError, match="The feed is not running"):
         asyncio.run(Live(config).report())
     assert feed_threads() == []

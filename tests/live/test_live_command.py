@@ -97,7 +97,7 @@ def test_mistakes_are_sentences(pregao, tmp_path):
         (["--config", path, "--channel", "99"], "has no channel 99; it has 51"),
         (["--config", path, "--channel", "x"], "--channel takes whole numbers"),
         (["--config", path, "--spool", tmp_path], "give --lake too"),
-        (["--demo", "--spin", "--realtime"], "Either spin or realtime"),
+        (["--demo", "--spin", "--realtime"], "Choose spin or realtime"),
         (["--config", path, "--lake", "l", "--record", "r"], "--lake records by itself"),
         (
             ["--config", path, "--headless", "--lake", "s3://b/l"],

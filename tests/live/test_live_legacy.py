@@ -117,10 +117,10 @@ def test_a_configuration_names_the_feed_and_its_platform():
     parsed = parse_config({"channel": {"72": {**lines, **own}}})
     assert parsed.channels == (ChannelSettings(72, legacy=LegacyFeed("MEGABOLSA", 5)),)
     for wrong, words in (
-        ({"protocol": "fast"}, "takes umdf or legacy"),
+        ({"protocol": "fast"}, "must be umdf or legacy"),
         ({"protocol": "legacy", "platform": "BELL"}, "PUMA or MEGABOLSA"),
         ({"protocol": "legacy", "market_depth": -1}, "price levels"),
-        ({"platform": "PUMA"}, 'for channels with protocol = "legacy"'),
+        ({"platform": "PUMA"}, 'requires protocol = "legacy"'),
     ):
         with pytest.raises(UsageError, match=words):
             parse_config({"channel": {"72": {**lines, **wrong}}})

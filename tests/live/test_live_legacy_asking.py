@@ -272,9 +272,9 @@ def test_the_configuration_names_gateways_and_who_asks():
     assert parsed.only([CHANNEL]).recoveries == {CHANNEL: expected}
     assert "[channel.1.recovery]" in config_text(config)
     for wrong, words in (
-        ({"sender": "ME"}, "names no gateway"),
+        ({"sender": "ME"}, "has no gateway"),
         ({"A": "nowhere"}, "recovery"),
-        ({"a": f"{HOST}:9620"}, "means nothing here"),
+        ({"a": f"{HOST}:9620"}, "is not a known entry"),
     ):
         with pytest.raises(UsageError, match=words):
             parse_config({"channel": {"1": {**table, "protocol": "legacy", "recovery": wrong}}})

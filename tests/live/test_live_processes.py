@@ -50,7 +50,7 @@ def test_channels_are_followed_apart_and_answer_together(day):
         found += heard.take()
         assert any(isinstance(each, LiveEvent) for each in found)
         assert all(isinstance(each, LiveEvent | FreshBook) for each in found)
-        with pytest.raises(UsageError, match="cannot be put together"):
+        with pytest.raises(UsageError, match="cannot be merged"):
             processes.ask(str)
     finally:
         processes.stop()
@@ -75,5 +75,5 @@ def test_a_configuration_says_which_process_follows_a_channel():
     ]
     assert len(apart.groups(1)) == 1
     assert len(apart.groups(9)) == 2
-    with pytest.raises(UsageError, match="no channel to follow"):
+    with pytest.raises(UsageError, match="no channels to follow"):
         FeedProcesses([])

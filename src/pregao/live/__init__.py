@@ -1,8 +1,8 @@
-"""The feed on the network: what receives, records and replays it, and says how healthy it is.
+"""Live market data: receive, record and replay the feed, and report its health.
 
-`FeedHandler` follows the channels of a configuration in a thread; `Live` is that for programs with
-``async for``. `Recorder` writes what is received as captures, `Replayer` sends captures again.
-What others use is imported when it is first asked for.
+`FeedHandler` follows the channels of a configuration in a thread; `Live` offers the same to
+programs with ``async for``. `Recorder` writes received packets to captures, `Replayer` sends
+captures again. Public names are imported on first access.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"{__name__} has no {name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,4 +1,4 @@
-"""Books and events as consumers get them: copies that stay as they are while the feed goes on."""
+"""Items that subscribers receive: events, and immutable copies of books."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pregao.umdf.sequencing import Place
 
 @dataclass(frozen=True, slots=True)
 class BookCopy:
-    """The best levels of a book at a place of its channel, and how far it can be trusted.
+    """The best levels of a book as of a packet of its channel, and the book's state.
 
-    Prices are whole numbers of ten-thousandths; None is the price of orders that go before all
-    others (at auction, at market).
+    Prices are integers in ten-thousandths; None is the price of orders that rank before all others
+    (at auction, at market).
     """
 
     state: State
@@ -28,23 +28,23 @@ class BookCopy:
 
     @property
     def trusted(self) -> bool:
-        """Does it equal the exchange's own, as of its place?"""
+        """Whether the book equals the exchange's own as of `place`."""
         return self.state in (State.VALID, State.EMPTY)
 
     @property
     def best_bid(self) -> Level | None:
-        """The best level to sell to."""
+        """The best bid level, or None."""
         return self.bids[0] if self.bids else None
 
     @property
     def best_ask(self) -> Level | None:
-        """The best level to buy from."""
+        """The best ask level, or None."""
         return self.asks[0] if self.asks else None
 
 
 @dataclass(frozen=True, slots=True)
 class LiveEvent:
-    """Something that happened on a channel; with the book as it is then, if it is about one."""
+    """An event of a channel, with a copy of the book at that time if it concerns one."""
 
     channel: int
     symbol: str | None
@@ -54,7 +54,7 @@ class LiveEvent:
 
 @dataclass(frozen=True, slots=True)
 class FreshBook:
-    """A book as it is now, for a consumer that begins, or that has missed something."""
+    """The current book, for a new subscriber or after missed events."""
 
     channel: int
     symbol: str
@@ -64,17 +64,17 @@ class FreshBook:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """So many events were not taken in time and are gone; fresh books follow."""
+    """The number of events dropped because the subscriber was too slow; fresh books follow."""
 
     count: int
 
 
 Item = LiveEvent | FreshBook | Missed
-"""What a consumer gets."""
+"""An item that a subscriber receives."""
 
 
 def copy_of(channel: FollowedChannel, security_id: int, depth: int) -> BookCopy:
-    """The best levels of a book."""
+    """Return a copy of the best ``depth`` levels of a book."""
     book = channel.book(security_id)
     return BookCopy(
         book.state,

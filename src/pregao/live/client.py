@@ -1,4 +1,4 @@
-"""Following the feed from a program: ``async for`` over what happens to some instruments.
+"""Follow the feed from a program: ``async for`` over the events of selected instruments.
 
 ::
 
@@ -6,8 +6,8 @@
         match item:
             case LiveEvent(event=BookChanged(), book=book): ...
 
-The feed is followed in a thread of its own. A program that is slow gets `Missed` and fresh books;
-it never holds the feed up.
+The feed is followed in a separate thread. A program that is too slow receives `Missed` and fresh
+books; it never delays the feed.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pregao.live.subscriptions import DEPTH, MOST_WAITING, Subscription
 
 
 class Live:
-    """The feed of a configuration, followed from where it is iterated (or entered) until its end.
+    """The feed of a configuration, followed while it is iterated or entered.
 
-    Books come with the events that changed them, as copies of their best levels. Each loop over it
-    is a subscription of its own.
+    Events that change a book carry a copy of its best levels. Each loop over it is a separate
+    subscription.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Live:
         recorder: Recorder | None = None,
         spin: bool | None = None,
     ) -> None:
-        """``config`` is a file or what was read from one; without ``symbols`` all are followed."""
+        """Accept a path or a parsed configuration; without ``symbols``, follow all instruments."""
         self._config = config if isinstance(config, LiveConfig) else read_config(config)
         self._symbols = None if symbols is None else frozenset(symbols)
         self._kinds = kinds
@@ -82,9 +82,9 @@ class Live:
             await asyncio.to_thread(handler.stop)
 
     async def report(self) -> Report:
-        """How healthy the feed is, while it is followed."""
+        """Return the health of the feed; raises `PregaoError` unless it is followed."""
         if self._handler is None:
-            raise PregaoError("The feed is not followed yet: enter it with `async with`.")
+            raise PregaoError("The feed is not running: enter it with `async with` first.")
         return await asyncio.to_thread(self._handler.ask, report)
 
     def __aiter__(self) -> AsyncIterator[Item]:
@@ -92,11 +92,11 @@ class Live:
 
     async def _items(self) -> AsyncIterator[Item]:
         loop = asyncio.get_running_loop()
-        there = asyncio.Event()
+        pending = asyncio.Event()
 
         def notify() -> None:
-            if not there.is_set():
-                loop.call_soon_threadsafe(there.set)
+            if not pending.is_set():
+                loop.call_soon_threadsafe(pending.set)
 
         subscription = Subscription(
             self._symbols,
@@ -116,14 +116,14 @@ class Live:
                     continue
                 if handler.failure is not None:
                     raise handler.failure
-                await _until(there)
+                await _until(pending)
         finally:
             handler.forget(subscription)
             await self._end()
 
 
 async def _until(there: asyncio.Event) -> None:
-    """Wait until there is something to take; now and then look whether the feed still runs."""
+    """Wait for items, at most one second, so that the caller notices a failed feed."""
     try:
         await asyncio.wait_for(there.wait(), 1.0)
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""What to listen to: channels, their streams and feeds, groups and ports, read from TOML.
+"""Configuration of the live feed in TOML: channels, their streams and feeds, groups and ports.
 
 ::
 
@@ -14,13 +14,13 @@
     [channel.51.definition]
     A = "233.252.14.4:30514"
 
-A channel of the legacy feed says so, and by which platform it is sent::
+A channel of the legacy feed states its protocol and the platform that sends it::
 
     [channel.10]
     protocol = "legacy"
     platform = "PUMA"
 
-Where its messages can be asked for again over TCP, and by what names, may be told too::
+It may also have TCP recovery gateways, with the CompIDs of the FIX session::
 
     [channel.10.recovery]
     A = "10.0.0.1:9620"
@@ -28,7 +28,7 @@ Where its messages can be asked for again over TCP, and by what names, may be to
     sender = "CUSTOMER"
     target = "BVMF"
 
-A mistake is told with the file, the table and the entry.
+An error names the file, the table and the entry.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from pregao.umdf.streams import Stream
 
 STREAMS = (Stream.INCREMENTAL, Stream.SNAPSHOT, Stream.DEFINITION)
 BACKUP_FEED = "C"
-"""The feed that is another site unless ``backup`` says otherwise."""
+"""The feed of the backup site, unless ``backup`` names others."""
 _TOP = ("interface", "buffer_bytes", "spin", "realtime", "channel")
 _SPANS = {"reorder_time": "reorder_ns", "heartbeat": "heartbeat_ns"}
 _NUMBERS = ("reorder_packets", "most_held", "most_queued", "most_queued_in_all", "max_instruments")
@@ -68,7 +68,7 @@ _LEAST_BUFFER, _MOST_BUFFER = 4096, 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Where one feed of a stream of a channel is received."""
+    """The address at which one feed of a channel's stream is received."""
 
     channel: int
     stream: Stream
@@ -76,7 +76,7 @@ class Line:
     address: Address
     interface: str | None = None
     source: str | None = None
-    """Hear this sender alone (source-specific multicast)."""
+    """Receive from this sender only (source-specific multicast)."""
 
     def __str__(self) -> str:
         return f"channel {self.channel}, {self.stream.value} {self.feed} ({self.address})"
@@ -84,34 +84,38 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryGateways:
-    """Where messages of a channel of the legacy feed are asked for again, and by what names."""
+    """TCP recovery gateways of a legacy channel, and the CompIDs of the FIX session."""
 
     addresses: tuple[Address, ...]
-    """The one that is preferred comes first."""
+    """In order of preference."""
     sender: str = "CUSTOMER"
     target: str = "BVMF"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """The channels to follow, and where they are received."""
+    """Channels to follow, and the lines on which they are received."""
 
     channels: tuple[ChannelSettings, ...]
     lines: tuple[Line, ...]
     buffer_bytes: int = BUFFER_BYTES
     name: str = "the configuration"
-    """Where it comes from, for sentences about it."""
+    """Its source, for error messages."""
     spin: bool = False
-    """Ask sockets without pause instead of waiting for packets?"""
+    """Whether to busy-poll the sockets instead of waiting for packets."""
     processes: Mapping[int, str] = field(default_factory=dict)
-    """The process that follows a channel, by a name of its own; others are together."""
+    """Name of the worker process that follows a channel; channels without one share a process."""
     recoveries: Mapping[int, RecoveryGateways] = field(default_factory=dict)
-    """Where what is lost of a channel is asked for again."""
+    """TCP recovery gateways by channel."""
     realtime: bool = False
-    """Let what follows channels go before all other work of the machine?"""
+    """Whether to request real-time scheduling for the feed's thread."""
 
     def groups(self, most: int | None = None) -> list[LiveConfig]:
-        """The channels of each process; or of so many processes, all that are named aside."""
+        """Return a configuration for each worker process.
+
+        Channels are grouped by `processes`, or, with ``most``, spread over at most that many
+        processes whatever their names.
+        """
         names = dict.fromkeys(self.processes.get(each.number, "") for each in self.channels)
         numbers = [each.number for each in self.channels]
         if most is None:
@@ -121,14 +125,14 @@ class LiveConfig:
         return [self.only(group) for group in found]
 
     def only(self, numbers: Iterable[int] | None) -> LiveConfig:
-        """The same with some of its channels."""
+        """Return the configuration restricted to the given channels."""
         if numbers is None:
             return self
         wanted = set(numbers)
         known = {each.number for each in self.channels}
         for number in sorted(wanted - known):
-            there = ", ".join(map(str, sorted(known)))
-            raise UsageError(f"{self.name} has no channel {number}; it has {there}.")
+            available = ", ".join(map(str, sorted(known)))
+            raise UsageError(f"{self.name} has no channel {number}; it has {available}.")
         return replace(
             self,
             channels=tuple(each for each in self.channels if each.number in wanted),
@@ -139,7 +143,7 @@ class LiveConfig:
 
 
 def read_config(path: str | Path) -> LiveConfig:
-    """Read a file of TOML."""
+    """Read a configuration from a TOML file."""
     path = Path(path)
     try:
         data = parse_toml(read_document(path))
@@ -148,32 +152,35 @@ def read_config(path: str | Path) -> LiveConfig:
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}.") from None
     except DocumentError as error:
-        raise UsageError(f"{path}: is not TOML: {error}.") from None
+        raise UsageError(f"{path}: is not valid TOML: {error}.") from None
     return parse_config(data, str(path))
 
 
 def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> LiveConfig:
-    """Make sense of what a file says."""
+    """Build a configuration from parsed TOML; ``name`` appears in error messages."""
     reading = _Reading(name, "")
     reading.names(data, _TOP)
     interface = reading.text(data, "interface")
     buffer = data.get("buffer_bytes", BUFFER_BYTES)
     if not _is_whole(buffer) or not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
-        reading.fail("buffer_bytes", f"takes a number from {_LEAST_BUFFER} to {_MOST_BUFFER}")
+        reading.fail(
+            "buffer_bytes",
+            f"must be an integer from {_LEAST_BUFFER} to {_MOST_BUFFER}, was {buffer!r}",
+        )
     spin, realtime = reading.switch(data, "spin"), reading.switch(data, "realtime")
     tables = reading.table(data, "channel")
     if not tables:
         raise UsageError(
-            f"{name} names no channel: it needs tables such as [channel.51.incremental] with "
+            f"{name} has no channels: add tables such as [channel.51.incremental] with "
             'A = "233.252.14.1:30511".'
         )
     channels, lines, processes, recoveries = [], [], {}, {}
     for number, table in tables.items():
         inside = reading.inside(f"channel.{number}")
         if not (number.isascii() and number.isdigit() and int(number) <= 0xFF):
-            inside.fail("", "is no channel: their numbers go from 0 to 255")
+            inside.fail("", "is not a channel: channels are numbered from 0 to 255")
         if not isinstance(table, Mapping):
-            inside.fail("", "must be a table")
+            inside.fail("", f"must be a table, was {table!r}")
         own = list(_lines(inside, int(number), table, interface))
         channels.append(_settings(inside, int(number), table, own))
         lines += own
@@ -189,49 +196,49 @@ def parse_config(data: Mapping[str, Any], name: str = "the configuration") -> Li
 
 
 class _Reading:
-    """A table of the file, and how mistakes in it are told."""
+    """A table of the file, with its path for error messages."""
 
     def __init__(self, name: str, at: str) -> None:
         self._name = name
         self._at = at
 
     def inside(self, table: str) -> _Reading:
-        """A table of the table."""
+        """Return a nested table."""
         return _Reading(self._name, f"{self._at}.{table}" if self._at else table)
 
     def fail(self, entry: str, why: str) -> NoReturn:
-        """Tell what is wrong, and where."""
+        """Raise a `UsageError` that names the entry."""
         where = ".".join(part for part in (self._at, entry) if part)
         raise UsageError(f"{self._name}: {where} {why}.") from None
 
     def names(self, table: Mapping[str, Any], known: Iterable[str]) -> None:
-        """Refuse entries of other names."""
+        """Reject entries with unknown names."""
         known = list(known)
         for entry in table:
             if entry not in known:
                 near = difflib.get_close_matches(entry, known, 1)
-                hint = f"did you mean {near[0]}" if near else f"there are {', '.join(known)}"
-                self.fail(entry, f"means nothing here; {hint}")
+                hint = f"did you mean {near[0]}" if near else f"known are {', '.join(known)}"
+                self.fail(entry, f"is not a known entry; {hint}")
 
     def switch(self, table: Mapping[str, Any], name: str) -> bool:
-        """What is true or false; false if it is not said."""
+        """Return a boolean entry, False if it is missing."""
         value = table.get(name, False)
         if not isinstance(value, bool):
-            self.fail(name, f"takes true or false, not {value!r}")
+            self.fail(name, f"must be true or false, was {value!r}")
         return value
 
     def text(self, table: Mapping[str, Any], entry: str) -> str | None:
-        """A text, or None if there is none."""
+        """Return a string entry, or None if it is missing."""
         value = table.get(entry)
         if value is not None and not isinstance(value, str):
-            self.fail(entry, f"must be a text, not {value!r}")
+            self.fail(entry, f"must be a string, was {value!r}")
         return value
 
     def table(self, table: Mapping[str, Any], entry: str) -> Mapping[str, Any]:
-        """A table, empty if there is none."""
+        """Return a table, empty if it is missing."""
         value = table.get(entry, {})
         if not isinstance(value, Mapping):
-            self.fail(entry, f"must be a table, not {value!r}")
+            self.fail(entry, f"must be a table, was {value!r}")
         return value
 
 
@@ -242,13 +249,15 @@ def _lines(
         inside = reading.inside(stream.value)
         feeds = reading.table(table, stream.value)
         if not feeds:
-            inside.fail("", 'is missing: it takes feeds such as A = "233.252.14.1:30511"')
+            inside.fail("", 'is missing: add feeds such as A = "233.252.14.1:30511"')
         for feed, value in feeds.items():
             if not (len(feed) == 1 and "A" <= feed <= "Z"):
-                inside.fail(feed, "is no feed: they are called A, B, C …")
+                inside.fail(feed, "is not a feed: feeds are named A to Z")
             entry = {"address": value} if isinstance(value, str) else value
             if not isinstance(entry, Mapping):
-                inside.fail(feed, f'takes "ADDRESS:PORT" or a table with an address, not {value!r}')
+                inside.fail(
+                    feed, f'must be "ADDRESS:PORT" or a table with an address, was {value!r}'
+                )
             own = inside.inside(feed)
             own.names(entry, _LINE)
             text = own.text(entry, "address")
@@ -273,7 +282,9 @@ def _settings(
     names = [line.feed for line in lines if line.stream is Stream.INCREMENTAL]
     backup = table.get("backup", [each for each in names if each == BACKUP_FEED])
     if not isinstance(backup, list) or not set(backup) <= set(names):
-        reading.fail("backup", f"takes a list of the incremental feeds {', '.join(names)}")
+        reading.fail(
+            "backup", f"must be a list of the incremental feeds {', '.join(names)}, was {backup!r}"
+        )
     values: dict[str, Any] = {}
     for entry, setting in _SPANS.items():
         text = reading.text(table, entry)
@@ -285,7 +296,7 @@ def _settings(
     for entry in _NUMBERS:
         if entry in table:
             if not _is_whole(table[entry]):
-                reading.fail(entry, f"takes a whole number, not {table[entry]!r}")
+                reading.fail(entry, f"must be an integer, was {table[entry]!r}")
             values[entry] = table[entry]
     feeds = tuple(each for each in names if each not in backup)
     values["legacy"] = _legacy(reading, table, backup)
@@ -298,60 +309,64 @@ def _settings(
 
 
 def _legacy(reading: _Reading, table: Mapping[str, Any], backup: list[str]) -> LegacyFeed | None:
-    """What a channel of the legacy feed is told; None of the binary feed."""
+    """Return the settings of a legacy channel, or None for a binary one."""
     protocol = reading.text(table, "protocol") or _PROTOCOLS[0]
     if protocol not in _PROTOCOLS:
-        reading.fail("protocol", f"takes {' or '.join(_PROTOCOLS)}, not {protocol!r}")
+        reading.fail("protocol", f"must be {' or '.join(_PROTOCOLS)}, was {protocol!r}")
     if protocol != "legacy":
         for entry in _LEGACY:
             if entry in table:
-                reading.fail(entry, 'is for channels with protocol = "legacy"')
+                reading.fail(entry, 'requires protocol = "legacy"')
         return None
     if backup:
-        reading.fail("backup", "is for the binary feed: the legacy feed has A and B alone")
+        reading.fail("backup", "requires the binary feed: the legacy feed has only feeds A and B")
     platform = reading.text(table, "platform") or LegacyFeed().platform
     if platform not in PLATFORMS:
-        reading.fail("platform", f"takes {' or '.join(PLATFORMS)}, not {platform!r}")
+        reading.fail("platform", f"must be {' or '.join(PLATFORMS)}, was {platform!r}")
     depth = table.get("market_depth", 0)
     if not _is_whole(depth) or depth < 0:
-        reading.fail("market_depth", f"takes a number of price levels, 0 for all orders: {depth!r}")
+        reading.fail(
+            "market_depth",
+            f"must be a number of price levels, or 0 for all orders, was {depth!r}",
+        )
     return LegacyFeed(platform, depth or None, "recovery" in table)
 
 
 def _recovery(reading: _Reading, table: Mapping[str, Any]) -> RecoveryGateways:
-    """Where messages are asked for again: feed A's gateway first."""
-    inside, given = reading.inside("recovery"), reading.table(table, "recovery")
-    feeds = sorted(entry for entry in given if entry not in _NAMES)
-    inside.names(given, (*(each for each in feeds if len(each) == 1 and each.isupper()), *_NAMES))
+    """Return the recovery gateways of a channel; feed A's is the first."""
+    inside, entries = reading.inside("recovery"), reading.table(table, "recovery")
+    feeds = sorted(entry for entry in entries if entry not in _NAMES)
+    inside.names(entries, (*(each for each in feeds if len(each) == 1 and each.isupper()), *_NAMES))
     if not feeds:
-        inside.fail("", 'names no gateway: it takes feeds such as A = "10.0.0.1:9620"')
-    found = []
+        inside.fail("", 'has no gateway: add one such as A = "10.0.0.1:9620"')
+    addresses = []
     for feed in feeds:
         try:
-            found.append(parse_address(inside.text(given, feed) or "", feed))
+            addresses.append(parse_address(inside.text(entries, feed) or "", feed))
         except PregaoError as error:
             inside.fail("", str(error).rstrip("."))
-    names = {entry: inside.text(given, entry) for entry in _NAMES if entry in given}
-    return RecoveryGateways(tuple(found), **{k: v for k, v in names.items() if v})
+    names = {entry: inside.text(entries, entry) for entry in _NAMES if entry in entries}
+    return RecoveryGateways(tuple(addresses), **{k: v for k, v in names.items() if v})
 
 
 def _check_loops(reading: _Reading, feed: str, lines: list[Line]) -> None:
-    """Both loops of a site are received on its first feed: without them nothing could heal."""
-    there = {line.stream for line in lines if line.feed == feed}
+    """Check that a site's first feed has all streams: without both loops nothing could heal."""
+    streams = {line.stream for line in lines if line.feed == feed}
     for stream in STREAMS:
-        if stream not in there:
+        if stream not in streams:
             reading.fail(
-                f"{stream.value}.{feed}", f"is missing: feed {feed} is the first of a site"
+                f"{stream.value}.{feed}",
+                f"is missing: feed {feed} is the first of its site and needs all streams",
             )
 
 
 def _check_distinct(name: str, lines: Iterable[Line]) -> None:
-    """Two lines at one address could not be told apart."""
+    """Check that no two lines have the same address: their packets could not be distinguished."""
     seen: dict[tuple[Any, ...], Line] = {}
     for line in lines:
         other = seen.setdefault((line.address, line.interface), line)
         if other is not line:
-            raise UsageError(f"{name}: {other} and {line} are received at the same address.")
+            raise UsageError(f"{name}: {other} and {line} have the same address.")
 
 
 def _is_whole(value: object) -> bool:
@@ -359,7 +374,7 @@ def _is_whole(value: object) -> bool:
 
 
 def config_text(config: LiveConfig) -> str:
-    """A configuration as the text of a file."""
+    """Return a configuration as the text of a TOML file."""
     parts = (
         [f"buffer_bytes = {config.buffer_bytes}\n"] if config.buffer_bytes != BUFFER_BYTES else []
     )
@@ -390,6 +405,6 @@ def config_text(config: LiveConfig) -> str:
                         "interface": line.interface,
                         "source": line.source,
                     }
-                    told = ", ".join(f'{k} = "{v}"' for k, v in values.items() if v is not None)
-                    parts.append(f"{line.feed} = {{ {told} }}\n")
+                    entries = ", ".join(f'{k} = "{v}"' for k, v in values.items() if v is not None)
+                    parts.append(f"{line.feed} = {{ {entries} }}\n")
     return "".join(parts)

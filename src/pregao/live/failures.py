@@ -1,4 +1,4 @@
-"""Failures while a packet is processed: logged with the packet's bytes, seldom and in bounds."""
+"""Log of packets whose processing failed: with their bytes, at a bounded rate."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 from pregao.clock import SECOND
 
 MAX_LOGGED_BYTES = 256
-"""Of a packet, so many bytes are logged."""
+"""Maximum number of bytes of a packet that are logged."""
 LOG_INTERVAL_NS = 10 * SECOND
-"""One failure is logged in this time; those between are counted."""
+"""Minimum time between two logged failures; those in between are counted."""
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class FailureLog:
         self._unlogged = 0
 
     def add(self, error: Exception, payload: bytes | None, now_ns: int) -> None:
-        """Log a failure, unless another one was logged a short time ago."""
+        """Log a failure, or count it if another one was logged within `LOG_INTERVAL_NS`."""
         if self._last_ns is not None and 0 <= now_ns - self._last_ns < LOG_INTERVAL_NS:
             self._unlogged += 1
             return
@@ -38,7 +38,7 @@ class FailureLog:
 
 
 def _described(error: Exception) -> str:
-    """An error in a line, and where it was raised."""
+    """Return an error and where it was raised, in one line."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""A channel and its lines as a feed handler knows them, and who hears what happens."""
+"""A channel and its lines in a feed handler, and the protocol of listeners."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _RECENT_NS = 10 * SECOND
 
 
 class Listener(Protocol):
-    """Hears what channels tell, in the handler's thread: it must be quick, and never wait."""
+    """Receives events in the handler's thread: it must be quick and never block."""
 
     def told(self, channel: FollowedChannel, events: list[Event]) -> None:
-        """Something happened on a channel."""
+        """Process events of a channel."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """A channel, and what is known of receiving it."""
+    """A channel with its reception latency and its failure log."""
 
     channel: FollowedChannel
     delays: RecentDelays = field(default_factory=lambda: RecentDelays(_RECENT_NS))
-    """From sending to receiving, of the incremental stream."""
+    """Latency from sending to reception, of the incremental stream."""
     failures: FailureLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class Followed:
 
 
 def new_followed(settings: ChannelSettings, *, compiled: bool | None) -> Followed:
-    """A channel of which nothing has come; unless ``compiled`` is False, with the pump."""
+    """Return a new channel; a binary one uses the fast path unless ``compiled`` is False."""
     if settings.legacy is not None:
         return Followed(LegacyFeedChannel(settings))
     return Followed(Channel(settings) if compiled is False else PumpedChannel(settings))
@@ -51,18 +51,18 @@ def new_followed(settings: ChannelSettings, *, compiled: bool | None) -> Followe
 
 @dataclass(slots=True)
 class Joined:
-    """A line that is received."""
+    """A line with an open socket."""
 
     number: int
     followed: Followed
     line: Line
     wanted: bool
-    """Does the channel want it? If not, it is only recorded."""
+    """Whether the channel wants the line; if not, it is only recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineState:
-    """A line, and what came on it."""
+    """A line, whether it is joined, and its counts."""
 
     line: Line
     joined: bool
@@ -70,7 +70,7 @@ class LineState:
 
 
 def open_line(line: Line, buffer_bytes: int) -> socket.socket:
-    """Listen to a line."""
+    """Open a socket that receives a line."""
     try:
         interface = None if line.interface is None else find_interface(line.interface)
         return receive_socket(

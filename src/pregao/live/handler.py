@@ -1,8 +1,8 @@
-"""The feed handler: sockets and channels brought together, in one thread.
+"""Feed handler: connects sockets and channels, in one thread.
 
-Datagrams go to the channel that their line belongs to; what a channel asks for is joined and left;
-what it tells goes to listeners. Everything else (a terminal, a page of metrics, a user's program)
-asks questions that are answered between two batches, so that nobody waits for anybody's lock.
+Datagrams go to the channel of their line; the handler joins and leaves the streams that a channel
+requests, and passes its events to listeners. Other threads (a terminal, a metrics page, a user's
+program) submit functions with `ask`, which run between two batches, so that nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ T = TypeVar("T")
 
 _LONGEST_WAIT_NS = 200 * MILLISECOND
 _AGAIN_NS = 5 * SECOND
-"""How long after a refusal something is tried again."""
+"""Delay before a refused operation is retried."""
 _ANSWER_S = 120.0
-"""How long an answer is waited for: with the first packets kernels may have to be compiled."""
+"""Timeout of `FeedHandler.ask`: kernels may have to be compiled when the first packets arrive."""
 _LOOK_S = 1.0
 _FEW = 8
 _AT_EASE = 64
-"""With so few packets at a time there is time to look at what else they say."""
+"""Batches smaller than this leave time to process a backlog of messages."""
 _LOOKED_AT = 16
 
 _log = logging.getLogger(__name__)
@@ -71,11 +71,10 @@ class FeedHandler:
         compiled: bool | None = None,
         clock: Clock = system_clock,
     ) -> None:
-        """Sockets are opened here, so that what the network refuses is told at once.
+        """Open the sockets immediately, so that network errors are raised here.
 
-        Whether it spins is the configuration's to say, unless it is said here. Without
-        ``compiled`` everything is done as fast as this system can; True refuses to do it
-        in plain Python, False does nothing else.
+        ``spin`` overrides the configuration. ``compiled`` None uses the fastest implementation that
+        this system has, True requires the compiled one, and False uses plain Python only.
         """
         if compiled is None and not kernels_compiled():
             tell_of_slowness()
@@ -87,22 +86,22 @@ class FeedHandler:
         self.unrecorded = 0
         """Packets that could not be recorded."""
         self.failure: BaseException | None = None
-        """What ended the handler, if anything did."""
+        """The exception that ended the handler, if any."""
         self._clock = clock
         self._lines = {(line.channel, line.stream, line.feed): line for line in config.lines}
         self._joined: dict[Line, Joined] = {}
         self._ended: dict[Line, LineCounts] = {}
-        """What came on lines before they were left."""
+        """Counts of lines that were left."""
         self._route: dict[int, Joined] = {}
         self._again: dict[Line, int] = {}
         self._record_from_ns = 0
         self._listeners: list[Listener] = []
         self._wanted = True
         self._singly: list[Listener] = []
-        """Those of them that hear of each packet before the next one is taken in."""
+        """Listeners that receive the events of each packet before the next one is processed."""
         self._owners: NDArray[np.int64] = np.empty(0, np.int64)
         self._timed: NDArray[np.int64] = np.empty(0, np.int64)
-        """The channel of each line, by its number; and of those whose delays are noted."""
+        """Channel by line number: `_owners` has all lines, `_timed` those with measured latency."""
         self._questions: queue.SimpleQueue[tuple[Callable[[FeedHandler], Any], Future[Any]]]
         self._questions = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -119,8 +118,8 @@ class FeedHandler:
             raise
         for gateways in dict.fromkeys(config.recoveries.values()):
             numbers = [n for n, own in config.recoveries.items() if own == gateways]
-            asked = [self.channels[number].channel for number in numbers]
-            legacy = [channel for channel in asked if isinstance(channel, LegacyFeedChannel)]
+            channels = [self.channels[number].channel for number in numbers]
+            legacy = [channel for channel in channels if isinstance(channel, LegacyFeedChannel)]
             self._askers.append(Asker(legacy, gateways, self._receiver.wake))
 
     # Lines
@@ -133,7 +132,7 @@ class FeedHandler:
             if self.recorder is not None:
                 self._join(line, wanted=False)
             elif line not in self._joined:
-                # Looked at now: a stream that cannot be joined must not be noticed in an hour.
+                # A stream that cannot be joined must be noticed now, not in an hour.
                 open_line(line, self.config.buffer_bytes).close()
 
     def _join(self, line: Line, *, wanted: bool) -> None:
@@ -150,7 +149,7 @@ class FeedHandler:
             self._routed(joined.followed)
 
     def _routed(self, followed: Followed) -> None:
-        """Tell a channel which of its lines is which, and note whose lines are whose."""
+        """Update the channel's lines, and the channel of each line number."""
         own = [each for each in self._route.values() if each.followed is followed]
         if isinstance(followed.channel, PumpedChannel):
             wanted = {
@@ -161,9 +160,9 @@ class FeedHandler:
         self._timed = self._owners.copy()
         for number, each in self._route.items():
             self._owners[number] = each.line.channel
-            # Packets of the legacy feed have no header that tells when they were sent.
-            tells = each.followed.channel.settings.legacy is None
-            if each.wanted and tells and each.line.stream is Stream.INCREMENTAL:
+            # Packets of the legacy feed have no header with a sending time.
+            has_sending_time = each.followed.channel.settings.legacy is None
+            if each.wanted and has_sending_time and each.line.stream is Stream.INCREMENTAL:
                 self._timed[number] = each.line.channel
 
     def _leave(self, line: Line) -> None:
@@ -181,12 +180,12 @@ class FeedHandler:
         self._routed(joined.followed)
 
     def _act(self, followed: Followed, *, first: bool = False) -> None:
-        """Do what a channel asks for."""
+        """Join and leave the streams that a channel requests."""
         for action in followed.channel.take_actions():
             key = (followed.channel.settings.number, action.stream, action.feed)
             line = self._lines.get(key)
             if line is None:
-                continue  # the configuration does not have it: the channel goes on without
+                continue  # not configured: the channel continues without it
             if not isinstance(action, Join):
                 self._leave(line)
                 continue
@@ -221,23 +220,23 @@ class FeedHandler:
         )
 
     def line_states(self) -> list[LineState]:
-        """All lines, and what came on them; asked by `ask` or by a listener."""
+        """Return all lines and their counts; call it through `ask` or from a listener."""
         return [
             LineState(line, line in self._joined and self._joined[line].wanted, self._counts(line))
             for line in self.config.lines
         ]
 
     def now(self) -> int:
-        """The time, by the handler's clock."""
+        """Return the time of the handler's clock."""
         return self._clock()
 
     # Running
 
     def listen(self, listener: Listener, *, singly: bool = True) -> None:
-        """Tell somebody too what happens; before the handler runs, or by a question.
+        """Add a listener, before the handler runs or through `ask`.
 
-        Who does not look at the books when something is told says ``singly=False``: he may then be
-        told of many packets at once, which takes far less time.
+        A listener that does not read books when it receives events can pass ``singly=False``: it
+        then receives the events of many packets per call, which takes far less time.
         """
         self._want(wanted=True)
         self._listeners = [*self._listeners, listener]
@@ -245,12 +244,12 @@ class FeedHandler:
             self._singly = [*self._singly, listener]
 
     def forget(self, listener: Listener) -> None:
-        """Tell somebody no more."""
+        """Remove a listener."""
         self._listeners = [each for each in self._listeners if each is not listener]
         self._singly = [each for each in self._singly if each is not listener]
 
     def ask(self, question: Callable[[FeedHandler], T], timeout_s: float = _ANSWER_S) -> T:
-        """Have a question answered by the thread that runs the handler, between two batches."""
+        """Run a function in the handler's thread, between two batches, and return its result."""
         if self._thread is threading.current_thread():
             return question(self)
         if self._thread is None or not self._thread.is_alive():
@@ -268,22 +267,22 @@ class FeedHandler:
                 if answer.done() or time.monotonic() >= stop:
                     raise
                 if not self._thread.is_alive():
-                    self._answer()  # it ended before it saw the question
+                    self._answer()  # the thread ended before it saw the call
 
     def start(self) -> None:
-        """Run in a thread of its own."""
+        """Run in a separate thread."""
         self._thread = threading.Thread(target=self.run, name="pregao-feed", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon; waits for the thread."""
+        """Stop soon, and wait for the thread."""
         self._stopping.set()
         self._receiver.wake()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def run(self) -> None:
-        """Follow until `stop` is called."""
+        """Follow the channels until `stop` is called."""
         if self.config.realtime and (refused := go_first()):
             _log.warning(refused)
         try:
@@ -293,14 +292,14 @@ class FeedHandler:
             self.failure = error
             if self._thread is None:
                 raise
-            _log.error("The feed handler ended: %s", error)
+            _log.error("The feed handler failed: %s", error)
         finally:
             self._answer()
             self._close()
 
     def _step(self) -> None:
-        # Time is that before the sockets were asked, or of what they gave: a packet that waits in
-        # the kernel, because this thread was held up, is not missing.
+        # The clock is read before the sockets, or is the time of the last packet: a packet that
+        # waits in the kernel, because this thread was delayed, is not missing.
         now = self._clock()
         batch = self._receiver.receive(self._patience(now) / SECOND)
         if len(batch):
@@ -329,7 +328,7 @@ class FeedHandler:
         self._answer()
 
     def _ask_again(self, asker: Asker, now_ns: int) -> None:
-        """Ask for lost messages of the legacy feed; no answer of a gateway ends the handler."""
+        """Request lost messages of the legacy feed; no reply of a gateway ends the handler."""
         try:
             asker.work(now_ns)
         except Exception as error:
@@ -338,58 +337,58 @@ class FeedHandler:
                 self._failed(self.channels[channel.settings.number], error, now_ns)
 
     def _patience(self, now_ns: int) -> int:
-        """How long to wait for packets at most, in nanoseconds."""
+        """Return how long to wait for packets, in nanoseconds."""
         deadlines = [followed.channel.deadline() for followed in self.channels.values()]
         deadlines += [asker.deadline_ns for asker in self._askers]
         waits = [deadline - now_ns for deadline in deadlines if deadline is not None]
         return max(0, min([*waits, _LONGEST_WAIT_NS]))
 
     def _take(self, batch: Batch) -> None:
-        whole = Datagrams(*batch.columns)
+        datagrams = Datagrams(*batch.columns)
         if len(self.channels) == 1:
             for followed in self.channels.values():
-                self._take_of(followed, whole)
+                self._take_of(followed, datagrams)
             return
         owners = self._owners[batch.line]
         for number, followed in self.channels.items():
             own = np.flatnonzero(owners == number)
             if len(own):
-                self._take_of(followed, whole.chosen(own))
+                self._take_of(followed, datagrams.chosen(own))
 
     def _take_of(self, followed: Followed, datagrams: Datagrams) -> None:
-        """Take in what came of one channel."""
+        """Process the datagrams of one channel."""
         channel = followed.channel
-        at, end = 0, len(datagrams.offset)
+        index, end = 0, len(datagrams.offset)
         if isinstance(channel, PumpedChannel):
-            while at < end:
+            while index < end:
                 try:
-                    at = channel.receive_many(datagrams, at, end, singly=bool(self._singly))
+                    index = channel.receive_many(datagrams, index, end, singly=bool(self._singly))
                 except Exception as error:
-                    at = channel.current
-                    when = int(datagrams.time_ns[at])
-                    self._failed(followed, error, when, datagrams.payload(at))
-                    at += 1
+                    index = channel.current
+                    when = int(datagrams.time_ns[index])
+                    self._failed(followed, error, when, datagrams.payload(index))
+                    index += 1
                 self._tell(followed)
             return
         lines, times = datagrams.line.tolist(), datagrams.time_ns.tolist()
         for number, when in zip(lines, times, strict=True):
             joined = self._route[number]
             if joined.wanted:
-                line, payload = joined.line, datagrams.payload(at)
+                line, payload = joined.line, datagrams.payload(index)
                 try:
                     channel.receive(line.stream, line.feed, payload, when, when)
                 except Exception as error:
                     self._failed(followed, error, when, payload)
                 self._tell(followed)
-            at += 1
+            index += 1
 
     def _failed(
         self, followed: Followed, error: Exception, now_ns: int, payload: bytes | None = None
     ) -> None:
-        """Count and log that a packet could not be processed, and have its channel rebuilt.
+        """Count and log that a packet could not be processed, and rebuild its channel.
 
-        Bytes of the network must not end the handler. The packet may have been applied in part, so
-        that nothing of its channel is trusted until the recovery streams have shown it again.
+        Network input must not end the handler. The packet may have been applied in part, so nothing
+        of its channel is trusted until the recovery streams have confirmed it again.
         """
         followed.failures.add(error, payload, now_ns)
         try:
@@ -398,7 +397,7 @@ class FeedHandler:
             followed.failures.add(second, payload, now_ns)
 
     def _guarded(self, followed: Followed, work: Callable[[], Any], now_ns: int) -> Any:
-        """Let a channel work on what has come; None if that fails."""
+        """Run work of a channel; return None if it fails."""
         try:
             return work()
         except Exception as error:
@@ -406,13 +405,13 @@ class FeedHandler:
             return None
 
     def _note_delays(self, batch: Batch) -> None:
-        """Note how long packets of the incremental streams were on their way."""
-        if len(batch) <= _FEW:  # columns take longer than a loop over so few
-            for at, line in enumerate(batch.line.tolist()):
-                if self._timed[line] >= 0 and batch.length[at] >= PACKET_HEADER_SIZE:
-                    came = int(batch.time_ns[at])
+        """Record the latency of incremental packets."""
+        if len(batch) <= _FEW:  # a loop is faster than columns for a few
+            for row, line in enumerate(batch.line.tolist()):
+                if self._timed[line] >= 0 and batch.length[row] >= PACKET_HEADER_SIZE:
+                    received_ns = int(batch.time_ns[row])
                     delays = self._route[line].followed.delays
-                    delays.add(came - one_sent_ns(batch, at), came)
+                    delays.add(received_ns - one_sent_ns(batch, row), received_ns)
             return
         owners = np.where(batch.length >= PACKET_HEADER_SIZE, self._timed[batch.line], -1)
         for number, followed in self.channels.items():
@@ -422,7 +421,7 @@ class FeedHandler:
                 followed.delays.add_many(when - sent_ns(batch, own), int(when[-1]))
 
     def _want(self, *, wanted: bool) -> None:
-        """Have channels tell what happens, or not: events are not made for nobody."""
+        """Enable or disable the channels' events: without listeners none are created."""
         if wanted != self._wanted:
             self._wanted = wanted
             for followed in self.channels.values():
@@ -450,13 +449,13 @@ class FeedHandler:
             self._written(partial(self.recorder.write, batch), len(batch))
 
     def _written(self, work: Callable[[], None], packets: int) -> None:
-        """Let the recorder work; if it cannot, the feed goes on, and what is missing is counted."""
+        """Run work of the recorder; on failure the feed continues and lost packets are counted."""
         try:
             work()
-        except Exception as error:  # whatever it is, packets go on to their channels
+        except Exception as error:  # whatever it is, the channels get their packets
             self.unrecorded += packets
             self._record_from_ns = self._clock() + _AGAIN_NS
-            _log.warning("Nothing is recorded for a while: %s", error)
+            _log.warning("Recording failed and is paused for a few seconds: %s", error)
 
     def _answer(self) -> None:
         while True:

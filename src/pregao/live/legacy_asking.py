@@ -1,8 +1,8 @@
-"""What was lost of the legacy feed, asked for over TCP while a feed handler runs (002 §6.2).
+"""TCP recovery of lost messages of the legacy feed, for a feed handler (002 §6.2).
 
-A thread connects to the recovery gateway and reads; what that means is settled in the handler's
-thread, which alone touches the channel. Feed A's gateway is preferred, B's is for when it cannot be
-reached. Without a connection nothing is waited for longer than without recovery.
+A thread connects to the recovery gateway and reads; the handler's thread interprets the data and
+alone touches the channel. Feed A's gateway is preferred; B's is used when A's cannot be reached.
+Without a connection, a gap is waited for no longer than without recovery.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pregao.live.config import RecoveryGateways
 from pregao.net import Address
 
 AGAIN_S = 2.0
-"""How long after a connection was refused or lost another one is tried."""
+"""Delay before reconnecting after a connection was refused or lost."""
 _CONNECT_S = 3.0
 _LOOK_S = 1.0
 _HEARTBEAT_NS = 10 * SECOND
@@ -34,17 +34,17 @@ _log = logging.getLogger(__name__)
 
 
 class _Closed:
-    """The connection is gone."""
+    """Marks the end of a connection."""
 
 
 _Arrived = socket.socket | bytes | _Closed
 
 
 class RecoveryLink:
-    """A connection to the first gateway that can be reached, made anew when it is lost."""
+    """A connection to the first reachable gateway, reconnected when it is lost."""
 
     def __init__(self, addresses: Sequence[Address], wake: Callable[[], None]) -> None:
-        """``wake`` is called when something has come."""
+        """Start connecting; ``wake`` is called when something has arrived."""
         self._addresses = addresses
         self._wake = wake
         self._arrived: queue.SimpleQueue[_Arrived] = queue.SimpleQueue()
@@ -53,46 +53,46 @@ class RecoveryLink:
         self._thread.start()
 
     def take(self) -> Iterator[_Arrived]:
-        """Yield what has come, in order: a connection, bytes of it, or its end.
+        """Yield what has arrived, in order: a connection, its bytes, or its end.
 
         An item leaves the queue when it is yielded: if one cannot be processed, the connection
-        that follows it is not lost.
+        after it is not lost.
         """
         with suppress(queue.Empty):
             while True:
                 yield self._arrived.get_nowait()
 
     def close(self) -> None:
-        """End the thread."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join()
 
     def _run(self) -> None:
-        told = False
+        warned = False
         while not self._stopping.is_set():
             connection = self._connect()
             if connection is None:
-                if not told:
+                if not warned:
                     where = " or ".join(map(str, self._addresses))
-                    _log.warning("%s cannot be reached: what is lost is not asked for.", where)
-                told = True
+                    _log.warning("%s cannot be reached: lost messages are not recovered.", where)
+                warned = True
                 self._stopping.wait(AGAIN_S)
                 continue
-            told, began = False, time.monotonic()
+            warned, began = False, time.monotonic()
             with connection:
                 self._put(connection)
                 self._read(connection)
             self._put(_Closed())
-            if time.monotonic() - began < AGAIN_S:  # else one that was good is made anew at once
+            if time.monotonic() - began < AGAIN_S:  # one that worked is reconnected immediately
                 self._stopping.wait(AGAIN_S)
 
     def _connect(self) -> socket.socket | None:
         for address in self._addresses:
             with suppress(OSError):
-                found = socket.create_connection((address.host, address.port), _CONNECT_S)
-                found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                found.settimeout(_LOOK_S)
-                return found
+                connection = socket.create_connection((address.host, address.port), _CONNECT_S)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.settimeout(_LOOK_S)
+                return connection
         return None
 
     def _read(self, connection: socket.socket) -> None:
@@ -114,17 +114,17 @@ class RecoveryLink:
 
 @dataclass(slots=True)
 class _Asked:
-    """A channel, and how what it misses is asked for."""
+    """A channel and the recovery of its gaps."""
 
     channel: LegacyFeedChannel
     filler: GapFiller | None = None
     """None without a connection."""
     missing: tuple[int, int, int] | None = None
-    """Without a connection: version and first number of what is missing, and since when."""
+    """Without a connection: version and first number of the gap, and when it was noticed."""
 
 
 class Asker:
-    """Asks for what the channels of a gateway miss; called by the thread that has the channels."""
+    """Requests missing messages of channels from a gateway; called by the channels' thread."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Asker:
         gateways: RecoveryGateways,
         wake: Callable[[], None],
     ) -> None:
-        """``wake`` is called when there is something to do; by another thread."""
+        """Start connecting; another thread calls ``wake`` when `work` has something to do."""
         self._asked = [_Asked(channel) for channel in channels]
         self._gateways = gateways
         self._connection: socket.socket | None = None
@@ -141,12 +141,12 @@ class Asker:
 
     @property
     def connected(self) -> bool:
-        """Is there a connection to ask over?"""
+        """Whether there is a connection for requests."""
         return self._client is not None
 
     @property
     def deadline_ns(self) -> int | None:
-        """When `work` is to be called, if nothing comes before."""
+        """When `work` must be called if nothing arrives before."""
         waits = [None if self._client is None else self._client.deadline_ns]
         for each in self._asked:
             if each.filler is not None:
@@ -157,18 +157,18 @@ class Asker:
 
     @property
     def channels(self) -> list[LegacyFeedChannel]:
-        """The channels whose lost messages are asked for."""
+        """The channels whose lost messages are requested."""
         return [each.channel for each in self._asked]
 
     def abandon(self) -> None:
-        """End the connection: what came over it could not be processed."""
+        """Close the connection: its data could not be processed."""
         if self._connection is not None:
-            with suppress(OSError):  # what reads it sees that it is over
+            with suppress(OSError):  # its reader notices the end
                 self._connection.shutdown(socket.SHUT_RDWR)
         self._end()
 
     def work(self, now_ns: int) -> None:
-        """Take in what has come, and ask for what is missing."""
+        """Process arrivals and request missing messages."""
         for item in self._link.take():
             if isinstance(item, socket.socket):
                 self._begin(item, now_ns)
@@ -191,7 +191,7 @@ class Asker:
         self._send()
 
     def close(self, now_ns: int) -> None:
-        """Log out and end the connection."""
+        """Log out and close the connection."""
         if self._client is not None:
             self._client.session.log_out(now_ns)
             self._send()
@@ -212,11 +212,11 @@ class Asker:
     def _take(self, events: Sequence[RecoveryEvent], now_ns: int) -> None:
         for each in self._asked:
             if each.filler is not None:
-                found = each.filler.take(events, each.channel.incremental, now_ns)
-                each.channel.recovered(found, now_ns)
+                recovered = each.filler.take(events, each.channel.incremental, now_ns)
+                each.channel.recovered(recovered, now_ns)
         for event in events:
             if isinstance(event, Ended):
-                _log.warning("Lost messages are not asked for any more: %s", event.reason)
+                _log.warning("The recovery session ended: %s", event.reason)
                 self._send()
                 self.abandon()
                 return
@@ -226,12 +226,12 @@ class Asker:
             return
         data = self._client.take_output()
         if data:
-            with suppress(OSError):  # that it is over is seen by what reads it
+            with suppress(OSError):  # its reader notices the end
                 self._connection.sendall(data)
 
 
 def _without(asked: _Asked, now_ns: int) -> None:
-    """Nobody can be asked: what is missing is given up as if there were no recovery."""
+    """Declare a gap lost after the reorder time, as on a channel without recovery."""
     channel, lost = asked.channel, asked.channel.incremental.awaited
     if lost is None:
         asked.missing = None

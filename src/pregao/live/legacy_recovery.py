@@ -1,6 +1,6 @@
 """TCP recovery of the legacy feed over asyncio: a client, and a server for tests and simulation.
 
-The rules are those of `pregao.legacy.recovery`; here are only the connections and the clock.
+The protocol is in `pregao.legacy.recovery`; this module has only the connections and the clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PIECE = 1 << 16
 
 
 class RecoveryConnection:
-    """A connection to a recovery gateway; made by `connect_recovery`."""
+    """A connection to a recovery gateway, opened by `connect_recovery`."""
 
     def __init__(
         self,
@@ -42,16 +42,16 @@ class RecoveryConnection:
         self._clock = clock
 
     async def ask(self, wanted: Wanted) -> None:
-        """Ask for messages; they come as events."""
+        """Request messages; they arrive as events."""
         self.client.ask(wanted, self._clock())
         await _flushed(self.client.take_output, self._writer)
 
     async def flush(self) -> None:
-        """Send what the client has to say, where a `GapFiller` asked."""
+        """Send pending output of the client, such as requests of a `GapFiller`."""
         await _flushed(self.client.take_output, self._writer)
 
     async def events(self) -> AsyncIterator[RecoveryEvent]:
-        """What comes, until the session ends. Heartbeats are sent meanwhile."""
+        """Yield events until the session ends, sending heartbeats meanwhile."""
         while True:
             data = await _read(self._reader, self.client.deadline_ns, self._clock)
             now = self._clock()
@@ -98,11 +98,11 @@ async def recovery_server(
     *,
     idle_ns: int = IDLE_NS,
 ) -> AsyncIterator[int]:
-    """Serve a store of messages while the context is open; gives the port.
+    """Serve a store of messages while the context is open. Yields the port.
 
-    A connection ends that does not log on within ``idle_ns``, that sends half a message and not
-    the rest in that time, or that does not read; there are `MAX_CONNECTIONS` of them at most.
-    Of the answers to what came, about `BYTES_PER_REPORT` bytes wait for a client to read.
+    A connection is closed that does not log on within ``idle_ns``, that sends part of a message and
+    not the rest in that time, or that does not read. At most `MAX_CONNECTIONS` are open. Of each
+    one's replies, about `BYTES_PER_REPORT` bytes wait for the client to read.
     """
     connections = 0
 
@@ -134,7 +134,7 @@ async def recovery_server(
                 ended += events
                 async with asyncio.timeout(idle_ns / SECOND):
                     await _flushed(served.take_output, writer)
-                    await asyncio.sleep(0)  # other connections have their turn
+                    await asyncio.sleep(0)  # let other connections proceed
             if ended:
                 writer.close()
                 async with asyncio.timeout(idle_ns / SECOND):
@@ -155,7 +155,7 @@ async def recovery_server(
 async def _read(
     reader: asyncio.StreamReader, deadline_ns: int | None, clock: Clock
 ) -> bytes | None:
-    """What comes before the deadline; nothing at all when the connection is closed."""
+    """Return data received before the deadline, None at the deadline, or b"" at the end."""
     wait = None if deadline_ns is None else max(deadline_ns - clock(), 0) / SECOND
     try:
         return await asyncio.wait_for(reader.read(_PIECE), wait)

@@ -1,4 +1,4 @@
-"""Several captures as one sequence of datagrams, in the order of their times."""
+"""Captures merged into one sequence of datagrams, ordered by time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stretch:
 
 
 class _Track:
-    """One capture, as far as it was read."""
+    """One capture and the position up to which it was read."""
 
     def __init__(self, reader: BlockReader, lines: Lines) -> None:
         self._reader = reader
@@ -41,12 +41,12 @@ class _Track:
         self._latest = 0
 
     def filled(self) -> bool:
-        """Is there something to send? Reads on if need be."""
+        """Whether datagrams are pending; reads further blocks if needed."""
         while self._at == len(self._due):
             block = next(self._reader, None)
             if block is None:
                 return False
-            # Where times go back within a file, its order is what counts.
+            # Where capture times go back within a file, the order of the file counts.
             due = np.maximum.accumulate(np.maximum(block.time_ns, self._latest))
             self._latest = int(due[-1])
             self._block, self._due, self._at = block, due, 0
@@ -55,11 +55,11 @@ class _Track:
 
     @property
     def last_ns(self) -> int:
-        """When the last datagram that was read is due."""
+        """When the last datagram read so far is due."""
         return int(self._due[-1])
 
     def take(self, until_ns: int) -> Stretch:
-        """What is due up to a time, of what was read."""
+        """Return the datagrams read so far that are due up to a time."""
         assert self._block is not None
         begin, block = self._at, self._block
         end = self._at = int(np.searchsorted(self._due, until_ns, side="right"))
@@ -76,7 +76,7 @@ class _Track:
 
 
 def merged(captures: Sequence[Source], lines: Lines) -> Iterator[Stretch]:
-    """The datagrams of all captures by time; ``lines`` learns their destinations."""
+    """Yield the datagrams of all captures by time; their destinations are added to ``lines``."""
     with ExitStack() as opened:
         tracks = [_Track(opened.enter_context(read_blocks(each)), lines) for each in captures]
         while tracks := [track for track in tracks if track.filled()]:

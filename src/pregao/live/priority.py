@@ -1,4 +1,4 @@
-"""A feed's thread before all others: what its system may grant to those who ask."""
+"""Real-time scheduling of the feed's thread."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import sys
 from pregao.errors import UsageError
 
 _PRIORITY = 10
-"""Of those from 1 to 99; the kernel's own threads that matter are above it."""
+"""Of 1 to 99; the kernel's own important threads have a higher one."""
 
 
 def check_manner(*, spin: bool, realtime: bool) -> None:
-    """Refuse a thread that never sleeps and goes before all others."""
+    """Reject busy polling together with real-time scheduling."""
     if spin and realtime:
-        raise UsageError("Either spin or realtime: both would leave a core to nobody else.")
+        raise UsageError("Choose spin or realtime: both would leave a core to no other thread.")
 
 
 def go_first() -> str | None:
-    """Let this thread run before all ordinary ones from here on; why not, if it is refused.
+    """Raise this thread to real-time priority; return why not if the system refuses.
 
-    Other work then no longer takes the processor away from a packet that has come. Threads and
-    processes that it starts are ordinary ones.
+    Ordinary threads then no longer preempt the processing of a packet. Threads and processes that
+    this one starts have ordinary priority.
     """
     if sys.platform != "linux":
-        return "Only Linux lets the feed's thread go before others."
+        return "Real-time scheduling of the feed's thread requires Linux."
     try:
         policy = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         os.sched_setscheduler(0, policy, os.sched_param(_PRIORITY))
     except PermissionError:
         return (
-            "The feed's thread may not go before others: allow it with "
+            "Real-time scheduling of the feed's thread was refused: allow it with "
             f"`@GROUP - rtprio {_PRIORITY}` in /etc/security/limits.conf, or run it with "
             "the capability CAP_SYS_NICE."
         )
     except OSError as error:
-        return f"The feed's thread cannot go before others: {error.strerror}."
+        return f"Real-time scheduling of the feed's thread failed: {error.strerror}."
     return None

@@ -1,7 +1,7 @@
-"""Groups of channels, each followed in a process of its own, apart from the program that asks.
+"""Worker processes: groups of channels, each followed in a separate process.
 
-A busy Python thread beside a feed handler delays it: the two take turns at the interpreter. Here
-the handlers are in other processes, and only what is asked for comes over, as copies.
+A busy Python thread in the same process delays a feed handler: the two take turns at the
+interpreter. Here the handlers run in other processes, which send only requested data, as copies.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ T = TypeVar("T")
 _START_S = 60.0
 _END_S = 10.0
 _SWITCH_S = 0.0005
-"""The thread that follows must not wait long for the one that answers."""
+"""The feed's thread must not wait long for the thread that answers."""
 
 
 class FeedProcesses:
-    """Feed handlers of groups of channels, a process each; they run until they are stopped."""
+    """Feed handlers of groups of channels, one worker process each; they run until `stop`."""
 
     def __init__(
         self,
@@ -42,14 +42,14 @@ class FeedProcesses:
         spin: bool | None = None,
         compiled: bool | None = None,
     ) -> None:
-        """All sockets are open behind this: what the network refuses is told at once."""
+        """Start the workers and open all sockets, so that network errors are raised here."""
         if not groups:
-            raise UsageError("There is no channel to follow.")
+            raise UsageError("There are no channels to follow: name at least one group.")
         self._members = [_Member(group, spin, compiled) for group in groups]
         self._subscriptions = 0
         self._lock = threading.Lock()
         self.failure: PregaoError | None = None
-        """What ended one of them, if anything did."""
+        """The error that ended one of the workers, if any."""
         try:
             for member in self._members:
                 refused = member.answer(_START_S)
@@ -60,10 +60,10 @@ class FeedProcesses:
             raise
 
     def ask(self, question: Callable[[FeedHandler], T]) -> T:
-        """Have a question answered by every handler, and put the answers together.
+        """Run a function in every handler and merge the results.
 
-        It goes to other processes, so it must be a function of a module. Reports, sets and lists
-        can be put together.
+        It is sent to other processes, so it must be defined at the top level of a module. Reports,
+        sets and lists can be merged.
         """
         answer: T = _together(self._ask(question))
         return answer
@@ -75,14 +75,14 @@ class FeedProcesses:
             try:
                 for member in self._members:
                     member.ask(question)
-                told = [member.answer() for member in self._members]
+                answers = [member.answer() for member in self._members]
             except PregaoError as error:
                 self.failure = error
                 raise
-        for answer in told:
+        for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-        return told
+        return answers
 
     def subscribe(
         self,
@@ -92,7 +92,7 @@ class FeedProcesses:
         depth: int = DEPTH,
         most_waiting: int = MOST_WAITING,
     ) -> ProcessSubscription:
-        """Hear what happens to some instruments, or all."""
+        """Subscribe to the events of some instruments, or all."""
         self._subscriptions += 1
         number = self._subscriptions
         wanted = None if symbols is None else frozenset(symbols)
@@ -100,7 +100,7 @@ class FeedProcesses:
         return ProcessSubscription(self, number)
 
     def stop(self) -> None:
-        """End all of them; waits until they have."""
+        """Stop all workers, and wait until they have ended."""
         for member in self._members:
             member.close()
         for member in self._members:
@@ -108,22 +108,22 @@ class FeedProcesses:
 
 
 class ProcessSubscription:
-    """What happens to some instruments in other processes, until it is taken."""
+    """Events of some instruments in worker processes, queued until they are taken."""
 
     behind = False
-    """Who was too slow is told so and gets fresh books without asking."""
+    """Always False: `take` gives a subscriber that was too slow `Missed` and fresh books."""
 
     def __init__(self, processes: FeedProcesses, number: int) -> None:
         self._processes = processes
         self._number = number
 
     def take(self) -> list[Item]:
-        """What happened since it was taken last, process by process."""
+        """Return the items queued since the last call, process by process."""
         return self._processes.ask(_Take(self._number))
 
 
 class _Member:
-    """A process, and the link to it."""
+    """A worker process and the pipe to it."""
 
     def __init__(self, config: LiveConfig, spin: bool | None, compiled: bool | None) -> None:
         context = multiprocessing.get_context("spawn")
@@ -136,31 +136,33 @@ class _Member:
         other.close()
 
     def ask(self, question: Callable[[FeedHandler], Any]) -> None:
-        """Send a question over; its answer is to be taken next."""
+        """Send a function to call; `answer` must be called next."""
         try:
             self._link.send(question)
         except OSError:
             raise self._gone() from None
 
     def answer(self, timeout_s: float | None = None) -> Any:
-        """The answer to what was asked; an exception if that was one."""
+        """Return the result of the last call; an exception if it raised one."""
         try:
             if not self._link.poll(timeout_s):
-                raise NetworkError(f"The process of channel {self._numbers} does not answer.")
+                raise NetworkError(
+                    f"The worker process of channel {self._numbers} does not respond."
+                )
             return self._link.recv()
         except (EOFError, OSError):
             raise self._gone() from None
 
     def _gone(self) -> PregaoError:
-        return NetworkError(f"The process that followed channel {self._numbers} has ended.")
+        return NetworkError(f"The worker process of channel {self._numbers} has ended.")
 
     def close(self) -> None:
-        """Let it end."""
+        """Close the pipe, which ends the process."""
         with contextlib.suppress(OSError):
             self._link.close()
 
     def join(self) -> None:
-        """Wait until it has ended."""
+        """Wait until the process has ended; kill it if it takes too long."""
         self._process.join(_END_S)
         if self._process.is_alive():
             self._process.kill()
@@ -168,8 +170,8 @@ class _Member:
 
 
 def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: Connection) -> None:
-    """Follow channels and answer questions until nobody is there to ask any more."""
-    # Who asks ends it; Ctrl-C in a terminal goes to all processes of it.
+    """Follow channels and serve calls until the parent process closes the pipe."""
+    # The parent process ends this one; Ctrl-C in a terminal goes to all of its processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.setswitchinterval(_SWITCH_S)
     try:
@@ -187,7 +189,7 @@ def _follow(config: LiveConfig, spin: bool | None, compiled: bool | None, link: 
 
 
 def _answer_all(handler: FeedHandler, link: Connection) -> None:
-    """Answer until whoever asks is gone."""
+    """Serve calls until the parent process closes the pipe."""
     with contextlib.suppress(EOFError, OSError):
         while True:
             question = link.recv()
@@ -199,18 +201,18 @@ def _answer_all(handler: FeedHandler, link: Connection) -> None:
 
 
 def _answer(handler: FeedHandler, question: Callable[[FeedHandler], Any]) -> Any:
-    # What waits is taken by this thread: the one that follows has nothing to do with it.
+    # This thread takes queued items, so that the feed's thread is not interrupted.
     if isinstance(question, _Take):
         return question(handler)
     return handler.ask(question)
 
 
 _subscribed: dict[int, Subscription] = {}
-"""In a process that follows: the subscriptions of who asks."""
+"""In a worker process: the subscriptions of the parent process."""
 
 
 class _Begin:
-    """A question: begin a subscription."""
+    """A call that starts a subscription."""
 
     def __init__(self, number: int, *values: Any) -> None:
         self._number = number
@@ -218,28 +220,28 @@ class _Begin:
 
     def __call__(self, handler: FeedHandler) -> None:
         symbols, kinds, depth, most = self._values
-        made = Subscription(symbols, kinds=kinds, depth=depth, most_waiting=most)
-        _subscribed[self._number] = made
-        made.begin(handler)
+        subscription = Subscription(symbols, kinds=kinds, depth=depth, most_waiting=most)
+        _subscribed[self._number] = subscription
+        subscription.begin(handler)
 
 
 class _Take:
-    """A question: what waits for a subscription?"""
+    """A call that returns the queued items of a subscription."""
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def __call__(self, handler: FeedHandler) -> list[Item]:
         subscription = _subscribed[self._number]
-        found = subscription.take()
+        items = subscription.take()
         if subscription.behind:
             handler.ask(subscription.refresh)
-            found += subscription.take()
-        return found
+            items += subscription.take()
+        return items
 
 
 def _together(answers: list[Any]) -> Any:
-    """One answer out of those of several processes."""
+    """Merge the results of several processes."""
     first, *others = answers
     if not others:
         return first
@@ -249,4 +251,7 @@ def _together(answers: list[Any]) -> Any:
         return set().union(*answers)
     if isinstance(first, list):
         return [each for answer in answers for each in answer]
-    raise UsageError("The answers of several processes to this question cannot be put together.")
+    raise UsageError(
+        f"Results of type {type(first).__name__} from several processes cannot be merged: "
+        "return a report, a set or a list."
+    )

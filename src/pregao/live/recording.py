@@ -1,7 +1,7 @@
-"""The recorder: what is received goes into pcap files as it comes, rolled by size and time.
+"""Recorder: writes received packets to pcap files, rolled by size and time.
 
-Every write holds whole records. A process that is killed within a write may leave half a record at
-the end of its last file: readers tell that, and the next recorder of the same folder cuts it off.
+Every write consists of complete records. A process killed during a write may leave a torn record at
+the end of its last file: readers report it, and the next recorder of the same folder truncates it.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _MOST_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordSettings:
-    """Where captures go, and when the next file begins."""
+    """Where captures are written, and when files are rolled."""
 
     folder: Path
     name: str = "live"
-    """What the names of all files begin with."""
+    """Prefix of all file names."""
     roll_bytes: int = ROLL_BYTES
     roll_ns: int = ROLL_NS
     sync_ns: int = SYNC_NS
-    """How often what was written is made to survive the loss of power."""
+    """Interval of fsync, after which written data survives a loss of power."""
 
 
 class Recorder:
-    """Writes batches of datagrams to files of a folder; one thread uses it."""
+    """Writes batches of datagrams to files of a folder; for use by one thread."""
 
     def __init__(self, settings: RecordSettings) -> None:
         self.settings = settings
@@ -61,21 +61,21 @@ class Recorder:
         except OSError as error:
             raise _refused(settings.folder, error) from error
         self.mended = mend(settings.folder, settings.name)
-        """Bytes of half records that a recorder before left, and that were cut off."""
+        """Bytes of a torn record that an earlier recorder left and that were truncated."""
 
     def line(self, number: int, address: Address) -> None:
-        """Say where the datagrams of a line were sent to."""
+        """Set the destination of a line's datagrams."""
         self._destinations[number] = int(IPv4Address(address.host)) << 16 | address.port
         self._table = np.zeros(max(self._destinations) + 1, np.int64)
         for line, destination in self._destinations.items():
             self._table[line] = destination
 
     def write(self, batch: Batch) -> None:
-        """Write datagrams down."""
+        """Append datagrams to the current file."""
         if not len(batch):
             return
         file = self._file_for(int(batch.time_ns[0]))
-        made = self._records.build(
+        records = self._records.build(
             batch.buffer,
             batch.offset,
             batch.length,
@@ -83,12 +83,12 @@ class Recorder:
             batch.source,
             self._table[batch.line],
         )
-        file.append(made.data)
+        file.append(records.data)
         self.packets += len(batch)
-        self.bytes += len(made)
+        self.bytes += len(records)
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass: a file that is old enough is closed."""
+        """Close the current file if it is old enough."""
         if self._file is not None and now_ns - self._file.begun_ns >= self.settings.roll_ns:
             self._end_file()
 
@@ -99,7 +99,7 @@ class Recorder:
         ):
             self._end_file()
         if self._file is None:
-            # Two files may begin with packets of the same time.
+            # Two files may begin with packets of the same time, but need different names.
             self._named_ns = max(time_ns, self._named_ns + 1)
             path = settings.folder / f"{settings.name}-{_moment(self._named_ns)}{ENDING}"
             self._file = _File(path, self._records.header, time_ns, settings.sync_ns)
@@ -112,7 +112,7 @@ class Recorder:
             file.close()
 
     def close(self) -> None:
-        """End the last file."""
+        """Close the current file."""
         self._end_file()
 
     def __enter__(self) -> Recorder:
@@ -128,16 +128,16 @@ class Recorder:
 
 
 class _File:
-    """A capture that grows by whole records, synced now and then by a thread of its own."""
+    """A capture that grows by complete records; a separate thread syncs it periodically."""
 
     def __init__(self, path: Path, header: bytes, begun_ns: int, sync_ns: int) -> None:
         self.begun_ns = begun_ns
         self.size = 0
         self._path = path
         try:
-            # Never into a file that is there: two recorders of one name would tear each other's.
+            # Never open an existing file: two recorders of one name would corrupt each other's.
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            # Held until the file is closed or the process is dead: it tells that somebody writes.
+            # Held until the file is closed or the process ends: marks the file as being written.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         except OSError as error:
             raise _refused(path, error) from error
@@ -150,7 +150,7 @@ class _File:
         self._syncing.start()
 
     def append(self, records: memoryview) -> None:
-        """Write whole records; if there is no room, nothing of them stays."""
+        """Append complete records; if that fails (disk full), none of them remain."""
         begin = self.size
         try:
             while len(records):
@@ -185,11 +185,11 @@ class _File:
 
 
 def mend(folder: Path, name: str) -> int:
-    """Cut half a record off the end of the newest file of a name; gives how many bytes that was."""
-    found = sorted(folder.glob(f"{name}-*{ENDING}"))
-    if not found:
+    """Truncate a torn record at the end of the newest file of a name. Returns the bytes removed."""
+    files = sorted(folder.glob(f"{name}-*{ENDING}"))
+    if not files:
         return 0
-    newest = found[-1]
+    newest = files[-1]
     try:
         with newest.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -218,7 +218,7 @@ def _cut(path: Path, file: BinaryIO) -> int:
 
 
 def _moment(time_ns: int) -> str:
-    """A time as part of a file's name, which sorts as times do."""
+    """Return a time as part of a file name; names sort like times."""
     return format_ns(time_ns).replace(":", "").replace("-", "")
 
 

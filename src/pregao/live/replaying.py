@@ -1,6 +1,6 @@
-"""The replayer: captures sent again, each line to a target, with the pace that they were captured.
+"""Replayer: sends captures again, each line to a target, at the pace of the capture.
 
-What was captured at the same time goes out together, whatever file it is in.
+Packets captured at the same time are sent together, even from different files.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pregao.umdf.layout import PACKET_HEADER_SIZE, SENDING_TIME_AT
 from pregao.umdf.survey import Destination, Lines
 
 MOST_AT_ONCE = 1024
-"""So many datagrams go out before anybody is asked whether to go on."""
+"""Maximum number of datagrams sent before `stop` is checked."""
 _LONGEST_SLEEP_S = 0.2
 _SPEED = re.compile(r"(\d+(?:\.\d+)?)x?")
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """How fast a replay goes: so many times the pace of the capture; None as fast as it can."""
+    """Replay speed as a factor of the captured pace; None is as fast as possible."""
 
     factor: float | None = 1.0
 
@@ -48,20 +48,23 @@ def parse_speed(text: str) -> Speed:
         return Speed(None)
     matched = _SPEED.fullmatch(plain)
     if matched is None or not 0 < float(matched.group(1)) <= 1e6:
-        raise UsageError(f"--speed takes 1x, 10x, 0.5x or max, not {text!r}.")
+        raise UsageError(
+            f'--speed must be a factor such as 1x, 10x or 0.5x, or "max", was {text!r}.'
+        )
     return Speed(float(matched.group(1)))
 
 
 def targets_from(first: Address, destinations: Iterable[Destination]) -> dict[Destination, Address]:
-    """A target for each destination, in their order: the first one, then the next groups and ports.
+    """Return a target for each destination, in order: the first, then the next groups and ports.
 
-    Where the first target is no group, all go to that machine, each to a port of its own.
+    If the first target is not a multicast group, all destinations go to that host, each to a
+    separate port.
     """
-    return {each: first.moved(place) for place, each in enumerate(sorted(set(destinations)))}
+    return {each: first.moved(index) for index, each in enumerate(sorted(set(destinations)))}
 
 
 def destinations_of(captures: Sequence[Source]) -> list[Destination]:
-    """All destinations that the captures hold datagrams to."""
+    """Return all destinations of datagrams in the captures."""
     lines = Lines()
     for _ in merged(captures, lines):
         pass
@@ -70,23 +73,23 @@ def destinations_of(captures: Sequence[Source]) -> list[Destination]:
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """What was sent."""
+    """Counts of a replay."""
 
     packets: int = 0
     bytes: int = 0
     unsent: int = 0
-    """Datagrams to destinations that have no target: IPv6, not chosen, or off this machine."""
+    """Datagrams to destinations without a target: IPv6, not selected, or on another host."""
     capture_ns: int = 0
-    """The capture time of what was sent last."""
+    """Capture time of the last packet sent."""
     late_ns: int = 0
-    """How much later than its time something went out at most."""
+    """Maximum time by which a packet was sent after it was due."""
 
 
 Told = Callable[[ReplayCounts], None]
 
 
 class Replayer:
-    """Sends captures; ``stop`` may be called from another thread."""
+    """Sends captures; `stop` may be called from another thread."""
 
     def __init__(
         self,
@@ -99,18 +102,18 @@ class Replayer:
         current_times: bool = False,
         allow_remote: bool = False,
     ) -> None:
-        """Without ``targets`` everything goes where the captured packets went.
+        """Prepare a replay; without ``targets`` packets go to their captured destinations.
 
         A target that is neither a multicast group nor loopback is refused unless ``allow_remote``;
-        of captured packets, those to such destinations are not sent.
-        With ``current_times`` the packets' sending times are moved to when they are sent; those
-        of the legacy feed, which are in its messages, stay as they are.
+        captured packets to such destinations are not sent. With ``current_times`` the packets'
+        sending times are moved to the time of the replay; those of the legacy feed, which are in
+        its messages, are unchanged.
         """
         for target in () if targets is None or allow_remote else targets.values():
             if not target.stays_here:
                 raise UsageError(
                     f"{target} is neither a multicast group nor loopback: packets would leave this "
-                    "machine. Name another target, or allow it with --allow-remote."
+                    "machine. Choose another target, or allow it with --allow-remote."
                 )
         self._allow_remote = allow_remote
         self.counts = ReplayCounts()
@@ -122,14 +125,14 @@ class Replayer:
         self._current = current_times
         self._stopped = threading.Event()
         self._timed: dict[int, bool] = {}
-        """By line: do its packets have a header with their sending time?"""
+        """By line: whether its packets have a header with their sending time."""
 
     def stop(self) -> None:
-        """End the replay soon."""
+        """Stop the replay soon."""
         self._stopped.set()
 
     def run(self, told: Told | None = None) -> ReplayCounts:
-        """Send everything; ``told`` hears now and then how far it is."""
+        """Send everything; ``told`` is called regularly with the counts so far."""
         lines = Lines()
         known: dict[Address, int] = {}
         sender: Sender | None = None
@@ -155,7 +158,7 @@ class Replayer:
     def _numbers(
         self, destinations: Sequence[Destination], known: dict[Address, int]
     ) -> NDArray[np.int32]:
-        """The number of each line's target; -1 if it has none."""
+        """Return the number of each line's target, or -1 if it has none."""
         numbers = []
         for each in destinations:
             if self._targets is not None:
@@ -185,31 +188,31 @@ class Replayer:
             timed = self._have_times(stretch)[wanted]
             _set_times(buffer, offset[timed], length[timed], pace)
         due = pace.due(time_ns)
-        at = 0
-        while at < len(offset) and not self._stopped.is_set():
+        begin = 0
+        while begin < len(offset) and not self._stopped.is_set():
             now = time.time_ns()
-            end = int(np.searchsorted(due[at : at + MOST_AT_ONCE], now, side="right")) + at
-            if end == at:
-                left = (int(due[at]) - now) / SECOND
+            end = int(np.searchsorted(due[begin : begin + MOST_AT_ONCE], now, side="right")) + begin
+            if end == begin:
+                left = (int(due[begin]) - now) / SECOND
                 self._stopped.wait(min(left, _LONGEST_SLEEP_S))
                 continue
-            sender.send_all(buffer, offset[at:end], length[at:end], target[at:end])
-            self._count(length[at:end], int(time_ns[end - 1]), now - int(due[at]))
-            at = end
+            sender.send_all(buffer, offset[begin:end], length[begin:end], target[begin:end])
+            self._count(length[begin:end], int(time_ns[end - 1]), now - int(due[begin]))
+            begin = end
             if told is not None:
                 told(self.counts)
 
     def _have_times(self, stretch: Stretch) -> NDArray[np.bool_]:
-        """Which datagrams have a header with their sending time, as the first of a line shows."""
+        """Return which datagrams have a sending time in a header, by the first of each line."""
         lines, firsts = np.unique(stretch.line, return_index=True)
-        for line, at in zip(lines.tolist(), firsts.tolist(), strict=True):
+        for line, row in zip(lines.tolist(), firsts.tolist(), strict=True):
             if line not in self._timed:
-                begin = int(stretch.offset[at])
-                payload = stretch.buffer[begin : begin + int(stretch.length[at])].tobytes()
+                begin = int(stretch.offset[row])
+                payload = stretch.buffer[begin : begin + int(stretch.length[row])].tobytes()
                 self._timed[line] = not is_legacy(payload, _legacy_reader())
-        known = np.array([self._timed[line] for line in lines.tolist()], np.bool_)
-        found: NDArray[np.bool_] = known[np.searchsorted(lines, stretch.line)]
-        return found
+        timed = np.array([self._timed[line] for line in lines.tolist()], np.bool_)
+        has_time: NDArray[np.bool_] = timed[np.searchsorted(lines, stretch.line)]
+        return has_time
 
     def _count(self, length: NDArray[np.int32], capture_ns: int, late_ns: int) -> None:
         counts = self.counts
@@ -226,7 +229,7 @@ def _legacy_reader() -> MessageReader:
 
 
 class _Pace:
-    """When what was captured at a time is due."""
+    """Converts capture times to the times at which packets are due."""
 
     def __init__(self, speed: Speed, first_ns: int) -> None:
         self._speed = speed
@@ -234,7 +237,7 @@ class _Pace:
         self._start_ns = time.time_ns()
 
     def due(self, captured_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The times at which to send; at full speed everything is due at once."""
+        """Return the times at which to send; at maximum speed everything is due immediately."""
         factor = self._speed.factor
         if factor is None:
             return np.zeros(len(captured_ns), np.int64)
@@ -242,7 +245,7 @@ class _Pace:
         return self._start_ns + (since if factor == 1 else (since / factor).astype(np.int64))
 
     def moved(self, sent_ns: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sending times as they would have been in this replay."""
+        """Return sending times moved to the time of this replay."""
         if self._speed.factor is None:
             return np.full(len(sent_ns), time.time_ns(), np.int64)
         return self.due(sent_ns)
@@ -251,8 +254,8 @@ class _Pace:
 def _set_times(
     buffer: NDArray[np.uint8], offset: NDArray[np.int64], length: NDArray[np.int32], pace: _Pace
 ) -> None:
-    """Move the sending times of packets; what has no packet header is left alone."""
-    at = offset[length >= PACKET_HEADER_SIZE] + SENDING_TIME_AT
-    places = at[:, None] + np.arange(8)
-    sent = np.ascontiguousarray(buffer[places]).view("<i8").reshape(-1)
-    buffer[places] = pace.moved(sent).astype("<i8")[:, None].view(np.uint8).reshape(-1, 8)
+    """Rewrite the sending times of packets; datagrams without a packet header are unchanged."""
+    offsets = offset[length >= PACKET_HEADER_SIZE] + SENDING_TIME_AT
+    indices = offsets[:, None] + np.arange(8)
+    sent = np.ascontiguousarray(buffer[indices]).view("<i8").reshape(-1)
+    buffer[indices] = pace.moved(sent).astype("<i8")[:, None].view(np.uint8).reshape(-1, 8)

@@ -1,4 +1,4 @@
-"""How healthy the feed is: one report of all channels and lines, and the same as metrics."""
+"""Health of the feed: a report of all channels and lines, also as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from pregao.live.handler import FeedHandler
 from pregao.net import HttpServer, Response
 
 SHARES = (0.5, 0.99, 1.0)
-"""Of the delays that are told."""
+"""Quantiles of the latency in reports."""
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelReport:
-    """How a channel is."""
+    """State and counters of a channel."""
 
     number: int
     state: ChannelState
     instruments: int
     books: dict[State, int]
-    """How many books are in each state."""
+    """Number of books by state."""
     counters: dict[str, int]
     feeds: dict[str, dict[str, int]]
     delays_ns: tuple[int | None, ...]
-    """From sending to receiving: the shares above, of the last while."""
+    """Recent latency from sending to reception, at the quantiles `SHARES`."""
     lines: tuple[LineState, ...]
 
     @property
     def ready(self) -> bool:
-        """Is every book of it confirmed?"""
+        """Whether all books of the channel are confirmed."""
         return self.state is ChannelState.LIVE
 
     @property
@@ -47,23 +47,23 @@ class ChannelReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How everything is at a moment."""
+    """State of all channels at a point in time."""
 
     at_ns: int
     since_ns: int
     channels: tuple[ChannelReport, ...]
     recorded: int | None
-    """Packets recorded; None if nobody records."""
+    """Packets recorded; None without a recorder."""
     unrecorded: int
 
     @property
     def ready(self) -> bool:
-        """Is every channel ready?"""
+        """Whether all channels are ready."""
         return all(channel.ready for channel in self.channels)
 
     @staticmethod
     def joined(reports: Sequence[Report]) -> Report:
-        """One report of several handlers."""
+        """Merge the reports of several handlers."""
         recorded = [each.recorded for each in reports if each.recorded is not None]
         return Report(
             max(each.at_ns for each in reports),
@@ -75,7 +75,7 @@ class Report:
 
 
 def report(handler: FeedHandler) -> Report:
-    """A report of now; a question to the handler."""
+    """Return the current report; called through `FeedHandler.ask`."""
     lines = handler.line_states()
     now = handler.now()
     return Report(
@@ -114,13 +114,13 @@ def _numbers(counters: ChannelCounters | FeedCounters) -> dict[str, int]:
 
 
 def metrics_text(made: Report) -> str:
-    """A report as Prometheus reads it."""
+    """Return a report in the Prometheus text format."""
     lines: list[str] = []
     for name, kind, meaning, samples in _families(made):
         lines += [f"# HELP pregao_{name} {meaning}", f"# TYPE pregao_{name} {kind}"]
         for labels, value in samples:
-            told = ",".join(f'{label}="{text}"' for label, text in labels.items())
-            lines.append(f"pregao_{name}{{{told}}} {value}" if told else f"pregao_{name} {value}")
+            pairs = ",".join(f'{label}="{text}"' for label, text in labels.items())
+            lines.append(f"pregao_{name}{{{pairs}}} {value}" if pairs else f"pregao_{name} {value}")
     return "\n".join(lines) + "\n"
 
 
@@ -139,7 +139,7 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
     yield (
         "channel_state",
         "gauge",
-        "1 for the state that a channel is in.",
+        "1 for the current state of a channel, 0 for the others.",
         [
             ({"channel": number, "state": state.name.lower()}, int(each.state is state))
             for number, each in channels.items()
@@ -149,7 +149,7 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
     yield (
         "instruments",
         "gauge",
-        "Instruments that are known.",
+        "Known instruments.",
         [({"channel": number}, each.instruments) for number, each in channels.items()],
     )
     yield (
@@ -166,14 +166,14 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
         yield (
             f"channel_{name}_total",
             "counter",
-            f"Of a channel: {_words(name)}.",
+            f"Channel: {_words(name)}.",
             [({"channel": number}, each.counters[name]) for number, each in channels.items()],
         )
     for name in _names(own for each in made.channels for own in each.feeds.values()):
         yield (
             f"feed_{name}_total",
             "counter",
-            f"Of an incremental feed: {_words(name)}.",
+            f"Incremental feed: {_words(name)}.",
             [
                 ({"channel": number, "feed": feed}, own[name])
                 for number, each in channels.items()
@@ -184,7 +184,7 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
         yield (
             f"line_{name}_total",
             "counter",
-            f"Of a line: {name}, as the socket brought it.",
+            f"Line: {name}, as counted by its socket.",
             [
                 (
                     {"channel": number, "stream": line.line.stream.value, "feed": line.line.feed},
@@ -197,7 +197,7 @@ def _families(made: Report) -> Iterator[tuple[str, str, str, _Samples]]:
     yield (
         "delay_seconds",
         "gauge",
-        "From sending to receiving, of the last seconds.",
+        "Latency from sending to reception in the last seconds.",
         [
             ({"channel": number, "quantile": f"{share:g}"}, delay / SECOND)
             for number, each in channels.items()
@@ -224,20 +224,20 @@ def _words(name: str) -> str:
 
 
 class Asked(Protocol):
-    """Who answers questions about the feed: a handler, or several in processes of their own."""
+    """Runs functions in feed handlers: in one, or in those of several worker processes."""
 
     def ask(self, question: Callable[[FeedHandler], Report]) -> Report:
-        """Have a question answered."""
+        """Run a function that returns a report."""
 
 
 def serve(handler: Asked, port: int) -> HttpServer:
-    """Answer ``/metrics``, ``/health`` (does it run?) and ``/ready`` (are all books confirmed?)."""
+    """Serve ``/metrics``, ``/health`` (running) and ``/ready`` (all books confirmed) over HTTP."""
 
     def answered(page: Page) -> Callable[[], Response]:
         def answer() -> Response:
             try:
                 return page(handler.ask(report))
-            except Exception as error:  # whatever ended the feed, the page tells it
+            except Exception as error:  # the page shows whatever ended the feed
                 return Response(f"{error or 'no answer'}\n", HTTPStatus.SERVICE_UNAVAILABLE)
 
         return answer
@@ -261,8 +261,8 @@ def _health(made: Report) -> Response:
 
 
 def _ready(made: Report) -> Response:
-    told = "".join(
+    text = "".join(
         f"channel {each.number}: {each.state.name.lower()}: {each.state.value}\n"
         for each in made.channels
     )
-    return Response(told, HTTPStatus.OK if made.ready else HTTPStatus.SERVICE_UNAVAILABLE)
+    return Response(text, HTTPStatus.OK if made.ready else HTTPStatus.SERVICE_UNAVAILABLE)

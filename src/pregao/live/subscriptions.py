@@ -1,7 +1,7 @@
-"""Subscriptions: events of some instruments, kept for a consumer that takes them when it can.
+"""Subscriptions: queues of events of some instruments, for consumers in other threads.
 
-A consumer that is too slow never stalls the feed: what it did not take is dropped, it is told how
-much that was, and gets the books as they are when it is back.
+A consumer that is too slow never stalls the feed: its queue is dropped, and it then receives the
+number of missed events and the current books.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _ABOUT_BOOKS = (BookChanged, Confirmed, Healed, Stale, Unconfirmed)
 
 
 class Subscription:
-    """What happens to some instruments (or all), until it is taken.
+    """Queue of events of some instruments (or all).
 
-    The handler's thread offers, a consumer's thread takes.
+    The handler's thread adds items, a consumer's thread takes them.
     """
 
     def __init__(
@@ -44,12 +44,15 @@ class Subscription:
         most_waiting: int = MOST_WAITING,
         notify: Callable[[], None] | None = None,
     ) -> None:
-        """``kinds`` chooses events; ``notify`` is called when there is something to take."""
+        """Select events by ``kinds``; ``notify`` is called when there is something to take."""
         if most_waiting < 1 or depth < 0:
-            raise UsageError("A subscription keeps at least one event, and no negative depth.")
+            raise UsageError(
+                "A subscription needs a queue of at least 1 event and a depth of at least 0, "
+                f"was {most_waiting} and {depth}."
+            )
         self.symbols = None if symbols is None else frozenset(map(folded, symbols))
         self.missed = 0
-        """Events that were dropped, in all."""
+        """Total number of dropped events."""
         self._kinds = kinds
         self._depth = depth
         self._most = most_waiting
@@ -57,12 +60,12 @@ class Subscription:
         self._lock = threading.Lock()
         self._waiting: list[Item] = []
         self._behind = 0
-        """Events dropped that the consumer was not told of yet; nothing waits meanwhile."""
+        """Dropped events not yet reported to the consumer; until then the queue stays empty."""
         self._fresh = 0
-        """How many of those that wait are fresh books, for which there is always room."""
+        """Number of queued fresh books, which do not count against the capacity."""
 
     def wants(self, symbol: str | None, security_id: int) -> bool:
-        """Is the consumer to hear of an instrument? It may be named by its number too."""
+        """Whether the consumer subscribed to an instrument, by its symbol or its security ID."""
         wanted = self.symbols
         if wanted is None or symbol in wanted or str(security_id) in wanted:
             return True
@@ -71,9 +74,9 @@ class Subscription:
     # In the handler's thread
 
     def told(self, channel: FollowedChannel, events: list[Event]) -> None:
-        """Keep what the consumer wants to hear of."""
+        """Queue the events that the consumer subscribed to."""
         number = channel.settings.number
-        found: list[Item] = []
+        items: list[Item] = []
         for event in events:
             security_id: int | None = getattr(event, "security_id", None)
             symbol = None
@@ -86,14 +89,14 @@ class Subscription:
             book = None
             if security_id is not None and isinstance(event, _ABOUT_BOOKS):
                 book = copy_of(channel, security_id, self._depth)
-            found.append(LiveEvent(number, symbol, event, book))
-        if found:
-            self._keep(found)
+            items.append(LiveEvent(number, symbol, event, book))
+        if items:
+            self._keep(items)
 
     def _keep(self, found: list[Item]) -> None:
         with self._lock:
-            room = self._most + self._fresh - len(self._waiting)
-            if not self._behind and len(found) <= room:
+            capacity = self._most + self._fresh - len(self._waiting)
+            if not self._behind and len(found) <= capacity:
                 self._waiting += found
             else:
                 for each in (*self._waiting, *found):
@@ -106,12 +109,18 @@ class Subscription:
             self._notify()
 
     def begin(self, handler: FeedHandler) -> None:
-        """Begin with the books as they are; a question to the handler."""
+        """Queue the current books and start listening.
+
+        Called through `FeedHandler.ask`.
+        """
         self.refresh(handler)
         handler.listen(self)
 
     def refresh(self, handler: FeedHandler) -> None:
-        """Say what was missed, and give the books as they are; a question to the handler."""
+        """Queue the number of missed events and the current books.
+
+        Called through `FeedHandler.ask`.
+        """
         fresh: list[Item] = []
         for number, followed in handler.channels.items():
             for instrument in followed.channel.instruments.values():
@@ -119,9 +128,9 @@ class Subscription:
                     book = copy_of(followed.channel, instrument.security_id, self._depth)
                     fresh.append(FreshBook(number, instrument.symbol, instrument.security_id, book))
         with self._lock:
-            told: list[Item] = [Missed(self._behind)] if self._behind else []
+            missed: list[Item] = [Missed(self._behind)] if self._behind else []
             self._behind = 0
-            self._waiting = told + fresh
+            self._waiting = missed + fresh
             self._fresh = len(self._waiting)
         if self._notify is not None:
             self._notify()
@@ -130,15 +139,15 @@ class Subscription:
 
     @property
     def behind(self) -> bool:
-        """Was something dropped? Then nothing waits, and the handler is to be asked to refresh."""
+        """Whether events were dropped: the queue is empty until the handler calls `refresh`."""
         return self._behind > 0
 
     def take(self) -> list[Item]:
-        """What happened since it was taken last."""
+        """Return the items queued since the last call, and clear the queue."""
         with self._lock:
-            found, self._waiting = self._waiting, []
+            items, self._waiting = self._waiting, []
             self._fresh = 0
-        return found
+        return items
 
 
 def _symbol(channel: FollowedChannel, security_id: int, event: Event) -> str | None:

@@ -1,4 +1,4 @@
-"""What is going on in the market, for somebody who watches: activity, last trades, tapes."""
+"""Overview of the market for a screen: activity, last trades, tapes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pregao.live.books import BookCopy, copy_of
 from pregao.live.handler import FeedHandler
 
 TAPE = 50
-"""So many trades of an instrument are remembered."""
+"""Number of trades kept per instrument."""
 
 
 @dataclass(slots=True)
 class _Activity:
-    """What happened to an instrument."""
+    """Activity of an instrument."""
 
     changes: int = 0
     trades: int = 0
@@ -27,7 +27,7 @@ class _Activity:
 
 @dataclass(frozen=True, slots=True)
 class InstrumentRow:
-    """An instrument in a list: how busy it is, and the top of its book."""
+    """An instrument in a list: its activity and the top of its book."""
 
     channel: int
     security_id: int
@@ -41,22 +41,22 @@ class InstrumentRow:
 
 @dataclass(frozen=True, slots=True)
 class InstrumentPage:
-    """All about one instrument."""
+    """Details of one instrument."""
 
     row: InstrumentRow
     status: str
     tape: tuple[TradeDone | TradeBusted, ...]
-    """The last trades, the newest first."""
+    """The last trades, newest first."""
 
 
 class Watcher:
-    """Listens to a handler, and answers for a screen."""
+    """Listens to a handler and collects the data of a screen."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[int, int], _Activity] = {}
 
     def told(self, channel: FollowedChannel, events: list[Event]) -> None:
-        """Something happened on a channel."""
+        """Count the book changes and trades of a channel."""
         number = channel.settings.number
         for event in events:
             if isinstance(event, BookChanged):
@@ -75,7 +75,10 @@ class Watcher:
         return self._found.setdefault((channel, security_id), _Activity())
 
     def busiest(self, handler: FeedHandler, most: int) -> list[InstrumentRow]:
-        """The instruments with most changes of their books; a question to the handler."""
+        """Return the instruments with the most book changes, at most ``most``.
+
+        Called through `FeedHandler.ask`.
+        """
         order = sorted(self._found, key=lambda key: -self._found[key].changes)
         rows = []
         for channel, security_id in order:
@@ -89,7 +92,10 @@ class Watcher:
     def page(
         self, handler: FeedHandler, channel: int, security_id: int, depth: int
     ) -> InstrumentPage | None:
-        """One instrument; None if it is not known (any more); a question to the handler."""
+        """Return one instrument, or None if it is not known.
+
+        Called through `FeedHandler.ask`.
+        """
         followed = handler.channels.get(channel)
         if followed is None or security_id not in followed.channel.instruments:
             return None
