@@ -516,10 +516,10 @@ def test_packets_of_other_channels_feeds_and_left_streams_are_not_followed():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"number": 300}, "channel 300 is not from 0 to 255"),
+        ({"number": 300}, "channel number must be from 0 to 255, was 300"),
         ({"number": 1, "feeds": ()}, "channel 1 has no feed: name one, such as A"),
-        ({"number": 1, "backup": ("A",)}, "channel 1 names a feed twice: A, B, A"),
-        ({"number": 1, "heartbeat_ns": 0}, "channel 1: heartbeat_ns must be above 0"),
+        ({"number": 1, "backup": ("A",)}, "channel 1 has a duplicate feed: A, B, A"),
+        ({"number": 1, "heartbeat_ns": 0}, "channel 1: heartbeat_ns must be above 0, was 0"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, sentence):

@@ -178,7 +178,7 @@ def test_a_lost_empty_book_is_recognised_by_the_counter():
     followed.message(message(13, 2))
     (stale,) = followed.message(message(20, 2))
     assert (stale.gap.first, stale.gap.last) == (None, None)
-    assert "went from 2 back to 2" in stale.gap.reason
+    assert "went back from 2 to 2" in stale.gap.reason
 
 
 def test_an_old_snapshot_does_not_heal_a_counter_that_went_back():

@@ -1,10 +1,10 @@
-"""A channel followed: what its messages mean for books, which snapshot heals what, statistics.
+"""Following a channel: book updates, healing by snapshots, and statistics.
 
-What is here holds whoever reads the channel: `Follower` takes packets in their turn, its bulk twin
-`DayFollower` takes a day as columns. `Channel` follows a channel live, over its feeds: datagrams
-and a time in, events (`channel_events`) and actions out; `PumpedChannel` does the same many
-datagrams at a time. `LegacyChannel` follows a channel of the legacy feed, with the same states of
-books. None of them knows of files, sockets or Spark.
+The rules do not depend on how a channel is read: `Follower` processes packets in order, its bulk
+twin `DayFollower` a day as columns. `Channel` follows a channel live, over its feeds: datagrams and
+times in, events (`channel_events`) and actions out; `PumpedChannel` does the same for many
+datagrams per call. `LegacyChannel` follows a channel of the legacy feed, with the same book states.
+None of them uses files, sockets or Spark.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"{__name__} has no {name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,9 +1,9 @@
-"""The pump: a batch of datagrams of a channel in sync, from headers to books, in one call.
+"""Kernel of the fast path: a batch of datagrams of a channel in sync, from headers to books.
 
-It does what `pregao.feed.channel` does with packets that are simply next, or doubles of those that
-came, and stops at the first one that is anything else. Each packet is looked through as a whole
-before anything changes: it is done entirely or left entirely to the plain machine, but for a
-message that does not fit its book. It is made of the parts that the lake's kernels are made of.
+It does what `pregao.feed.channel` does with packets that are next in sequence or duplicates, and
+stops at the first one that is anything else. Each packet is checked before anything changes: the
+kernel processes all of it or leaves all of it to the plain path, except that it stops at an
+inconsistent update. It shares its parts with the kernels of the lake.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, check-untyped-defs=False
@@ -57,12 +57,12 @@ from pregao.umdf.templates import RECOVERY as RECOVERY_BIT
 _ADD, _CHANGE, _DELETE = int(UpdateKind.ADD), int(UpdateKind.CHANGE), int(UpdateKind.DELETE)
 _TIME_LIMIT = np.uint64(1 << 63)
 _u = np.uint64
-"""Wraps every computed index: numba gives signed ones a detour for those below 0."""
+"""Wraps every computed index: numba adds a branch for negative values to signed ones."""
 
 
 @part
 def _number(buffer, body, table, kind, column):
-    """A number of 64 bits as a book takes it, or NULL."""
+    """Return a 64-bit number as a book expects it, or NULL."""
     at = table[_u(kind + column)]
     if at == w.ABSENT:
         return NULL
@@ -72,7 +72,7 @@ def _number(buffer, body, table, kind, column):
 
 @part
 def _firm(buffer, body, table, kind):
-    """The firm that entered an order, or NULL."""
+    """Return the firm that entered an order, or NULL."""
     at = table[_u(kind + w.FIRM)]
     if at == w.ABSENT:
         return NULL
@@ -82,7 +82,7 @@ def _firm(buffer, body, table, kind):
 
 @part
 def _does(buffer, body, table, kind):
-    """What a message does to its book."""
+    """Return the action of a message on its book."""
     at = table[_u(kind + w.ACTION_AT)]
     if at == w.ABSENT:
         return np.int64(_DELETE)
@@ -96,7 +96,7 @@ def _side(buffer, body, table, kind):
 
 @part
 def _is_plain_order(buffer, body, table, kind):
-    """Is a message about an order one that can be applied without a second look?"""
+    """Whether a message about an order can be applied without the plain path."""
     if _side(buffer, body, table, kind) > 1:
         return False
     at = table[_u(kind + w.POSITION_AT)]
@@ -105,7 +105,7 @@ def _is_plain_order(buffer, body, table, kind):
     does = _does(buffer, body, table, kind)
     if does > _DELETE:
         return False
-    # Numbers of 64 bits without a sign, which books keep with one.
+    # Unsigned 64-bit numbers, which books keep as signed ones.
     if _number(buffer, body, table, kind, w.ORDER_ID) < 0:
         return False
     inserted = _number(buffer, body, table, kind, w.INSERTED)
@@ -116,7 +116,7 @@ def _is_plain_order(buffer, body, table, kind):
 
 @part
 def _undo(instruments, scratch, first, last):
-    """Take back that messages of a packet were counted."""
+    """Revert the counting of a packet's messages."""
     for m in range(first, last):
         row = scratch[_u(m)]
         if row >= 0:
@@ -125,10 +125,10 @@ def _undo(instruments, scratch, first, last):
 
 @part
 def _looked_through(control, table, ids, instruments, scratch, buffer, start, end):
-    """Look through the messages of a packet and count them: how many, or -1 if it is not ours.
+    """Check and count the messages of a packet. Returns their number, or -1 for the plain path.
 
-    Scratch gets where the words of each one's instrument are. What is not counted in the end is
-    as it was.
+    ``scratch`` receives the offsets of the words of their instruments. For -1, counters are
+    unchanged.
     """
     position = start + PACKET_HEADER_SIZE
     count = placed = np.int64(0)
@@ -186,7 +186,7 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
                     break
                 if not _is_plain_order(buffer, body, table, kind):
                     break
-                if _does(buffer, body, table, kind) != _DELETE:  # which takes no room
+                if _does(buffer, body, table, kind) != _DELETE:  # which needs no slots
                     placed += 1
                     meta = words_at(instruments[_u(row + w.META_AT)], STATE_WORDS)
                     if meta[SLOTS_LEFT] < SLOTS_PER_ROW * placed:
@@ -206,7 +206,7 @@ def _looked_through(control, table, ids, instruments, scratch, buffer, start, en
 
 @part
 def _is_heartbeat(control, table, buffer, start, end):
-    """Is a packet a heartbeat that names the number that is next indeed?"""
+    """Whether a packet is a heartbeat that names the next expected number."""
     position = start + PACKET_HEADER_SIZE
     if frame_fault(buffer, position, end) != SOUND:
         return False
@@ -227,7 +227,7 @@ def _is_heartbeat(control, table, buffer, start, end):
 
 @part
 def _apply(table, instruments, buffer, body, kind, row):
-    """Let a message change its book: 0 or a fault."""
+    """Apply a message to its book. Returns 0 or a fault."""
     flags = np.int64(load_u8(buffer, body + table[_u(kind + w.FLAGS_AT)]))
     does = _does(buffer, body, table, kind)
     told = np.int64(0)
@@ -255,7 +255,7 @@ def _apply(table, instruments, buffer, body, kind, row):
 
 @part
 def _tell(control, rows, kind, item, event, number, size, header):
-    """Write down what is told."""
+    """Append an output row."""
     at = control[w.ROWS] * w.ROW_WORDS
     rows[_u(at + w.KIND)] = kind
     rows[_u(at + w.ITEM)] = item
@@ -270,7 +270,7 @@ def _tell(control, rows, kind, item, event, number, size, header):
 
 @part
 def _end_event(control, instruments, touched, rows, number):
-    """Tell of the books that changed."""
+    """Append an output row for each changed book."""
     for t in range(control[w.TOUCHED]):
         row = touched[_u(2 * t)]
         instruments[_u(row + w.TOUCH)] = 0
@@ -283,7 +283,7 @@ def _end_event(control, instruments, touched, rows, number):
 @part
 def _take_in(control, table, instruments, touched, changed, rows, store, scratch, buffer, start,
              number):  # fmt: skip
-    """Take the messages of a packet in that was looked through; the first that does not fit."""
+    """Apply the messages of a checked packet. Returns the index of an inconsistent one, or -1."""
     end = start
     position = start + PACKET_HEADER_SIZE
     index = np.int64(0)
@@ -339,9 +339,9 @@ def _take_in(control, table, instruments, touched, changed, rows, store, scratch
 
 @njit
 def pump(control, buffer, offsets, lengths, times, lines, first, last):
-    """Take datagrams in, from ``first`` to ``last``; gives the one that it stopped at.
+    """Process datagrams ``first`` to ``last``. Returns the index of the one at which it stopped.
 
-    Why it stopped is in the control block.
+    The control block has the reason.
     """
     table = words_at(control[w.TABLE_AT], w.TABLE_WORDS)
     ids = words_at(control[w.IDS_AT], control[w.IDS])
@@ -440,6 +440,6 @@ def pump(control, buffer, offsets, lengths, times, lines, first, last):
 
 @njit
 def enter_ids(ids, securities, first):
-    """Put the numbers of instruments into a map, whose places go on from ``first``."""
+    """Add instruments to a map, with indices from ``first`` on."""
     for i in range(len(securities)):
         enter(ids, securities[i], first + i)

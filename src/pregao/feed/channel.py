@@ -1,9 +1,9 @@
-"""A channel followed live, sans-I/O: datagrams and a time in, events and actions out.
+"""A channel followed live, sans-I/O: datagrams and times in, events and actions out.
 
-Feeds of one site carry the same packets and become one line; the other site has numbers of its own
-and is gone over to when the first one falls silent. Packets of that line go to a `Follower`, whose
-rules say which book is valid, unconfirmed or stale. The snapshot and definition streams are joined
-while something is to be learned from them, and left when nothing is.
+The feeds of one site carry the same packets and are merged into one sequence. The other site
+numbers its packets independently, and takes over when the first one falls silent. Packets of the
+merged sequence go to a `Follower`, whose rules decide which book is valid, unconfirmed or stale.
+The snapshot and definition streams are joined while they are needed, and left afterwards.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from pregao.umdf.sequencing import Place, is_sequence_version, precedes
 from pregao.umdf.streams import Stream
 
 _CLAIMS = (State.VALID, State.EMPTY, State.BUILDING)
-"""States that say something of the exchange's book; a silent channel says nothing."""
+"""States that make a claim about the exchange's book; a silent channel cannot make one."""
 
 FEWEST_BEHIND = 4
-"""So many packets of the past, and nothing else for three heartbeats, say that numbers went back:
-a few may only be late."""
+"""Minimum number of outdated packets, with no others for three heartbeats, that shows that sequence
+numbers went back: a few may only be late."""
 
 
 class Channel:
-    """Follows one channel over its feeds: joins, synchronizes, survives loss, and tells."""
+    """Follows one channel over its feeds: joins, synchronizes, survives loss and emits events."""
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         self.settings = settings
@@ -62,16 +62,16 @@ class Channel:
         self._recovery = RecoveryStreams(self._actions)
         self._synchronized = False
         self._progress_ns = 0
-        """When the line last went on."""
+        """When the sequence last advanced."""
         self._behind = 0
-        """How many packets have been of the past since."""
+        """Number of outdated packets since then."""
         self._now_ns = 0
         self._done = 0
-        """How many messages of the packet that comes next were taken in already."""
+        """Number of messages of the next packet that are already applied."""
         self._follow({}, from_the_start=settings.from_the_start)
 
     def _follow(self, books: dict[int, OrderBook], *, from_the_start: bool) -> None:
-        """Begin with a line of which nothing has come."""
+        """Start a new sequence, before any of its packets."""
         settings = self.settings
         self._arbiter: Arbiter[RawPacket] = Arbiter(
             settings.number,
@@ -95,16 +95,16 @@ class Channel:
     def _new_book(self) -> OrderBook:
         return PriorityBook()
 
-    # What there is to read
+    # State
 
     @property
     def counters(self) -> ChannelCounters:
-        """What happened so far."""
+        """Counters since the start."""
         return self._counters
 
     @property
     def state(self) -> ChannelState:
-        """How the channel is."""
+        """State of the channel."""
         if self._sites.life.down:
             return ChannelState.DOWN
         if self._follower.position is None and not self._sites.life.heard:
@@ -117,63 +117,63 @@ class Channel:
 
     @property
     def place(self) -> Place | None:
-        """The last packet that was taken in, or that a heartbeat named as the last one."""
+        """The last packet applied, or the one before the next packet named by a heartbeat."""
         return self._follower.position
 
     @property
     def site(self) -> tuple[str, ...]:
-        """The feeds of the site that is followed."""
+        """Feeds of the followed site."""
         return self._sites.feeds
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
-        """The instruments by their numbers."""
+        """Instruments by security ID."""
         return self._teller.state.instruments
 
     @property
     def phases(self) -> Phases:
-        """The phases of groups and the states of instruments."""
+        """Phases of groups and states of instruments."""
         return self._teller.state.phases
 
     def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
-        """The statistics of an instrument by name and kind."""
+        """Return the statistics of an instrument by name and kind."""
         return self._teller.state.statistics.get(security_id, {})
 
     @property
     def security_ids(self) -> Iterable[int]:
-        """The instruments of which there is a book."""
+        """Instruments that have a book."""
         return self._follower.books.keys()
 
     def book(self, security_id: int) -> ChannelBook:
-        """The book of an instrument, and how far it can be trusted."""
+        """Return the book of an instrument and its state."""
         follower = self._follower
         content = follower.books.get(security_id)
         state = follower.state(security_id)
-        reason = "nothing has come of it" if content is None else content.reason
+        reason = "nothing was received for it" if content is None else content.reason
         if self._sites.life.down and state in _CLAIMS:
             state, reason = State.UNCONFIRMED, "unconfirmed: the channel is silent"
         content = PriorityBook() if content is None else content
         return ChannelBook(security_id, state, follower.position, reason, content)
 
     def is_alive(self, feed: str) -> bool:
-        """Has a feed brought something within the last heartbeats?"""
+        """Whether anything arrived on the feed within the last heartbeats."""
         return self._sites.is_alive(feed, self._now_ns)
 
     def take_events(self) -> list[told.Event]:
-        """What happened since it was asked last, in order."""
+        """Return the events since the last call, in order."""
         return self._teller.take()
 
     def take_batch(self) -> EventBatch:
-        """The same as columns; either of the two takes what happened."""
+        """Return the events since the last call as columns, instead of `take_events`."""
         return EventBatch.of(self.take_events())
 
     def want_events(self, *, wanted: bool) -> None:
-        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        """Enable or disable events; while they are disabled, none are kept."""
         self._teller.wanted = wanted
         self._teller.take()
 
     def take_actions(self) -> list[Action]:
-        """What the channel asks for since it was asked last, in order."""
+        """Return the requested actions since the last call, in order."""
         actions = list(self._actions)
         self._actions.clear()
         return actions
@@ -181,7 +181,7 @@ class Channel:
     # Time
 
     def start(self, now_ns: int) -> None:
-        """Begin: asks for the streams that are needed."""
+        """Start: request the streams that are needed."""
         self._now_ns = self._progress_ns = now_ns
         settings = self.settings
         self._sites = Sites(settings.sites, settings.heartbeat_ns, now_ns)
@@ -189,7 +189,7 @@ class Channel:
         self._settle()
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass: what is missing is given up, silence is noticed."""
+        """Advance the clock: declare missing packets lost, detect silence."""
         self._now_ns = max(now_ns, self._now_ns)
         self._arbitrated(self._arbiter.expire(now_ns))
         self._catch_up()
@@ -198,7 +198,7 @@ class Channel:
         self._settle()
 
     def deadline(self) -> int | None:
-        """When `tick` is needed next; None while nothing is waited for."""
+        """Return when `tick` must be called next; None while nothing is pending."""
         waits = (
             self._arbiter.deadline_ns, self._sites.life.deadline_ns, self._teller.news_deadline_ns
         )  # fmt: skip
@@ -215,7 +215,7 @@ class Channel:
             self._fail_over()
 
     def _fail_over(self) -> None:
-        """Go over to another site that is alive."""
+        """Switch to another site that is alive."""
         another = self._sites.another(self._now_ns)
         if another is not None:
             self._counters.failovers += 1
@@ -225,23 +225,23 @@ class Channel:
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway.
 
-        The packet counts as lost, and nothing that it may have touched is trusted: books begin
+        The packet counts as lost, and nothing that it may have touched is trusted: books start
         empty and unconfirmed, and are loaded from snapshots.
         """
         self._now_ns = max(now_ns, self._now_ns)
         self._counters.failures += 1
         self._done = 0
-        known, position = [*self._follower.books], self._follower.position
+        security_ids, position = [*self._follower.books], self._follower.position
         if position is not None:
             self._here()
             self._teller.lost_packets(position[0], position[1] + 1, None)
         self._begin_anew(self._sites.followed, keep_books=False)
-        for security_id in known:
+        for security_id in security_ids:
             self._follower.know(security_id)
         self._settle()
 
     def _begin_anew(self, site: int, *, keep_books: bool = True) -> None:
-        """Follow a site, or the same one again, of which nothing is known."""
+        """Follow a site without any knowledge of its sequence; it may be the current one."""
         self._recovery.leave()
         self._sites.followed = site
         self._sites.life.down = self._synchronized = False
@@ -262,7 +262,7 @@ class Channel:
         now_ns: int,
         received_ns: int | None = None,
     ) -> None:
-        """Take a datagram in that came on a stream of a feed."""
+        """Process a datagram received on a stream of a feed."""
         counters = self._counters
         counters.packets += 1
         counters.bytes += len(payload)
@@ -292,10 +292,10 @@ class Channel:
         self, feed: str, header: PacketHeader, payload: bytes, received_ns: int
     ) -> None:
         sites, now_ns = self._sites, self._now_ns
-        place = Place(header.sequence_version, header.sequence_number)
+        key = Place(header.sequence_version, header.sequence_number)
         expected = self._arbiter.expected if sites.is_followed(feed) else None
-        if expected is not None and header.sequenced and _is_past(place, expected):
-            raw = RawPacket(header, payload, received_ns)  # a duplicate is not looked into
+        if expected is not None and header.sequenced and _is_past(key, expected):
+            raw = RawPacket(header, payload, received_ns)  # a duplicate is not parsed
         else:
             raw = self._walked(header, payload, received_ns)
             if not raw.frames:
@@ -306,13 +306,13 @@ class Channel:
         if not sites.is_followed(feed):
             self._counters.unasked += 1
             return
-        of_feed = self._counters.feeds[feed]
-        of_feed.packets += 1
+        feed_counters = self._counters.feeds[feed]
+        feed_counters.packets += 1
         if header.sequenced:
             resets = is_reset(raw)
-            self._arbitrated(self._arbiter.accept(feed, place, now_ns, raw, resets=resets))
+            self._arbitrated(self._arbiter.accept(feed, key, now_ns, raw, resets=resets))
             return
-        of_feed.heartbeats += 1
+        feed_counters.heartbeats += 1
         number = next_number(raw, self._decoder)
         if number is None:
             self._counters.unread += 1
@@ -320,11 +320,11 @@ class Channel:
             self._heartbeat(Place(header.sequence_version, number), header, received_ns)
 
     def _walked(self, header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
-        """A packet, and where its messages are."""
+        """Return a packet with the locations of its messages."""
         return RawPacket.of(header, payload, received_ns)
 
     def _heartbeat(self, following: Place, header: PacketHeader, received_ns: int) -> None:
-        """A heartbeat names the packet that comes next (000 §7.5)."""
+        """Process a heartbeat, which names the next packet (000 §7.5)."""
         if self._follower.position is None:
             self._teller.at(None, header.sending_time_ns, received_ns)
             self._follower.begin(following)
@@ -357,7 +357,7 @@ class Channel:
                     self._goes_on()
 
     def _deliver(self, raw: RawPacket, place: Place) -> None:
-        """Take a packet in whose turn it is."""
+        """Apply the next packet of the sequence."""
         counters, teller, follower = self._counters, self._teller, self._follower
         teller.at(place, raw.header.sending_time_ns, raw.received_ns)
         teller.now_ns = self._now_ns
@@ -379,7 +379,7 @@ class Channel:
         self._goes_on()
 
     def _catch_up(self) -> None:
-        """Where only heartbeats tell of a new sequence version, be there too."""
+        """Move to a new sequence version that only heartbeats have announced."""
         expected, position = self._arbiter.expected, self._follower.position
         if expected is None or position is None:
             return
@@ -389,7 +389,7 @@ class Channel:
             self._follower.lose(Place(expected.sequence_version, expected.sequence_number - 1))
 
     def _goes_on(self) -> None:
-        """The line goes on, and all that was missed is known."""
+        """Record that the sequence advanced, with all gaps before it known."""
         self._progress_ns = self._now_ns
         self._behind = 0
         if self._sites.life.down:
@@ -397,7 +397,7 @@ class Channel:
             self._teller.tell(told.ChannelUp)
 
     def _is_behind(self) -> None:
-        """A packet is of the past; if nothing else comes, the numbers have gone back."""
+        """Count an outdated packet; restart if no others arrive: sequence numbers went back."""
         self._behind += 1
         silent_ns = self._now_ns - self._progress_ns
         if (
@@ -408,13 +408,13 @@ class Channel:
             self._begin_anew(self._sites.followed)
 
     def _here(self) -> None:
-        """What is told now is of where the line is, and of no packet."""
+        """Attribute the next events to the current position, not to a packet."""
         self._teller.at(self._follower.position, 0, self._now_ns)
 
-    # The streams that repeat
+    # Recovery streams
 
     def _looped(self, stream: Stream, header: PacketHeader, raw: RawPacket) -> None:
-        """Take a packet of the snapshot or definition stream in."""
+        """Process a packet of the snapshot or definition stream."""
         if not raw.frames:
             self._counters.bad_packets += 1
             return
@@ -438,7 +438,7 @@ class Channel:
             self._counters.instruments_dropped += definitions.take_dropped()
 
     def _settle(self) -> None:
-        """Listen to the streams that are needed now, and to no others."""
+        """Join the streams that are needed now, and leave the others."""
         teller = self._teller
         snapshots = (
             teller.loop_needed
@@ -460,7 +460,7 @@ class Channel:
 
 
 def _is_past(place: Place, expected: Place) -> bool:
-    """Is a packet of the version that runs, and was its turn before?"""
+    """Whether a packet precedes the expected one within its sequence version."""
     return (
         place.sequence_version == expected.sequence_version
         and place.sequence_number < expected.sequence_number

@@ -1,8 +1,8 @@
-"""What a followed channel tells: its events as small objects, in the order they happened.
+"""Events of a followed channel: small objects, in order of occurrence.
 
-Each one says where it happened (the place of its packet in the incremental stream; None where
-there is none), when that packet was sent, and when it was received. Prices are mantissas of
-`pregao.feed.meaning.PRICE_SCALE` digits, as in books.
+Each one has the key of its packet in the incremental stream (None without one), the packet's
+sending time, and its reception time. Prices are mantissas of `pregao.feed.meaning.PRICE_SCALE`
+digits, as in books.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from pregao.umdf.sequencing import Place
 
 @record
 class Event:
-    """What every event has."""
+    """Fields of every event."""
 
     place: Place | None
     sending_ns: int
-    """When the packet was sent; 0 where time alone brought the event about."""
+    """Sending time of the packet; 0 if the passage of time alone caused the event."""
     received_ns: int
 
 
@@ -33,18 +33,18 @@ class Event:
 
 @record
 class BookChanged(Event):
-    """An event of the market, or a snapshot, changed a book; told once, when it was over."""
+    """A market event or a snapshot changed a book; emitted once, when that was complete."""
 
     security_id: int
     event: int
-    """The number of the market's event; -1 where a snapshot or its absence changed the book."""
+    """Number of the market event; -1 if a snapshot or its absence changed the book."""
 
 
 @record
 class TradeDone(Event):
-    """A trade; told as its message comes, whatever the state of the book is.
+    """A trade; emitted with its message, whatever the state of the book.
 
-    Where it makes the last price, this is the event that says so: none of a statistic follows.
+    A trade that sets the last price is not followed by a `StatisticChanged`.
     """
 
     security_id: int
@@ -60,15 +60,15 @@ class TradeDone(Event):
     sub_type: str | int | None
     transact_ns: int | None
     corrects: bool
-    """It replaces a trade of the same number."""
+    """Whether it replaces a trade of the same number."""
     forward: bool
     makes_last: bool
-    """It makes the last price (000 §13.3)."""
+    """Whether it sets the last price (000 §13.3)."""
 
 
 @record
 class TradeBusted(Event):
-    """A trade was cancelled by the exchange."""
+    """The exchange canceled a trade."""
 
     security_id: int
     event: int
@@ -83,7 +83,7 @@ class TradeBusted(Event):
 
 @record
 class StatusChanged(Event):
-    """What holds for an instrument has changed."""
+    """The state of an instrument changed."""
 
     security_id: int
     before: Status
@@ -92,7 +92,7 @@ class StatusChanged(Event):
 
 @record
 class PhaseChanged(Event):
-    """The phase of a group has changed."""
+    """The phase of a group changed."""
 
     group: GroupKey
     before: Status
@@ -101,19 +101,19 @@ class PhaseChanged(Event):
 
 @record
 class StatisticChanged(Event):
-    """A statistic, band or price of reference was told, or is no more."""
+    """A statistic, price band or reference price was published or removed."""
 
     security_id: int
     name: str
-    """The message's name without its number, such as ``HighPrice``."""
+    """Name of the message without its number, such as ``HighPrice``."""
     kind: str | int | None
-    """Which one, of those that are side by side: a type of band, a day of a closing price."""
+    """Variant, where several coexist: the type of a band, the day of a closing price."""
     values: Mapping[str, Any] | None
-    """The message's fields; None if the statistic is no more."""
+    """Fields of the message; None if the statistic was removed."""
 
 
 class Change(Enum):
-    """What happened to an instrument's definition."""
+    """Change of an instrument's definition."""
 
     ADDED = "added"
     CHANGED = "changed"
@@ -131,7 +131,7 @@ class InstrumentChanged(Event):
 
 @record
 class NewsReceived(Event):
-    """A piece of news, put together from its parts."""
+    """A news item, assembled from its parts."""
 
     news: News
 
@@ -141,14 +141,14 @@ class NewsReceived(Event):
 
 @record
 class Unconfirmed(Event):
-    """Packets are missing that may have been about an instrument."""
+    """Packets are missing that may have concerned the instrument."""
 
     security_id: int
 
 
 @record
 class Confirmed(Event):
-    """What was missing is made up for, or was not about the instrument."""
+    """Missing packets were made up for, or did not concern the instrument."""
 
     security_id: int
 
@@ -163,21 +163,21 @@ class Stale(Event):
 
 @record
 class Healed(Event):
-    """A stale book is sound again."""
+    """A stale book is valid again."""
 
     security_id: int
     by: str
-    """What healed it: snapshot, absent, emptied, reset, message."""
+    """Cause: snapshot, absent, emptied, reset or message."""
 
 
 @record
 class Gap(Event):
-    """Packets that no feed brought in time."""
+    """Packets that no feed delivered in time."""
 
     sequence_version: int
     first: int
     last: int | None
-    """None where nobody knows how many are missing."""
+    """None if the number of missing packets is unknown."""
 
 
 # The channel
@@ -185,48 +185,51 @@ class Gap(Event):
 
 @record
 class ChannelDown(Event):
-    """Nothing came on any feed for three heartbeats: no book of the channel is confirmed."""
+    """Nothing arrived on any feed for three heartbeats: no book of the channel is confirmed."""
 
     silent_ns: int
 
 
 @record
 class ChannelUp(Event):
-    """The channel is heard again, and what was missed meanwhile is known."""
+    """Packets arrive again, and all gaps since the silence are known."""
 
 
 @record
 class FailedOver(Event):
-    """The channel is followed at another site from here on, whose numbers are its own."""
+    """The channel is now followed at another site, which numbers packets independently."""
 
     site: tuple[str, ...]
-    """The feeds of that site."""
+    """Feeds of that site."""
 
 
 @record
 class Synchronized(Event):
-    """Every instrument is known and every book is confirmed, for the first time or again."""
+    """Every instrument is known and every book is confirmed, initially or again."""
 
 
 @record
 class RecoveryIdle(Event):
-    """The recovery streams have nothing to tell until a ChannelReset (000 §7.5)."""
+    """The recovery streams are idle until a ChannelReset (000 §7.5)."""
 
 
 @record
 class BooksReset(Event):
-    """A ChannelReset: every book is empty and is filled anew."""
+    """A ChannelReset: every book is empty and will be filled again."""
 
 
 @record
 class VersionChanged(Event):
-    """The incremental stream goes on with another sequence version."""
+    """The incremental stream continues with another sequence version."""
 
     sequence_version: int
 
 
 @record
 class EventsMissed(Event):
-    """So many events were not taken in time and are gone: read books and statistics anew."""
+    """The number of events dropped because they were not taken in time.
+
+    The consumer should re-read books and statistics.
+    """
 
     count: int

@@ -1,7 +1,7 @@
-"""Turns what a follower does into the events of a channel, and keeps the market's state beside it.
+"""Emits the events of a channel from the actions of its follower, and keeps the market state.
 
-A book's change is told once for each event of the market, when its last message (EndOfEvent) was
-taken in; trades, states and statistics as their messages come.
+A change of a book is emitted once per market event, after its last message (EndOfEvent); trades,
+states and statistics are emitted with their messages.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _OF_STATE = STATISTICS | {
     templates.SECURITY_STATUS,
     templates.SECURITY_GROUP_PHASE,
 }
-"""Messages that change nothing but what is known of the market's state."""
+"""Messages that affect only the market state."""
 
 _NOWHERE = Place(0, 0)
-"""The place of what was told before the first packet."""
+"""The packet key of events before the first packet."""
 
 
 class Teller(EventLog):
@@ -56,26 +56,27 @@ class Teller(EventLog):
         super().__init__(settings.most_events, counters)
         self.state = MarketState(settings.max_instruments)
         self.now_ns = 0
-        """The time that passes; when packets were received may be told by another clock."""
+        """The current time; packets may carry reception times of another clock."""
         self.missing = 0
-        """How many gaps there were so far: what was told before one may be out of date."""
+        """Number of gaps so far: data published before one may be outdated."""
         self.phases_doubted = False
-        """Were packets lost that may have told the phase of a group?"""
+        """Whether packets were lost that may have contained the phase of a group."""
         self.loop_needed = not settings.from_the_start
-        """Is a whole loop of snapshots needed, to know of which instruments there is nothing?"""
+        """Whether a complete snapshot loop is needed, to find the instruments without any data."""
         self.awaited: dict[int, Place] = {}
-        """Instruments whose books were emptied, and where: a snapshot of behind it tells that the
-        book has been filled, and the statistics that may have been lost before."""
+        """Instruments whose books were emptied, and the packet that did so. A snapshot after it
+        shows that the book was filled again, and has the statistics that may have been lost
+        before."""
         self.reset = False
-        """Has a ChannelReset come since this was last looked at?"""
+        """Whether a ChannelReset arrived since this was last cleared."""
         self.backlog: Backlog | None = None
-        """Where what messages say of the market's state waits; None if it does not."""
+        """Queue of messages about the market state; None if they are processed immediately."""
         self.know: Callable[[int], None] = lambda _: None
-        """Makes the follower know an instrument."""
+        """Adds an instrument to the follower."""
         self._news = NewsParts(settings.most_news_bytes, settings.news_ns)
         self._set_aside: dict[int, int] = {}
         self._event = self._template = 0
-        """Of the message that is being told."""
+        """Of the message that is being processed."""
         self._handlers: dict[int, _Handler] = {
             templates.TRADE: self._trade,
             templates.FORWARD_TRADE: self._trade,
@@ -94,22 +95,22 @@ class Teller(EventLog):
 
     @property
     def templates(self) -> Collection[int]:
-        """The messages that something is told of."""
+        """Templates of the messages that cause events."""
         return self._handlers.keys()
 
     def take_touched(self) -> dict[int, int]:
-        """Give away which books changed in the event that is not over yet, and its number."""
+        """Return and clear the books changed in the unfinished market event, with its number."""
         touched, self._touched = self._touched, {}
         return touched
 
     def put_touched(self, touched: dict[int, int]) -> None:
-        """These books changed in the event that is not over yet."""
+        """Set the books changed in the unfinished market event, with its number."""
         self._touched = touched
 
     # Books
 
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
-        """A book took an update in."""
+        """Record that an update was applied to a book."""
         super().updated(security_id, event, update)
         kind = type(update)
         if event != NO_EVENT and (kind is BookEmptied or kind is ChannelReset):
@@ -120,25 +121,25 @@ class Teller(EventLog):
     def message(
         self, place: Place, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
-        """A message of the incremental stream was taken in."""
+        """Process a message of the incremental stream."""
         handler = self._handlers.get(template_id)
         if handler is not None:
             if self.backlog is not None and self._may_wait(template_id, values):
-                where = (place, self.sending_ns, self.received_ns)
-                self.backlog.add(partial(self._look, where, event, template_id, values), 1)
+                origin = (place, self.sending_ns, self.received_ns)
+                self.backlog.add(partial(self._look, origin, event, template_id, values), 1)
             else:
                 self.hear(place, event, template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
 
     def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
-        """A message of an instrument beyond the limit was dropped; it may end an event."""
+        """Count a dropped message of an instrument beyond the limit; it may end a market event."""
         super().dropped(template_id, values)
         if self._touched and ends_event(template_id, values.get("matchEventIndicator")):
             self.end_event()
 
     def _may_wait(self, template_id: int, values: Mapping[str, Any]) -> bool:
-        """Does nothing but the market's state depend on a message?"""
+        """Whether a message affects only the market state."""
         if template_id in _OF_STATE:
             return True
         if template_id in templates.SECURITY_DEFINITIONS and self.state.definitions.complete:
@@ -148,7 +149,7 @@ class Teller(EventLog):
         return False
 
     def hear(self, place: Place, event: int, template_id: int, values: Mapping[str, Any]) -> None:
-        """Tell what a message says beside what it does to books."""
+        """Emit the events of a message other than changes of books."""
         self._event, self._template = event, template_id
         self.place = place
         self._handlers[template_id](values)
@@ -161,20 +162,20 @@ class Teller(EventLog):
         values: Mapping[str, Any],
         _most: int,
     ) -> int:
-        """Look at a message that has waited."""
+        """Process a message of the backlog."""
         self.at(*where)
         self.hear(where[0], event, template_id, values)
         return 0
 
     def catch_up(self, most: int = MOST_WAITING) -> None:
-        """Look at messages that wait: what comes now depends on them, or there is time."""
+        """Process messages of the backlog: what follows depends on them, or there is time."""
         backlog = self.backlog
         if backlog:
-            before = self.place, self.sending_ns, self.received_ns
+            current = self.place, self.sending_ns, self.received_ns
             self.backlog = None
             backlog.look(most)
             self.backlog = backlog
-            self.at(*before)
+            self.at(*current)
 
     def _trade(self, values: Mapping[str, Any]) -> None:
         security_id = values["securityID"]
@@ -210,14 +211,14 @@ class Teller(EventLog):
         sub_type: str | int | None,
         transact_ns: int | None,
     ) -> bool:
-        """A trade is told here; if it makes the last price, its fields are to be kept."""
-        # A block that is too short to tell its condition tells none, as in tables.
+        """Emit a trade. Returns whether it sets the last price; then its fields must be kept."""
+        # A block too short for the condition has none, as in tables.
         condition = condition or 0
         corrects, makes_last = self.state.trade(
             security_id, trade_id, trade_date, condition, sub_type
         )
         if self.wanted:
-            # Made without a detour: there are thousands in a row.
+            # Created directly, for speed: there are thousands in a row.
             self.add(
                 told.TradeDone(
                     self.place, self.sending_ns, self.received_ns, security_id, event, trade_id,
@@ -230,7 +231,7 @@ class Teller(EventLog):
     def replaced(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
     ) -> None:
-        """A statistic is told here that only takes the place of its like."""
+        """Emit a statistic that replaces the one before it."""
         name = self.state.replace(security_id, template_id, values, place)
         if self.wanted:
             self.add(
@@ -240,7 +241,7 @@ class Teller(EventLog):
             )
 
     def removed(self, security_id: int, template_id: int) -> None:
-        """A statistic of which there is one is deleted here."""
+        """Emit the deletion of a statistic without variants."""
         name = self.state.remove(security_id, template_id)
         if name is not None:
             self.tell(told.StatisticChanged, security_id, name, None, None)
@@ -268,7 +269,7 @@ class Teller(EventLog):
     def _channel_reset(self, _values: Mapping[str, Any]) -> None:
         self.catch_up()
         self.state.definitions.channel_reset()
-        # What is not filled again has an empty book: nothing is left to be looked for.
+        # Books that are not filled again are empty: no loop is needed to find them.
         self.loop_needed = False
         self.reset = True
         self.tell(told.BooksReset)
@@ -284,17 +285,17 @@ class Teller(EventLog):
             self.tell(told.NewsReceived, news)
 
     def expire_news(self, now_ns: int) -> None:
-        """Give up news whose parts do not come."""
+        """Drop news items whose parts do not arrive."""
         self._news.expire(now_ns)
         self._counters.news_dropped = self._news.dropped
 
     @property
     def news_deadline_ns(self) -> int | None:
-        """When parts of news are given up."""
+        """When the next incomplete news item expires."""
         return self._news.deadline_ns
 
     def defined(self, changes: Iterable[tuple[told.Change, Instrument]]) -> None:
-        """Definitions have changed."""
+        """Apply changes of definitions."""
         self.catch_up()
         for change, instrument in changes:
             security_id = instrument.security_id
@@ -306,41 +307,41 @@ class Teller(EventLog):
                 self.changed(self.state.define(instrument, self._here))
 
     def changed(self, changes: Iterable[StateChange]) -> None:
-        """Statistics, states or phases have changed."""
+        """Emit changes of statistics, states or phases."""
         if not self.wanted:
-            for _ in changes:  # some are made as they are told
+            for _ in changes:  # generators make their changes as they are consumed
                 pass
             return
         add = self.add
-        here = self.place, self.sending_ns, self.received_ns
+        origin = self.place, self.sending_ns, self.received_ns
         for change in changes:
-            if isinstance(change, StatusChange):  # of a group's phase there are many
-                add(told.StatusChanged(*here, *change))
+            if isinstance(change, StatusChange):  # frequent: a group's phase causes many
+                add(told.StatusChanged(*origin, *change))
             elif isinstance(change, StatisticChange):
                 values = None if change.statistic is None else change.statistic.values
                 own = change.security_id, change.name, change.kind
-                add(told.StatisticChanged(*here, *own, values))
+                add(told.StatisticChanged(*origin, *own, values))
             else:
-                add(told.PhaseChanged(*here, change.group, change.before, change.now))
+                add(told.PhaseChanged(*origin, change.group, change.before, change.now))
 
     # Snapshots
 
     def begin_snapshot(self) -> None:
-        """What changes from here on is no part of the event that may be under way."""
+        """Set the unfinished market event aside: the next changes are not part of it."""
         self._set_aside, self._touched = self._touched, {}
 
     def end_snapshot(self) -> None:
-        """Tell of the books that a snapshot changed; the event goes on."""
+        """Emit the books that a snapshot changed, and resume the unfinished market event."""
         self.end_event()
         self._touched, self._set_aside = self._set_aside, {}
 
     def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
-        """A whole snapshot is taken in."""
+        """Process a complete snapshot."""
         self.catch_up()
         assert found.header is not None
         self._counters.snapshots += 1
         if is_void(found.header):
-            return  # it tells nothing of statistics
+            return  # it has no statistics
         security_id = found.security_id
         awaited = self.awaited.get(security_id)
         if awaited is not None and covers(place, awaited):
@@ -349,14 +350,14 @@ class Teller(EventLog):
             self.changed(self.state.snapshot(security_id, found.items, place))
 
     def absent(self, security_id: int, place: Place) -> None:
-        """A whole loop is without an instrument."""
+        """Process the absence of an instrument from a complete snapshot loop."""
         self.catch_up()
         self.changed(self.state.absent(security_id, place))
 
     def whole_loop(
         self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
     ) -> None:
-        """A whole loop of snapshots came."""
+        """Process a complete snapshot loop."""
         self.catch_up()
         self._counters.snapshot_loops += 1
         for part in phases:
@@ -369,11 +370,11 @@ class Teller(EventLog):
                 self.absent(security_id, place)
 
     def old_snapshot(self, security_id: int) -> None:  # noqa: ARG002
-        """A snapshot of an older sequence version was passed over."""
+        """Count an ignored snapshot of an older sequence version."""
         self._counters.old_snapshots += 1
 
     def lost_packets(self, version: int, first: int, last: int | None) -> None:
-        """Packets are missing: what they told of phases and instruments is not known."""
+        """Process a gap: the phases and instruments in the missing packets are unknown."""
         self.catch_up()
         self.end_event()
         self.missing += 1
@@ -384,7 +385,7 @@ class Teller(EventLog):
         self.tell(told.Gap, version, first, last)
 
     def begin_anew(self) -> None:
-        """The channel is followed elsewhere, or from the beginning."""
+        """Restart: the channel is followed at another site, or from the beginning."""
         self.catch_up()
         self._touched.clear()
         self.awaited.clear()

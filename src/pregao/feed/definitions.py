@@ -1,7 +1,7 @@
-"""The instruments of a channel: known from its definition stream, then from its incrementals.
+"""Instruments of a channel: from its definition stream, then from its incremental stream.
 
-The definition stream is listened to until a whole loop came, and again when packets were lost that
-may have held a definition. A definition of the incremental stream is newer than the loop that runs.
+The definition stream is joined until a loop is complete, and again after a gap that may have
+contained a definition. A definition of the incremental stream is newer than the current loop.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pregao.umdf.phases import GroupKey
 from pregao.umdf.templates import SECURITY_DEFINITIONS
 
 EXCHANGE = "BVMF"
-"""The exchange where a message names none."""
+"""The exchange of messages that name none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Instrument:
-    """An instrument as it was defined last."""
+    """An instrument as last defined."""
 
     security_id: int
     symbol: str
@@ -34,7 +34,7 @@ class Instrument:
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> Instrument:
-        """From the values of a decoded definition."""
+        """Build an instrument from a decoded definition."""
         return Instrument(
             values["securityID"],
             values["symbol"] or "",
@@ -44,7 +44,7 @@ class Instrument:
 
 
 def group_key(values: Mapping[str, Any]) -> GroupKey:
-    """The group that a message is about: codes may repeat amongst exchanges (000 §14)."""
+    """Return the group that a message concerns: exchanges may use the same codes (000 §14)."""
     return GroupKey(values["securityGroup"] or "", values.get("securityExchange") or EXCHANGE)
 
 
@@ -59,16 +59,16 @@ class Definitions:
         self._dropped = 0
         self.known: dict[int, Instrument] = {}
         self.complete = False
-        """Have all instruments come, and nothing been lost since that may have changed one?"""
+        """Whether all instruments are known, and no gap since may have changed one."""
         self.loops = 0
         self._loop: DefinitionLoop[Instrument] = DefinitionLoop()
         self._newer: set[int] = set()
-        """Instruments of which the incremental stream told while a loop is waited for."""
+        """Instruments that the incremental stream defined while a loop is incomplete."""
         self._resent: set[int] | None = None
-        """Those that were sent again since a ChannelReset; None if the list cannot be whole."""
+        """Instruments resent since a ChannelReset; None if the list cannot be complete."""
 
     def take_dropped(self) -> int:
-        """How many definitions there was no capacity for since this was last asked."""
+        """Return the number of definitions dropped for lack of capacity since the last call."""
         dropped, self._dropped = self._dropped, 0
         return dropped
 
@@ -79,12 +79,12 @@ class Definitions:
         return False
 
     def lost(self) -> None:
-        """Packets of the incremental stream were lost: a whole loop is needed again."""
+        """Record a gap in the incremental stream: a complete loop is needed again."""
         self._begin_anew()
         self._resent = None
 
     def channel_reset(self) -> None:
-        """A ChannelReset: the list may be sent again, until LastFragment (000 §6.5.12)."""
+        """Record a ChannelReset: the list may be resent, until LastFragment (000 §6.5.12)."""
         self._resent = set()
 
     def _begin_anew(self) -> None:
@@ -95,7 +95,7 @@ class Definitions:
     # The incremental stream
 
     def message(self, values: Mapping[str, Any]) -> Changes:
-        """Take a definition of the incremental stream in."""
+        """Apply a definition of the incremental stream. Yields the changes."""
         instrument = Instrument.of(values)
         security_id = instrument.security_id
         if not self._admits(security_id):
@@ -125,7 +125,7 @@ class Definitions:
     # The definition stream
 
     def looped(self, packet: DecodedPacket) -> Changes:
-        """Take a packet of the definition stream in."""
+        """Process a packet of the definition stream. Yields the changes."""
         header = packet.header
         resets = ends_version(packet)
         if self.complete or not self._loop.packet(
@@ -144,7 +144,7 @@ class Definitions:
             yield from self._whole_loop()
 
     def _whole_loop(self) -> Changes:
-        """What is not in a whole loop, and was not told of since, is no longer listed."""
+        """Delete instruments that are neither in the complete loop nor defined since."""
         listed = self._loop.definitions.keys() | self._newer
         for security_id in [each for each in self.known if each not in listed]:
             yield Change.DELETED, self.known.pop(security_id)
@@ -153,7 +153,7 @@ class Definitions:
 
 
 _ABOUT_THE_LIST = frozenset({"securityUpdateAction", "totNoRelatedSym", "lastFragment"})
-"""Fields that tell of the list and not of the instrument."""
+"""Fields that describe the list, not the instrument."""
 
 
 def _told(instrument: Instrument) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Events of a channel as columns: for who takes many at once and has no time for objects."""
+"""Events of a channel as columns, for consumers of many events."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ KINDS: Final[tuple[type[told.Event], ...]] = (
     told.VersionChanged,
     told.EventsMissed,
 )
-"""The kinds of events; a column holds the place of its kind in this list."""
+"""Kinds of events; the column ``kind`` has their indices in this list."""
 _CODES = {kind: code for code, kind in enumerate(KINDS)}
 
 
 @dataclass(slots=True)
 class EventBatch:
-    """Events in order, a row each; what an event does not have is `pregao.book.rows.NULL`."""
+    """Events in order, one per row; missing values are `pregao.book.rows.NULL`."""
 
     kind: Codes
     """See `KINDS`."""
@@ -58,12 +58,12 @@ class EventBatch:
     trade_id: Numbers
 
     def __len__(self) -> int:
-        """How many events there are."""
+        """Number of events."""
         return len(self.kind)
 
     @staticmethod
     def joined(parts: Sequence[EventBatch]) -> EventBatch:
-        """The events of several, one behind the other."""
+        """Concatenate batches."""
         if len(parts) == 1:
             return parts[0]
         columns = (
@@ -81,7 +81,7 @@ class EventBatch:
         sending_ns: Numbers,
         received_ns: Numbers,
     ) -> EventBatch:
-        """The columns of books that changed."""
+        """Return the events of changed books as columns."""
         count = len(security_id)
         none = np.full(count, NULL, np.int64)
         return EventBatch(
@@ -99,11 +99,11 @@ class EventBatch:
 
     @staticmethod
     def of(events: Sequence[told.Event]) -> EventBatch:
-        """The columns of some events."""
-        places = [each.place or (NULL, NULL) for each in events]
+        """Return events as columns."""
+        keys = [each.place or (NULL, NULL) for each in events]
 
         def column(name: str) -> Numbers:
-            # Bytes that are wrong may tell nothing, or a number that nobody has.
+            # Malformed messages may have no value, or one beyond signed 64 bits.
             values = (getattr(each, name, NULL) for each in events)
             known = [NULL if each is None or each > MAX_SIGNED else each for each in values]
             return np.array(known, np.int64)
@@ -111,8 +111,8 @@ class EventBatch:
         return EventBatch(
             np.array([_CODES[type(each)] for each in events], np.uint8),
             column("security_id"),
-            np.array([place[0] for place in places], np.int64),
-            np.array([place[1] for place in places], np.int64),
+            np.array([key[0] for key in keys], np.int64),
+            np.array([key[1] for key in keys], np.int64),
             column("event"),
             column("sending_ns"),
             column("received_ns"),

@@ -1,4 +1,4 @@
-"""What every followed channel offers, whichever feed it comes by: the form that live parts know."""
+"""Interface of followed channels, common to all feeds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pregao.umdf.streams import Stream
 
 
 class Listed(Protocol):
-    """An instrument, as far as everyone needs it."""
+    """The common fields of an instrument."""
 
     @property
     def security_id(self) -> int:
-        """Its number."""
+        """Its security ID."""
 
     @property
     def symbol(self) -> str:
@@ -26,67 +26,67 @@ class Listed(Protocol):
 
 
 class FollowedChannel(Protocol):
-    """A channel: datagrams and a time in, events and actions out."""
+    """A channel: datagrams and times in, events and actions out."""
 
     @property
     def settings(self) -> ChannelSettings:
-        """What it was told beforehand."""
+        """Settings of the channel."""
 
     @property
     def counters(self) -> ChannelCounters:
-        """What happened so far."""
+        """Counters since the start."""
 
     @property
     def state(self) -> ChannelState:
-        """How the channel is."""
+        """State of the channel."""
 
     @property
     def place(self) -> Place | None:
-        """The last packet that was taken in."""
+        """The last packet applied."""
 
     @property
     def instruments(self) -> Mapping[int, Listed]:
-        """The instruments by their numbers."""
+        """Instruments by security ID."""
 
     @property
     def phases(self) -> Phases:
-        """The phases of groups and the states of instruments."""
+        """Phases of groups and states of instruments."""
 
     @property
     def security_ids(self) -> Iterable[int]:
-        """The instruments of which there is a book."""
+        """Instruments that have a book."""
 
     def statistics(self, security_id: int) -> Mapping[Any, Any]:
-        """The statistics of an instrument."""
+        """Return the statistics of an instrument."""
 
     def book(self, security_id: int) -> ChannelBook:
-        """The book of an instrument, and how far it can be trusted."""
+        """Return the book of an instrument and its state."""
 
     def is_alive(self, feed: str) -> bool:
-        """Has a feed brought something within the last heartbeats?"""
+        """Whether anything arrived on the feed within the last heartbeats."""
 
     def take_events(self) -> list[Event]:
-        """What happened since it was asked last, in order."""
+        """Return the events since the last call, in order."""
 
     def take_actions(self) -> list[Action]:
-        """What the channel asks for since it was asked last, in order."""
+        """Return the requested actions since the last call, in order."""
 
     def want_events(self, *, wanted: bool) -> None:
-        """Say whether anybody is to be told."""
+        """Enable or disable events."""
 
     def start(self, now_ns: int) -> None:
-        """Begin: asks for the streams that are needed."""
+        """Start: request the streams that are needed."""
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass."""
+        """Advance the clock."""
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway."""
 
     def deadline(self) -> int | None:
-        """When `tick` is needed next; None while nothing is waited for."""
+        """Return when `tick` must be called next; None while nothing is pending."""
 
     def receive(
         self, stream: Stream, feed: str, payload: bytes, now_ns: int, received_ns: int | None = None
     ) -> None:
-        """Take a datagram in."""
+        """Process a datagram."""

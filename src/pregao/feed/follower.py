@@ -1,8 +1,8 @@
-"""The follower: packets of a channel in, books out, message by message.
+"""Follower: packets of a channel in, books out, message by message.
 
-It is the plain machine whose bulk twin is `pregao.feed.day`: packets come in the order that an
-arbiter gives them, snapshots go through their loop, messages through the counter of their
-instrument, and what remains changes the books of `pregao.book`.
+It is the plain twin of `pregao.feed.day`: packets arrive in the order of an arbiter, snapshots pass
+through their loop, messages through the counter of their instrument, and the remaining ones update
+the books of `pregao.book`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Follower(ChannelFollower[OrderBook]):
         new_book: Callable[[], OrderBook] = PriorityBook,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
-        """As `ChannelFollower`; ``new_book`` makes a book by price and priority."""
+        """Extend `ChannelFollower`: ``new_book`` creates a book by price and priority."""
         self._events = EventNumbers()
         self._by_position = False
         self._new_book = new_book
@@ -59,35 +59,35 @@ class Follower(ChannelFollower[OrderBook]):
 
     @property
     def simple(self) -> bool:
-        """Does nothing wait for a packet to come, and are books kept by price and priority?"""
+        """Whether no snapshot waits for a packet, and books are kept by price and priority."""
         return not self._waiting and not self._by_position
 
     @property
     def events(self) -> EventNumbers:
-        """The numbers of the market's events."""
+        """Numbers of the market events."""
         return self._events
 
     def deliver(self, packet: DecodedPacket, done: int = 0) -> None:
-        """Take the next packet of the sequence in; packets before it may be missing.
+        """Apply the next packet of the sequence; packets before it may be missing.
 
-        So many of its messages are ``done`` already.
+        ``done`` is the number of its messages that are already applied.
         """
-        place = Place(packet.header.sequence_version, packet.header.sequence_number)
-        self._arrive(place)
+        key = Place(packet.header.sequence_version, packet.header.sequence_number)
+        self._arrive(key)
         outcomes = packet.outcomes
-        sound = True
-        for found in outcomes:
-            if found.reason:
-                sound = False
-        if not sound:
-            self._hole(place, 1)
+        intact = True
+        for outcome in outcomes:
+            if outcome.reason:
+                intact = False
+        if not intact:
+            self._hole(key, 1)
         ended = False
-        for found in outcomes[done:]:
-            if found.decoded is not None and found.frame is not None:
-                self._message(place, found, sound)
-                if found.frame.template_id == templates.SEQUENCE_RESET:
+        for outcome in outcomes[done:]:
+            if outcome.decoded is not None and outcome.frame is not None:
+                self._message(key, outcome, intact)
+                if outcome.frame.template_id == templates.SEQUENCE_RESET:
                     ended = True
-        self._pass(place, ended=ended)
+        self._pass(key, ended=ended)
 
     def _message(self, place: Place, found: DecodedMessage, sound: bool) -> None:
         assert found.decoded is not None
@@ -126,7 +126,7 @@ class Follower(ChannelFollower[OrderBook]):
         self._listener.message(place, event, template, values)
 
     def snapshot(self, packet: DecodedPacket) -> None:
-        """Take a packet of the snapshot stream in."""
+        """Process a packet of the snapshot stream."""
         header = packet.header
         resets = ends_version(packet)
         if not header.sequenced or not self._loop.packet(
@@ -166,7 +166,7 @@ class Follower(ChannelFollower[OrderBook]):
         if book is None or (book.state is State.EMPTY and self._is_other(book)):
             book = PositionBook() if self._by_position else self._new_book()
             self.books[security_id] = book
-        fault = book.apply(update)  # type: ignore[arg-type]  # its own updates are of orders
+        fault = book.apply(update)  # type: ignore[arg-type]  # only updates of orders reach it
         self._listener.updated(security_id, event, update)
         return fault
 
@@ -175,7 +175,7 @@ class Follower(ChannelFollower[OrderBook]):
 
 
 def gives_position(values: dict[str, Any], before: bool) -> bool:
-    """Do messages name the place of an order? Those about no order tell nothing."""
+    """Return whether messages carry order positions; ``before`` for one without an order."""
     if "mDEntryPositionNo" in values:
         return values["mDEntryPositionNo"] is not None
     return before and "secondaryOrderID" not in values

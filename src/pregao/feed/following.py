@@ -1,8 +1,8 @@
-"""What every follower of a channel does, whatever its messages look like: the base of followers.
+"""Base of the followers of a channel, independent of the feed's message format.
 
-It keeps the place in the stream, the holes, the counter of each instrument and what waits for
-snapshots, and lets changes happen to books. A follower of a feed says what its packets and
-messages are, and which book an instrument has.
+It keeps the position in the stream, the gaps, the counter of each instrument and the pending
+snapshots, and applies changes to books. The follower of a feed defines its packets and messages,
+and the type of its books.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from pregao.umdf.recovery import Incremental, is_usable, snapshot_place
 from pregao.umdf.sequencing import Place, covers
 
 B = TypeVar("B", bound=Life)
-"""The books that a follower keeps."""
+"""Type of the books of a follower."""
 Message = Incremental[Part]
 Snapshot = InstrumentSnapshot[Part]
 FollowedPart = FollowedInstrument[Part]
 
 
 class ChannelFollower(ABC, Generic[B]):
-    """Follows one channel: its incremental stream, feeds made one, and its snapshot stream."""
+    """Follows one channel: its incremental stream, merged from its feeds, and its snapshots."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class ChannelFollower(ABC, Generic[B]):
         most_in_packet: int = MOST_IN_PACKET,
         max_instruments: int = MAX_INSTRUMENTS,
     ) -> None:
-        """``from_the_start`` says that the first packet is the first of its sequence version.
+        """Start before any packet; ``from_the_start`` if the first one begins its version.
 
-        With ``only_current``, snapshots of an older sequence version are passed over (000 §7.2).
-        ``books`` are those of a follower before this one: none of them is confirmed.
-        A packet holds at most so many counted messages (see `pregao.umdf.gaps`).
-        ``max_instruments`` are followed that nothing has defined, and as many that are defined.
+        With ``only_current``, snapshots of an older sequence version are ignored (000 §7.2).
+        ``books`` are those of an earlier follower: none of them is confirmed. A packet has at most
+        ``most_in_packet`` counted messages (see `pregao.umdf.gaps`). At most ``max_instruments``
+        undefined instruments are followed, and as many defined ones.
         """
         self._max_instruments = max_instruments
         self.books: dict[int, B] = {} if books is None else books
@@ -85,30 +85,30 @@ class ChannelFollower(ABC, Generic[B]):
         self._new = InstrumentCount.new(
             from_the_start=from_the_start, most_in_packet=most_in_packet
         )
-        """The counter of an instrument of which nothing has come."""
+        """The counter of an instrument without messages."""
         self._absent: list[tuple[Place, frozenset[int]]] = []
-        """Whole loops of snapshots that told something: their places, and who was in them."""
+        """Complete snapshot loops that added information: their packet keys and instruments."""
         self._holes = HoleLog()
         self._ended = False
-        """Did the last packet end its sequence version?"""
+        """Whether the last packet ended its sequence version."""
         self._doubted: set[int] = set()
-        """The instruments whose books are unconfirmed."""
+        """Instruments whose books are unconfirmed."""
         self._loop: SnapshotLoop[Part] = SnapshotLoop()
         self._waiting: WaitingSnapshots[Part] = WaitingSnapshots()
         self._stale: set[int] = set()
-        """The instruments whose books are stale."""
+        """Instruments whose books are stale."""
         self.moved: set[int] = set()
-        """The instruments that something happened to since this was last emptied."""
+        """Instruments that changed since this was last cleared."""
         for security_id in self.books:
             self.know(security_id)
 
     @property
     def trusted(self) -> bool:
-        """Is no instrument stale or unconfirmed?"""
+        """Whether no instrument is stale or unconfirmed."""
         return not self._doubted and not self._stale
 
     def state(self, security_id: int) -> State:
-        """How far the book of an instrument can be trusted."""
+        """Return the state of an instrument's book."""
         book = self.books.get(security_id)
         if book is not None:
             return book.state
@@ -117,7 +117,7 @@ class ChannelFollower(ABC, Generic[B]):
         return State.UNCONFIRMED if self._holes.missing > count.proven else State.EMPTY
 
     def know(self, security_id: int) -> None:
-        """There is an instrument, though nothing may have come of it."""
+        """Add an instrument, which may not have any messages yet."""
         if security_id in self._instruments or len(self._instruments) < 2 * self._max_instruments:
             self._instrument(security_id)
 
@@ -127,34 +127,34 @@ class ChannelFollower(ABC, Generic[B]):
 
     @property
     def unconfirmed(self) -> frozenset[int]:
-        """The instruments about which packets may be missing."""
+        """Instruments about which packets may be missing."""
         return frozenset(self._doubted)
 
     @property
     def stale(self) -> dict[int, Gap]:
-        """The instruments that wait for a snapshot, and why."""
+        """Instruments that wait for a snapshot, and why."""
         found = self._instruments.values()
         return {each.security_id: each.gap for each in found if each.gap is not None}
 
-    # What a kernel goes on with, and where it got to
+    # Exchange of state with the fast path
 
     def followed(self, security_id: int) -> FollowedPart:
-        """What is known of an instrument."""
+        """Return the state of an instrument."""
         return self._instruments[security_id]
 
     def is_steady(self, security_id: int) -> bool:
-        """Does the next message of an instrument simply apply, if its count is the next one?"""
+        """Whether the next message of an instrument applies directly if its count is the next."""
         return self._instruments[security_id].is_steady(self._holes.missing)
 
     def go_on(self, place: Place) -> None:
-        """Packets up to one were delivered elsewhere, in order, and none ended its version."""
+        """Continue after a packet: the fast path delivered all up to it; none ended its version."""
         self.position = place
         self._ended = False
 
     # The incremental stream
 
     def begin(self, following: Place) -> None:
-        """A heartbeat tells the packet that comes next, and so where an idle channel is."""
+        """Set the position of an idle channel from a heartbeat, which names the next packet."""
         if self.position is None:
             before = Place(following.sequence_version, following.sequence_number - 1)
             self.lose(before)
@@ -162,7 +162,7 @@ class ChannelFollower(ABC, Generic[B]):
             self.position = before
 
     def _arrive(self, place: Place) -> None:
-        """The packet of a place is next; what is missing before it is lost."""
+        """Prepare for the next packet; those missing before it are lost."""
         before = self.position
         if before is None or (before[0], before[1] + 1) != place:
             self.lose(Place(place.sequence_version, place.sequence_number - 1))
@@ -171,7 +171,7 @@ class ChannelFollower(ABC, Generic[B]):
             self._reached(place, behind=False)
 
     def _pass(self, place: Place, *, ended: bool = False) -> None:
-        """The packet of a place was taken in; did it end its sequence version?"""
+        """Record that a packet was applied, and whether it ended its sequence version."""
         self.position = place
         self._ended = ended
         if self._waiting:
@@ -179,21 +179,21 @@ class ChannelFollower(ABC, Generic[B]):
         self._listener.delivered(place)
 
     def lose(self, last: Place) -> None:
-        """Take note of what is missing up to a packet, which is missing too if anything is.
+        """Record the gap up to a packet, which is missing too if there is a gap.
 
-        The number 0 says that a sequence version is about to begin.
+        The number 0 means that a sequence version is about to begin.
         """
         position = self.position
         if position is not None and position.sequence_version != last.sequence_version:
             if not self._ended:
-                behind = position.sequence_number + 1
-                self._hole(Place(position.sequence_version, behind), MANY)
+                first_missing = position.sequence_number + 1
+                self._hole(Place(position.sequence_version, first_missing), MANY)
             self.position = position = Place(last.sequence_version, 0)
             self._ended = False
-        known = 0 if position is None else position.sequence_number
-        if last.sequence_number > known:
-            first = Place(last.sequence_version, known + 1)
-            self._hole(first, last.sequence_number - known)
+        delivered = 0 if position is None else position.sequence_number
+        if last.sequence_number > delivered:
+            first = Place(last.sequence_version, delivered + 1)
+            self._hole(first, last.sequence_number - delivered)
             self.position = last
             self._ended = False
 
@@ -203,7 +203,7 @@ class ChannelFollower(ABC, Generic[B]):
             self._trust(instrument)
 
     def _trust(self, instrument: FollowedPart, key: MessageKey | None = None) -> None:
-        """Let the book of an instrument be unconfirmed, or confirmed by what has that key."""
+        """Mark a book unconfirmed, or confirmed by the message or snapshot with the given key."""
         security_id = instrument.security_id
         self.moved.add(security_id)
         doubted = instrument.unconfirmed(self._holes.missing)
@@ -227,20 +227,20 @@ class ChannelFollower(ABC, Generic[B]):
             self._trust(instrument, key)
 
     def _instrument(self, security_id: int) -> FollowedPart:
-        found = self._instruments.get(security_id)
-        if found is None:
-            found = FollowedInstrument(security_id, self._new.copy(), self._room)
-            self._instruments[security_id] = found
-            for place, members in self._absent:
+        instrument = self._instruments.get(security_id)
+        if instrument is None:
+            instrument = FollowedInstrument(security_id, self._new.copy(), self._room)
+            self._instruments[security_id] = instrument
+            for key, members in self._absent:
                 if security_id not in members:
-                    self._miss(found, place)
-            self._trust(found)
-        return found
+                    self._miss(instrument, key)
+            self._trust(instrument)
+        return instrument
 
     def leave_snapshots(self) -> None:
-        """The snapshot stream is left: what a loop has brought of it is forgotten.
+        """Discard an incomplete loop: the snapshot stream is left.
 
-        Every book is trusted without those that wait, of which some may never be reached.
+        Every book is trusted without the pending snapshots, some of which may never be reached.
         """
         self._loop = SnapshotLoop()
         self._waiting.clear()
@@ -250,14 +250,14 @@ class ChannelFollower(ABC, Generic[B]):
         if self._only_current and not is_usable(snapshot.header, position.sequence_version):
             self._listener.old_snapshot(snapshot.security_id)
             return
-        place = snapshot_place(snapshot.header, position.sequence_version)
-        if covers(position, place):
-            self._take(snapshot, place)
+        as_of = snapshot_place(snapshot.header, position.sequence_version)
+        if covers(position, as_of):
+            self._take(snapshot, as_of)
         else:
-            self._waiting.add(place, snapshot)
+            self._waiting.add(as_of, snapshot)
 
     def _begun(self, place: Place) -> None:
-        """The incremental stream begins here: now snapshots of before can be placed."""
+        """Apply snapshots received before the first packet: their sequence version is now known."""
         before = Place(place.sequence_version, place.sequence_number - 1)
         for snapshot in self._waiting.early():
             self._whole_snapshot(snapshot, before)
@@ -265,9 +265,9 @@ class ChannelFollower(ABC, Generic[B]):
     def _take(self, snapshot: Snapshot, place: Place) -> None:
         assert snapshot.header is not None
         instrument = self._instrument(snapshot.security_id)
-        holes = self._holes
-        missing, covered = holes.missing_at(place), holes.covered_at(place)
-        needed = instrument.gap is not None or instrument.unconfirmed(holes.missing)
+        gaps = self._holes
+        missing, covered = gaps.missing_at(place), gaps.covered_at(place)
+        needed = instrument.gap is not None or instrument.unconfirmed(gaps.missing)
         self._listener.snapshot(snapshot, place, needed=needed)
         if is_void(snapshot.header):
             self._do(instrument, instrument.absent(place, missing, covered))
@@ -276,37 +276,37 @@ class ChannelFollower(ABC, Generic[B]):
         self._trust(instrument, MessageKey(*place))
 
     def _reached(self, place: Place, *, behind: bool) -> None:
-        """Take the snapshots in that hold as of a place before this one, or of this one."""
-        for at, snapshot in self._waiting.reached(place, behind=behind):
-            self._take(snapshot, at)
+        """Apply pending snapshots as of packets before ``place``, or with ``behind`` up to it."""
+        for as_of, snapshot in self._waiting.reached(place, behind=behind):
+            self._take(snapshot, as_of)
 
     def _whole_loop(self) -> None:
-        """A whole loop of snapshots: instruments that are not in it had an empty book."""
+        """Process a complete snapshot loop: instruments that are not in it had an empty book."""
         position = self.position
         if position is None:
-            return  # nothing tells which sequence version older snapshots are of
+            return  # the sequence version of older snapshots is unknown
         members = self._loop.instruments
-        places = [
+        keys = [
             snapshot_place(found.header, position.sequence_version)
             for found in members.values()
             if found.header is not None
         ]
-        if not places:
+        if not keys:
             return
-        earliest = places[0]
-        for place in places[1:]:
-            if not covers(place, earliest):
-                earliest = place
+        earliest = keys[0]
+        for key in keys[1:]:
+            if not covers(key, earliest):
+                earliest = key
         covered = self._holes.covered_at(earliest)
-        whole = covered >= self._holes.missing
-        self._listener.whole_loop(earliest, members, self._loop.phases, covers_all=whole)
-        known = max((self._holes.covered_at(place) for place, _ in self._absent), default=0)
+        covers_all = covered >= self._holes.missing
+        self._listener.whole_loop(earliest, members, self._loop.phases, covers_all=covers_all)
+        covered_before = max((self._holes.covered_at(key) for key, _ in self._absent), default=0)
         nothing_missing = not self._holes.missing and self._new.proven >= 0
-        if covered > known or not (self._absent or nothing_missing):
+        if covered > covered_before or not (self._absent or nothing_missing):
             self._absent = [(earliest, frozenset(members))]
             concerned = [each for each in self._instruments if each not in members]
         else:
-            # It tells nothing that one before it did not, but to whom there was no room for that.
+            # It adds nothing to an earlier loop, except for instruments whose queue had overflowed.
             concerned = [each for each in {*self._doubted, *self._stale} if each not in members]
         for security_id in concerned:
             instrument = self._instruments[security_id]
@@ -319,7 +319,7 @@ class ChannelFollower(ABC, Generic[B]):
         self._do(instrument, instrument.absent(place, missing, covered))
 
     def _do(self, instrument: FollowedPart, changes: list[Change[Part]]) -> None:
-        """Let changes happen to a book."""
+        """Apply changes to a book."""
         security_id = instrument.security_id
         self.moved.add(security_id)
         for change in changes:
@@ -346,7 +346,7 @@ class ChannelFollower(ABC, Generic[B]):
                     self._listener.healed(change)
 
     def _apply_message(self, instrument: FollowedPart, message: Message) -> None:
-        """Apply a message; one that does not fit its book makes it stale."""
+        """Apply a message; an inconsistent update makes its book stale."""
         part = message.item
         update = self._update(message)
         if update is None:
@@ -361,16 +361,16 @@ class ChannelFollower(ABC, Generic[B]):
                 self._stale.add(instrument.security_id)
                 self._listener.stale(change.gap)
 
-    # What a feed says
+    # Defined by the follower of a feed
 
     @abstractmethod
     def _update(self, message: Message) -> Update | DepthUpdate | None:
-        """The book update of a message; None if it changes no book."""
+        """Return the book update of a message; None if it changes no book."""
 
     @abstractmethod
     def _load(self, snapshot: Snapshot, place: Place) -> None:
-        """Let the book be what a whole snapshot says, as of its place."""
+        """Load a complete snapshot into the book, as of its packet."""
 
     @abstractmethod
     def _apply(self, security_id: int, event: int, update: Update | DepthUpdate) -> Fault | None:
-        """Let a book take an update in, and tell the listener."""
+        """Apply an update to a book, and notify the listener."""

@@ -1,10 +1,10 @@
-"""One instrument followed: what its messages and snapshots make of its book, and what heals it.
+"""Healing of one instrument: effects of its messages and snapshots on its book.
 
-A gap makes the instrument stale. Its messages are queued until a snapshot holds what was missed;
-then the snapshot is loaded and the queue goes through again, behind it. While packets of the
-channel are missing that nothing has made up for, the book is unconfirmed: messages are applied and
-kept, so that a snapshot that comes late can be loaded before them. A snapshot counts as of the
-place that it holds, however late it comes.
+A gap makes the instrument stale. Its messages are queued until a snapshot includes the missed ones;
+then the snapshot is loaded, and the queued messages after it are applied. While packets of the
+channel are missing and nothing has made up for them, the book is unconfirmed: messages are applied
+and also kept, so that a late snapshot can be loaded before them. A snapshot counts as of the last
+packet that it includes, however late it arrives.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pregao.umdf.templates import EMPTY_BOOK
 T = TypeVar("T")
 
 MOST_QUEUED = 100_000
-"""How many messages of one stale instrument are kept."""
+"""Maximum number of queued messages of one stale instrument."""
 MOST_QUEUED_IN_ALL = 10_000_000
-"""How many messages of all instruments of a channel."""
-NO_PAST = "the past of the instrument is not known, and no snapshot has come yet"
+"""Maximum number of queued messages of all instruments of a channel."""
+NO_PAST = "the instrument's history is unknown, and no snapshot was received yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,30 +35,30 @@ class Gap:
 
     security_id: int
     found_at: MessageKey
-    """The message that showed it."""
+    """The message that revealed it."""
     first: int | None
-    """The first missing count; None where nobody knows."""
+    """The first missing count; None if unknown."""
     last: int | None
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Apply(Generic[T]):
-    """The message applies to the book."""
+    """Apply the message to the book."""
 
     message: Incremental[T]
 
 
 @dataclass(frozen=True, slots=True)
 class Restart(Generic[T]):
-    """The book is empty before the message: its EmptyBook was lost."""
+    """Empty the book before the message: its EmptyBook was lost."""
 
     message: Incremental[T]
 
 
 @dataclass(frozen=True, slots=True)
 class Stale(Generic[T]):
-    """The book is not to be trusted from the message on that showed it."""
+    """Distrust the book, from the message on that revealed the gap."""
 
     gap: Gap
     message: Incremental[T]
@@ -66,7 +66,7 @@ class Stale(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Load(Generic[T]):
-    """The book is what the snapshot says, as of its place."""
+    """Load the snapshot into the book, as of its packet."""
 
     snapshot: InstrumentSnapshot[T]
     place: Place
@@ -74,14 +74,14 @@ class Load(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The book equals a snapshot as of a place, behind which nothing has come: it is filled."""
+    """Mark the book as filled: it equals a snapshot after which nothing has arrived."""
 
     place: Place
 
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """A stale book is sound again, as of a place."""
+    """Mark a stale book as valid again, as of a packet."""
 
     gap: Gap
     by: Item
@@ -90,22 +90,22 @@ class Healed:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """The book is empty as of a place: a whole loop of snapshots is without the instrument."""
+    """Empty the book as of a packet: a complete snapshot loop does not have the instrument."""
 
     place: Place
 
 
 Change = Apply[T] | Restart[T] | Stale[T] | Load[T] | Agreed | Emptied | Healed
-"""What happens to a book, in order."""
+"""An action on a book."""
 
 
 def key_of(message: Incremental[T]) -> MessageKey:
-    """The key of a message."""
+    """Return the key of a message."""
     return MessageKey(*message.place, message.index_in_packet)
 
 
 def is_void(header: SnapshotHeader) -> bool:
-    """Does a snapshot only say that there is nothing: of a deleted or just emptied instrument?"""
+    """Whether a snapshot only states that a deleted or just emptied instrument has no data."""
     return not (
         header.tot_num_bids or header.tot_num_offers or header.tot_num_stats or header.last_rpt_seq
     )
@@ -113,18 +113,18 @@ def is_void(header: SnapshotHeader) -> bool:
 
 @dataclass(slots=True)
 class Room:
-    """How many messages the instruments of a channel may keep, one of them and all together."""
+    """Limits of the queued messages of a channel: of one instrument, and of all."""
 
     most: int = MOST_QUEUED
     most_in_all: int = MOST_QUEUED_IN_ALL
     taken: int = 0
-    """By all of them."""
+    """Queued messages of all instruments."""
     overflows: int = 0
-    """Messages for which there was no room."""
+    """Messages dropped because a queue was full."""
 
 
 class FollowedInstrument(Generic[T]):
-    """Follows the counter of one instrument, queues while it is stale, and heals."""
+    """Follows the counter of one instrument, queues messages while it is stale, and heals it."""
 
     __slots__ = (
         "_before", "_first", "_forgotten", "_kept", "_last_item", "_room", "_sound", "count",
@@ -137,51 +137,51 @@ class FollowedInstrument(Generic[T]):
         self.gap: Gap | None = None
         """Why it is stale; None if it is not."""
         self._kept: deque[_Kept[T]] = deque()
-        """What came since the gap, or since the book is unconfirmed."""
+        """Messages since the gap, or since the book became unconfirmed."""
         self._room = Room() if room is None else room
         self._forgotten: Place | None = None
-        """The newest place that there was no room for."""
+        """The packet of the newest message dropped from the queue."""
         self._before = count.copy()
         """The counter before the gap."""
         self._sound: Place | None = None
-        """The last place at which the book was known to be right."""
+        """The last packet at which the book was known to be correct."""
         self._last_item: Place | None = None
-        """The place of the last message that was counted, or that emptied the book."""
+        """The packet of the last message that was counted, or that emptied the book."""
         self._first: Incremental[T] | None = None
-        """The first counted message behind a count that was not known."""
+        """The first counted message after an unknown count."""
 
     @property
     def queued(self) -> int:
-        """How many messages are kept."""
+        """Number of kept messages."""
         return len(self._kept)
 
     def unconfirmed(self, missing: int) -> bool:
-        """Are packets missing, of so many in all, that nothing has made up for?"""
+        """Whether some of the channel's ``missing`` packets were not made up for."""
         return missing > self.count.proven
 
     def goes_on(self, place: Place, count: int, missing: int) -> bool:
-        """Is a message simply the next one of a trusted book? Then it applies, and is counted."""
+        """Count a message if it is the next one of a trusted book. Returns whether it is."""
         if self._kept or not self.count.goes_on(count, missing):
             return False
         self._last_item = self._sound = place
         return True
 
     def is_steady(self, missing: int) -> bool:
-        """Would `goes_on` take the next message, if its count is the next one?"""
+        """Whether `goes_on` would accept the next message if its count is the next."""
         return not self._kept and self.count.is_steady(missing)
 
     def go_on(self, place: Place, count: int) -> None:
-        """Messages up to one were counted elsewhere, as `goes_on` would have."""
+        """Continue after a message: the fast path counted all up to it, as `goes_on` would have."""
         self.count.last = count
         self._last_item = self._sound = place
 
     def message(
         self, message: Incremental[T], missing: int = 0, *, sound: bool = True
     ) -> list[Change[T]]:
-        """Take the next message about the instrument in.
+        """Process the next message of the instrument.
 
-        ``missing`` packets of the channel are missing up to it; ``sound`` says that all of its
-        packet could be read.
+        ``missing`` packets of the channel are missing up to it; ``sound`` means that its complete
+        packet could be decoded.
         """
         emptied = message.template_id == EMPTY_BOOK
         item = Item.EMPTIED if emptied else Item.MESSAGE
@@ -219,7 +219,7 @@ class FollowedInstrument(Generic[T]):
         return changes
 
     def reset(self, place: Place, missing: int = 0, *, sound: bool = True) -> list[Change[T]]:
-        """A ChannelReset: the book is known to be empty; the counter goes on."""
+        """Process a ChannelReset: the book is known to be empty; the counter continues."""
         was_stale = self.count.stale
         self.count.follow(Item.RESET, 0, missing, sound=sound)
         self._last_item = self._sound = place
@@ -228,7 +228,7 @@ class FollowedInstrument(Generic[T]):
         return changes
 
     def misfit(self, message: Incremental[T], reason: str) -> list[Change[T]]:
-        """The book did not fit a message that was to be applied: it needs a snapshot too."""
+        """Process an inconsistent update: the book needs a snapshot."""
         gap = self.distrust(key_of(message), reason)
         if gap is None:
             return []
@@ -236,7 +236,7 @@ class FollowedInstrument(Generic[T]):
         return [Stale(gap, message)]
 
     def distrust(self, key: MessageKey, reason: str) -> Gap | None:
-        """The book is not what it is taken for: only a snapshot helps. None if it is stale."""
+        """Mark the book stale until a snapshot arrives. Returns None if it already was."""
         if self.gap is not None:
             return None
         self._before = self.count.copy()
@@ -247,36 +247,36 @@ class FollowedInstrument(Generic[T]):
     def snapshot(
         self, found: InstrumentSnapshot[T], place: Place, missing: int = 0, covered: int = 0
     ) -> list[Change[T]]:
-        """Take a whole snapshot in, as of a place that the stream is at or has passed.
+        """Process a complete snapshot, as of the stream's current packet or an earlier one.
 
-        ``missing`` and ``covered`` are how many packets are missing there: with all of a hole
-        that the place is in, and up to the place.
+        ``missing`` and ``covered`` are the numbers of packets missing there: including all of a gap
+        that contains the packet, and only up to the packet.
         """
         assert found.header is not None
         count = found.header.last_rpt_seq or 0
         if self._forgotten is not None and not covers(place, self._forgotten):
-            return []  # messages behind it are not kept any more
+            return []  # messages after it are no longer kept
         if self.gap is None:
             return self._held_against(found, place, count, missing, covered)
         if self._sound is not None and not covers(place, self._sound):
-            return []  # it is older than what was known
+            return []  # it is older than the last correct book
         gap = self.gap
         shown_later = not covers(place, Place(*gap.found_at[:2]))
         stale = self.count
         if shown_later:
-            # The snapshot is of before the message that showed the gap.
+            # The snapshot precedes the message that revealed the gap.
             self.count = self._before.copy()
         step = self.count.follow(Item.SNAPSHOT, count, missing, covered)
         if shown_later and step is Step.AGREES:
             stale.proven = max(stale.proven, self.count.proven)
             self.count = stale
-            return []  # what is missing came behind it
+            return []  # the missing messages are after it
         self._sound = self._last_item = place
         changes: list[Change[T]] = [Load(found, place), Healed(gap, Item.SNAPSHOT, place)]
         return changes + self._again(place)
 
     def absent(self, place: Place, missing: int = 0, covered: int = 0) -> list[Change[T]]:
-        """A whole loop of snapshots as of a place is without it: its book was empty then."""
+        """Process a complete snapshot loop without the instrument: its book was empty then."""
         if self._forgotten is not None and not covers(place, self._forgotten):
             return []
         gap = self.gap
@@ -297,11 +297,11 @@ class FollowedInstrument(Generic[T]):
         return changes + self._again(place)
 
     def _is_quiet_since(self, place: Place) -> bool:
-        """Has nothing that counts come behind a place?"""
+        """Whether no message after a packet was counted or emptied the book."""
         return self._last_item is None or covers(place, self._last_item)
 
     def _again(self, place: Place) -> list[Change[T]]:
-        """Let what was kept go through again, behind a place."""
+        """Process the kept messages after a packet again."""
         kept = list(self._kept)
         self.gap = None
         self._forget()
@@ -314,11 +314,11 @@ class FollowedInstrument(Generic[T]):
     def _held_against(
         self, found: InstrumentSnapshot[T], place: Place, count: int, missing: int, covered: int
     ) -> list[Change[T]]:
-        """A snapshot of a book that is not stale."""
+        """Compare a snapshot with a book that is not stale."""
         quiet = self._is_quiet_since(place)
         if quiet or self._kept:
             if not quiet:
-                # It is loaded before the messages that have come since, as far as it tells more.
+                # It is loaded before the messages that arrived since, if it covers more.
                 if covered <= self.count.proven:
                     return []
                 self.count.last = count
@@ -332,7 +332,7 @@ class FollowedInstrument(Generic[T]):
         if first is not None and not covers(place, first.place):
             self._first = None
             if first.rpt_seq != count + 1:
-                # The first count that came did not follow on what the snapshot counts.
+                # The first count received does not follow that of the snapshot.
                 self._before = replace(self.count, last=count, stale=False)
                 self.gap = self._gap_of(first, self._before)
                 self.count.stale = True
@@ -350,18 +350,18 @@ class FollowedInstrument(Generic[T]):
             missing = count - last - 1
             reason = f"{missing} messages of the instrument are missing before this one"
             return Gap(self.security_id, key, last + 1, count - 1, reason)
-        reason = f"the counter of the instrument went from {last} back to {count}"
+        reason = f"rptSeq of the instrument went back from {last} to {count}"
         return Gap(self.security_id, key, None, None, reason)
 
     def _keep(self, kept: _Kept[T]) -> None:
-        room = self._room
+        limits = self._room
         self._kept.append(kept)
-        room.taken += 1
-        if len(self._kept) > room.most or room.taken > room.most_in_all:
-            # What heals it now is a snapshot of behind what there was no room for.
+        limits.taken += 1
+        if len(self._kept) > limits.most or limits.taken > limits.most_in_all:
+            # Only a snapshot after the dropped message can heal it now.
             self._forgotten = self._kept.popleft().message.place
-            room.taken -= 1
-            room.overflows += 1
+            limits.taken -= 1
+            limits.overflows += 1
 
     def _forget(self) -> None:
         self._room.taken -= len(self._kept)
@@ -376,7 +376,7 @@ class FollowedInstrument(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class _Kept(Generic[T]):
-    """A message that may have to go through again."""
+    """A message that may have to be processed again."""
 
     message: Incremental[T]
     missing: int

@@ -1,5 +1,4 @@
-"""Lets a channel hear of what the kernel of the pump has told: books that changed, and messages
-that it has read and kept as bytes."""
+"""Emits events from the output of the fast path: changed books, and messages kept as bytes."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ _MOST_READERS: Final = 1024
 
 
 class _Reader(NamedTuple):
-    """What reads messages of a header."""
+    """Readers of the messages with one header."""
 
     template_id: int
     block_length: int
@@ -42,59 +41,59 @@ class _Reader(NamedTuple):
 
 
 class Hearing:
-    """Decodes messages where they lie, and tells of them."""
+    """Decodes messages in place and emits their events."""
 
     def __init__(self, decoder: PacketDecoder, teller: Teller) -> None:
         self._decoder = decoder
         self._teller = teller
         self._readers: dict[int, _Reader] = {}
-        """By the messages' headers."""
+        """By message header."""
         self._last: dict[int, tuple[int, int, _Reader, Place]] = {}
-        """The trades that made last prices, by their instruments: where each is, and was told."""
+        """Trades that set last prices, by instrument: body and end, reader, and packet key."""
 
     def hear(
         self, version: int, rows: Iterable[Row], stored: memoryview, securities: Sequence[int]
     ) -> None:
-        """Tell what these rows tell of a sequence version, in order."""
+        """Emit the events of rows of one sequence version, in order."""
         teller, readers, last = self._teller, self._readers, self._last
-        place = Place(version, -1)  # of no packet yet
+        key = Place(version, -1)  # before the first packet
         for kind, item, event, number, sending_ns, received_ns, size, header in rows:
-            if number != place.sequence_number:  # of another packet
-                place = Place(version, number)
-                teller.at(place, sending_ns, received_ns)
+            if number != key.sequence_number:  # a new packet
+                key = Place(version, number)
+                teller.at(key, sending_ns, received_ns)
             if kind == w.BOOK:
                 teller.tell(told.BookChanged, securities[item], event)
                 continue
             reader = readers.get(header) or self._know(header, stored, item)
             template_id, block_length, of_version, decode, read_body, read_trade, read = reader
-            at, end = item + SMALLEST_MESSAGE, item + size
+            body, end = item + SMALLEST_MESSAGE, item + size
             if read_trade is not None:
-                trade = read_trade(stored, at, end)
+                trade = read_trade(stored, body, end)
                 if teller.trade(event, template_id, *trade):
-                    last[trade[0]] = (at, end, reader, place)
+                    last[trade[0]] = (body, end, reader, key)
                 continue
             if read is not None:
-                security_id, does = read(stored, at, end)
+                security_id, does = read(stored, body, end)
                 if does == REPLACES:
-                    values = Unread(bytes(stored[at:end]), read_body)
-                    teller.replaced(security_id, template_id, values, place)
+                    values = Unread(bytes(stored[body:end]), read_body)
+                    teller.replaced(security_id, template_id, values, key)
                     continue
                 if does == REMOVES:
                     teller.removed(security_id, template_id)
                     continue
-            if last:  # what comes now may take a last price away
+            if last:  # the next message may remove a last price
                 self._keep_last(stored)
-            decoded = decode(stored, at, block_length, of_version, end)
-            teller.hear(place, event, template_id, decoded.values)
+            decoded = decode(stored, body, block_length, of_version, end)
+            teller.hear(key, event, template_id, decoded.values)
         if last:
             self._keep_last(stored)
 
     def _keep_last(self, stored: memoryview) -> None:
-        """Let the market's state know the last prices: of many trades in a row only the last."""
+        """Store last prices in the market state: of many trades in a row, only the last one."""
         keep = self._teller.state.keep_last
-        for security_id, (at, end, reader, place) in self._last.items():
-            values = Unread(bytes(stored[at:end]), reader.read_body)
-            keep(security_id, reader.template_id, values, place)
+        for security_id, (body, end, reader, key) in self._last.items():
+            values = Unread(bytes(stored[body:end]), reader.read_body)
+            keep(security_id, reader.template_id, values, key)
         self._last.clear()
 
     def _know(self, header: int, stored: memoryview, item: int) -> _Reader:
@@ -106,11 +105,11 @@ class Hearing:
         if len(self._readers) >= _MOST_READERS:  # lengths and versions come from the wire
             self._readers.clear()
         decode = codec.decoder(version)
-        found = _Reader(
+        reader = _Reader(
             template_id, block_length, version, decode,
             body_reader(decode, block_length, version),
             trade_reader(codec, decode, block_length, version),
             statistic_reader(codec, block_length),
         )  # fmt: skip
-        self._readers[header] = found
-        return found
+        self._readers[header] = reader
+        return reader

@@ -1,4 +1,4 @@
-"""What a follower tells whoever listens to it, as it happens."""
+"""Interface of the listeners of a follower."""
 
 from __future__ import annotations
 
@@ -11,55 +11,58 @@ from pregao.umdf.loops import InstrumentSnapshot
 from pregao.umdf.sequencing import Place
 
 NO_EVENT = -1
-"""The event of what is no event of the market: a snapshot that is loaded."""
+"""Event number of changes that are not part of a market event, such as a loaded snapshot."""
 
 
 class Part(NamedTuple):
-    """A message as it was decoded, with the event that it belongs to."""
+    """A decoded message with its market event."""
 
     version: int
-    """Of its schema."""
+    """Schema version."""
     values: dict[str, Any]
     template_id: int
     event: int = NO_EVENT
 
 
 class Listener:
-    """Is told what the follower does; whoever wants to know overrides what he wants to know."""
+    """Receives the actions of a follower; subclasses override the methods that they need."""
 
     def updated(self, security_id: int, event: int, update: Update | DepthUpdate) -> None:
-        """A book took an update in."""
+        """Handle an update that was applied to a book."""
 
     def message(
         self, place: Place, event: int, template_id: int, values: Mapping[str, Any]
     ) -> None:
-        """A message of the incremental stream was taken in; its book has changed already."""
+        """Handle a message of the incremental stream, after its book was updated."""
 
     def dropped(self, template_id: int, values: Mapping[str, Any]) -> None:
-        """A message of an instrument beyond the limit was dropped."""
+        """Handle a dropped message of an instrument beyond the limit."""
 
     def stale(self, gap: Gap) -> None:
-        """A book is not to be trusted any more."""
+        """Handle a book that is no longer trusted."""
 
     def healed(self, healed: Healed) -> None:
-        """A stale book is sound again, as of a place that may be in the past."""
+        """Handle a stale book that is valid again, as of a packet that may be in the past."""
 
     def delivered(self, place: Place) -> None:
-        """All messages of a packet were taken in."""
+        """Handle the end of a packet, after all of its messages were applied."""
 
     def snapshot(self, found: InstrumentSnapshot[Part], place: Place, *, needed: bool) -> None:
-        """A whole snapshot is taken in, as of a place; is the instrument stale or unconfirmed?"""
+        """Handle a complete snapshot as of a packet.
+
+        ``needed`` means that the instrument is stale or unconfirmed.
+        """
 
     def absent(self, security_id: int, place: Place) -> None:
-        """A whole loop of snapshots as of a place told that there is nothing of an instrument."""
+        """Handle an instrument without data in a complete snapshot loop as of a packet."""
 
     def whole_loop(
         self, place: Place, members: Collection[int], phases: list[Part], *, covers_all: bool
     ) -> None:
-        """A whole loop of snapshots came: as of a place, of some instruments, phases of groups.
+        """Handle a complete snapshot loop as of a packet, with its instruments and group phases.
 
-        Does it make up for all that is missing?
+        ``covers_all`` means that it makes up for everything that is missing.
         """
 
     def old_snapshot(self, security_id: int) -> None:
-        """A snapshot of an older sequence version was passed over."""
+        """Handle an ignored snapshot of an older sequence version."""

@@ -1,7 +1,7 @@
-"""What holds on a channel beside its books: instruments, phases, states and statistics.
+"""State of a channel other than its books: instruments, phases, states and statistics.
 
-A statistic holds from the place of the message that told it, and a snapshot replaces what was told
-up to its own place, however late it comes.
+A statistic is in effect from the packet of its message on, and a snapshot replaces what was
+published up to its own packet, however late it arrives.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pregao.umdf.sequencing import Place, covers
 from pregao.umdf.trades import sets_last_price
 
 AUCTIONS: Final = (Status.RESERVED, Status.FINAL_CLOSING_CALL)
-"""States in which there is a theoretical price."""
+"""States with a theoretical price."""
 STATISTICS: Final = frozenset(
     {
         templates.OPENING_PRICE,
@@ -48,7 +48,7 @@ STATISTICS: Final = frozenset(
         *templates.PRICE_BANDS,
     }
 )
-"""The messages that each tell one statistic, band or price of reference."""
+"""Messages that each carry one statistic, price band or reference price."""
 _NAMES: Final = {
     number: name.rsplit("_", 1)[0] for name, number in bundled_message_ids("umdf").items()
 }
@@ -57,32 +57,32 @@ _SIDE_BY_SIDE: Final = {
     templates.SETTLEMENT_PRICE: "openCloseSettlFlag",
     **dict.fromkeys(templates.PRICE_BANDS, "priceBandType"),
 }
-"""Of which statistics there are several, and the field that tells them apart."""
+"""Statistics that have variants, and the field that distinguishes them."""
 
 REPLACING: Final = STATISTICS - _SIDE_BY_SIDE.keys() - {templates.LAST_TRADE_PRICE}
-"""Statistics of which there is one: each only takes the place of the one before, unless it is
-deleted or tells that there is no trade any more."""
+"""Statistics without variants: each one replaces the one before, unless it is a deletion or reports
+that no trades are left."""
 
 Key = tuple[str, Any]
-"""A statistic's name, and which one it is where there are several."""
+"""A statistic's name, and its variant if it has several."""
 
 
 @record
 class Statistic:
-    """A statistic as it was told last."""
+    """A statistic as last published."""
 
     name: str
     kind: str | int | None
     values: Mapping[str, Any]
     template_id: int
     place: Place | None
-    """Where it was told, or the place that its snapshot holds as of; None if that was at a site
-    that is followed no more."""
+    """The packet that published it, or that its snapshot is as of; None if that was at a site that
+    is no longer followed."""
 
 
 @record
 class StatisticChange:
-    """A statistic was told (or, with None, is no more)."""
+    """A statistic was published, or removed if ``statistic`` is None."""
 
     security_id: int
     name: str
@@ -92,7 +92,7 @@ class StatisticChange:
 
 @record
 class GroupChange:
-    """The phase of a group has changed."""
+    """The phase of a group changed."""
 
     group: GroupKey
     before: Status
@@ -103,13 +103,13 @@ StateChange = StatisticChange | StatusChange | GroupChange
 
 
 def key_of(template_id: int, values: Mapping[str, Any]) -> Key:
-    """What a statistic replaces: that of its name, or of its name and kind."""
+    """Return the key of a statistic, which replaces the earlier one with the same key."""
     field = _SIDE_BY_SIDE.get(template_id)
     return _NAMES[template_id], None if field is None else values.get(field)
 
 
 class MarketState:
-    """Keeps what messages and snapshots tell of instruments, phases and statistics."""
+    """Keeps instruments, phases and statistics from messages and snapshots."""
 
     def __init__(self, max_instruments: int = MAX_INSTRUMENTS) -> None:
         self.definitions = Definitions(max_instruments)
@@ -117,23 +117,23 @@ class MarketState:
         self.phases = Phases()
         self.statistics: dict[int, dict[Key, Statistic]] = {}
         self._phase_told: dict[GroupKey, tuple[Place, int]] = {}
-        """Where the phase of a group was last told, and how many packets were missing then."""
+        """The packet that last published the phase of a group, and the number of gaps by then."""
         self._status_told: dict[int, Place] = {}
-        """Where the state of an instrument was last told."""
+        """The packet that last published the state of an instrument."""
         self._session: dict[int, Place] = {}
-        """Where the trading session of an instrument began."""
+        """The packet at which the trading session of an instrument began."""
         self._last_trade: dict[int, tuple[date, int]] = {}
-        """Day and number of the last trade of an instrument; one that is not above corrects."""
+        """Date and number of the last trade of an instrument; one not above it is a correction."""
         self._of_auctions: set[int] = set()
-        """Instruments that may have what is forgotten when an auction is over."""
+        """Instruments that may have statistics to discard at the end of an auction."""
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
-        """The instruments by their numbers."""
+        """Instruments by security ID."""
         return self.definitions.known
 
     def begin_anew(self) -> None:
-        """The channel is followed elsewhere: places of before mean nothing any more."""
+        """Restart: the channel is followed elsewhere, where earlier packet keys have no meaning."""
         self._phase_told.clear()
         self._status_told.clear()
         self._session.clear()
@@ -148,7 +148,7 @@ class MarketState:
     def statistic(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
     ) -> Iterable[StateChange]:
-        """A statistic is told."""
+        """Apply a statistic."""
         key = key_of(template_id, values)
         if values.get("mDUpdateAction") == "DELETE":
             return self._remove(security_id, key)
@@ -156,20 +156,20 @@ class MarketState:
         if template_id == templates.CLOSING_PRICE:
             return [*changes, *self._age_closing_price(security_id, values)]
         if template_id == templates.EXECUTION_STATISTICS and values["numberOfTrades"] == 0:
-            # Every trade was busted: there is no last price any more.
+            # Every trade was busted: there is no last price.
             return [*changes, *self._remove(security_id, _LAST_TRADE)]
         return changes
 
     def replace(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
     ) -> str:
-        """A statistic is told that only takes the place of its like; gives its name."""
+        """Replace a statistic that has no variants. Returns its name."""
         key = _KEYS[template_id]
         self._keep(security_id, key, Statistic(*key, values, template_id, place))
         return key[0]
 
     def remove(self, security_id: int, template_id: int) -> str | None:
-        """A statistic of which there is one is deleted; gives its name if it was there."""
+        """Remove a statistic that has no variants. Returns its name if it existed."""
         key = _KEYS[template_id]
         own = self.statistics.get(security_id)
         return None if own is None or own.pop(key, None) is None else key[0]
@@ -182,28 +182,28 @@ class MarketState:
         condition: int,
         sub_type: str | int | None,
     ) -> tuple[bool, bool]:
-        """A trade is told: does it correct one, and does it make the last price?
+        """Apply a trade. Returns whether it is a correction, and whether it sets the last price.
 
-        If so, whoever told of it lets `keep_last` know, before anything else is told here.
+        If it sets the last price, the caller must call `keep_last` before it applies anything else.
         """
         number = _trade_number(trade_date, trade_id)
         last = self._last_trade.get(security_id)
         if last is not None and number < last:
             return True, False
-        # The last trade itself may be amended: what is told then makes the last price (§13.3).
+        # The last trade itself may be amended: the amendment sets the last price (§13.3).
         self._last_trade[security_id] = number
         return number == last, sets_last_price(condition, sub_type)
 
     def keep_last(
         self, security_id: int, template_id: int, values: Mapping[str, Any], place: Place
     ) -> None:
-        """These are the fields of the trade that made the last price."""
+        """Keep the fields of the trade that set the last price."""
         self._keep(security_id, _LAST_TRADE, Statistic(*_LAST_TRADE, values, template_id, place))
 
     def security_status(
         self, security_id: int, values: Mapping[str, Any], place: Place
     ) -> list[StateChange]:
-        """The state of an instrument is told."""
+        """Apply the state of an instrument."""
         self._status_told[security_id] = place
         events = self.phases.security_status(
             security_id, values["securityTradingStatus"], values["securityTradingEvent"]
@@ -213,7 +213,7 @@ class MarketState:
     def group_phase(
         self, values: Mapping[str, Any], place: Place, missing: int
     ) -> list[StateChange]:
-        """The phase of a group is told; so many packets are missing by now."""
+        """Apply the phase of a group; ``missing`` is the number of gaps so far."""
         group = group_key(values)
         if not self._admits(group):
             return []
@@ -234,11 +234,11 @@ class MarketState:
         return [*of_group, *self._follow(events, place)]
 
     def define(self, instrument: Instrument, place: Place) -> list[StateChange]:
-        """An instrument belongs to a group."""
+        """Assign an instrument to its group."""
         return self._follow(self.phases.define(instrument.security_id, instrument.group), place)
 
     def delete(self, security_id: int) -> None:
-        """An instrument is no longer listed: nothing is known of it any more."""
+        """Remove all state of an instrument that is no longer listed."""
         self.phases.remove(security_id)
         self.statistics.pop(security_id, None)
         self._status_told.pop(security_id, None)
@@ -249,14 +249,14 @@ class MarketState:
     def _follow(self, events: Iterable[PhaseEvent], place: Place) -> list[StateChange]:
         changes: list[StateChange] = []
         of_auctions = self._of_auctions
-        for event in events:  # a phase brings one for each instrument of its group
+        for event in events:  # a phase causes one per instrument of its group
             if isinstance(event, StatisticsReset):
                 for security_id in event.security_ids:
                     changes += self._new_session(security_id, place)
                 continue
             changes.append(event)
             if event.security_id in of_auctions and event.now not in AUCTIONS:
-                # Clients are to forget both after pre-open (000 §13.10).
+                # Clients must discard both after pre-open (000 §13.10).
                 of_auctions.discard(event.security_id)
                 for key in _OF_AUCTIONS:
                     changes += self._remove(event.security_id, key)
@@ -272,7 +272,7 @@ class MarketState:
     def _age_closing_price(
         self, security_id: int, values: Mapping[str, Any]
     ) -> Iterator[StateChange]:
-        """Yesterday's close of the day is now told as that of the previous day."""
+        """Remove a daily close that is now published as that of the previous day."""
         if values["openCloseSettlFlag"] != "ENTRY_FROM_PREVIOUS_BUSINESS_DAY":
             return
         key = (_NAMES[templates.CLOSING_PRICE], "DAILY")
@@ -289,7 +289,7 @@ class MarketState:
         place: Place,
     ) -> tuple[StatisticChange, ...]:
         if key == _LAST_TRADE and values.get("tradeID") is not None:
-            # Who joins late learns from a snapshot how far trades have been counted.
+            # A late joiner learns the last trade number from a snapshot.
             number = _trade_number(values["tradeDate"], values["tradeID"])
             self._last_trade[security_id] = max(self._last_trade.get(security_id, number), number)
         statistic = Statistic(*key, values, template_id, place)
@@ -313,26 +313,26 @@ class MarketState:
     def snapshot(
         self, security_id: int, parts: Iterable[Part], place: Place
     ) -> Iterator[StateChange]:
-        """All statistics and the state of an instrument, as of a place."""
+        """Apply all statistics and the state of an instrument, as of a packet."""
         session = self._session.get(security_id)
-        over = session is not None and not covers(place, session)
-        told: set[Key] = set()
+        session_ended = session is not None and not covers(place, session)
+        published: set[Key] = set()
         for part in parts:
             if part.template_id == templates.SECURITY_STATUS:
                 if _is_newer(place, self._status_told.get(security_id)):
                     yield from self.security_status(security_id, part.values, place)
             elif part.template_id in STATISTICS:
                 key = key_of(part.template_id, part.values)
-                told.add(key)
-                known = self.statistics.get(security_id, {}).get(key)
-                if over and _ends_with_session(key):
+                published.add(key)
+                current = self.statistics.get(security_id, {}).get(key)
+                if session_ended and _ends_with_session(key):
                     continue
-                if known is None or _is_newer(place, known.place):
+                if current is None or _is_newer(place, current.place):
                     yield from self._set(security_id, key, part.template_id, part.values, place)
-        yield from self._forget_but(security_id, told, place)
+        yield from self._forget_but(security_id, published, place)
 
     def absent(self, security_id: int, place: Place) -> Iterator[StateChange]:
-        """There is nothing of an instrument as of a place (000 §6.3)."""
+        """Remove the statistics of an instrument without data as of a packet (000 §6.3)."""
         yield from self._forget_but(security_id, set(), place)
 
     def _forget_but(self, security_id: int, told: set[Key], place: Place) -> Iterator[StateChange]:
@@ -345,16 +345,16 @@ class MarketState:
     def snapshot_phase(
         self, values: Mapping[str, Any], place: Place, missing: int
     ) -> Iterator[StateChange]:
-        """The phase of a group as a loop of snapshots tells it, as of about a place.
+        """Apply the phase of a group from a snapshot loop, as of about the given packet.
 
-        The loop does not say when the phase was taken: what the incremental stream told counts,
-        unless packets were lost since.
+        The loop does not state when the phase was recorded: the incremental stream takes
+        precedence, unless packets were lost since.
         """
         group = group_key(values)
-        told = self._phase_told.get(group)
-        if told is not None and (told[1] == missing or not covers(place, told[0])):
+        published = self._phase_told.get(group)
+        if published is not None and (published[1] == missing or not covers(place, published[0])):
             return
-        if told is None and len(self.phases.groups) >= self._max_groups:
+        if published is None and len(self.phases.groups) >= self._max_groups:
             return
         yield from self._phase(group, values, place)
 
@@ -367,30 +367,30 @@ _KEYS: dict[int, Key] = {template_id: (_NAMES[template_id], None) for template_i
 _LAST_TRADE: Key = (_NAMES[templates.LAST_TRADE_PRICE], None)
 _OF_THE_SESSION = frozenset(
     {_NAMES[template] for template in RESET_WITH_THE_SESSION}
-    # It goes with the theoretical price that it is of.
+    # It belongs to the theoretical price.
     | {_NAMES[templates.AUCTION_IMBALANCE]}
 )
 
 
 def _day(trade_date: Any) -> date:
-    """The trade date; one that a message lacks is before all others."""
+    """Return a trade date; a missing one is before all others."""
     return trade_date if isinstance(trade_date, date) else date.min
 
 
 def _trade_number(trade_date: Any, trade_id: int | None) -> tuple[date, int]:
-    """What trades of an instrument are counted by."""
-    if trade_date.__class__ is date:  # as nearly always
+    """Return the key by which trades of an instrument are ordered."""
+    if trade_date.__class__ is date:  # nearly always
         return trade_date, trade_id or 0
     return _day(trade_date), trade_id or 0
 
 
 def _is_newer(place: Place, told: Place | None) -> bool:
-    """Does what holds as of a place replace what was told at another one?"""
+    """Whether data as of ``place`` replaces data that was published at ``told``."""
     return told is None or covers(place, told)
 
 
 def _by_name(keys: Iterable[Key]) -> list[Key]:
-    """In an order that does not depend on when each was told: a last price may be kept late."""
+    """Sort keys by name, not by time of publication: a last price may be kept late."""
     return sorted(keys, key=itemgetter(0))
 
 

@@ -1,8 +1,8 @@
-"""Messages as a followed channel reads them: one without its required fields cannot be used.
+"""Decoding of messages for a followed channel, which rejects those without required fields.
 
-A short block leaves fields null, and tables show them so. A book, a counter or a loop cannot be
-brought forward by a message that does not carry what it must: it counts as one that could not be
-decoded, and its packet as a gap.
+A short block leaves fields null, and tables show them as null. But a message without its required
+fields cannot update a book, a counter or a loop: it counts as one that could not be decoded, and
+its packet as a gap.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ class _Required:
     """The required fields of a template."""
 
     message: Message
-    """Kept, so that its identity stays its own."""
+    """Referenced, so that its ``id`` is not reused."""
     fields: tuple[tuple[str, int, int], ...]
-    """Name, end in the block, and the version since which a field is there."""
+    """Name, end in the block, and the version that added the field."""
     in_groups: tuple[tuple[str, str, int], ...]
     """Group, name and version of the fields of entries that are never null."""
 
     @staticmethod
     def of(message: Message) -> _Required:
-        """Those of a template."""
+        """Return the required fields of a template."""
         fields = [each for each in readings(message) if each.required]
         return _Required(
             message,
@@ -42,23 +42,23 @@ class _Required:
         )
 
     def missing(self, block_length: int, version: int, values: dict[str, Any]) -> str:
-        """The first required field that is not there; empty if all are."""
+        """Return the name of the first missing required field, or an empty string."""
         for name, end, since_version in self.fields:
             if end > block_length and since_version <= version:
                 return name
         for group, name, since_version in self.in_groups:
-            entries = values[group]  # all of the same length: the first one shows it
+            entries = values[group]  # all have the same length: check the first
             if entries and since_version <= version and entries[0][name] is None:
                 return f"{group}.{name}"
         return ""
 
 
 _required: dict[int, _Required] = {}
-"""By the identity of templates, whose hash takes longer than decoding one."""
+"""By ``id`` of a template, whose hash takes longer than decoding a message."""
 
 
 def read_message(decoder: PacketDecoder, payload: Any, part: Frame) -> DecodedMessage:
-    """Decode one message of a payload; it is rejected if it lacks required fields."""
+    """Decode one message of a payload; reject it if it lacks required fields."""
     outcome = decoder.outcome(payload, part)
     decoded = outcome.decoded
     if decoded is None:

@@ -1,10 +1,9 @@
-"""The pump of a followed channel: hands a channel's state to the kernel, and takes it back.
+"""Fast path of a followed channel: passes the channel's state to the kernel and back.
 
-While a channel is in sync, its packets need none of the plain machine's rules but the simplest of
-each. `Pump.run` lets a kernel take them in, on the very arrays in which the books are kept
-(`pregao.book.flat`). What the kernel leaves alone goes to the plain machine, which finds all as if
-it had done everything itself. What there is to tell waits as rows, and becomes events when
-somebody asks for them.
+While a channel is in sync, its packets need only the simplest of the plain path's rules. `Pump.run`
+applies them in a kernel, on the same arrays that hold the books (`pregao.book.flat`). Packets that
+the kernel does not support go to the plain path, which finds the state as if it had processed
+everything itself. Output is kept as rows, which become events when a caller takes them.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from pregao.feed.event_batch import EventBatch
 from pregao.feed.pump_tables import PumpTables
 
 _MOST_ROWS = 65_536
-"""So much is told at the most before it is turned into events."""
+"""Maximum number of output rows before they are converted to events."""
 _STORE_BYTES = 8 << 20
 _FIRST_ROOM = 64
 
@@ -31,17 +30,17 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class Datagrams(NamedTuple):
-    """Datagrams as flat arrays, in the order of their times."""
+    """Datagrams as flat arrays, ordered by time."""
 
     buffer: Bytes
     offset: Numbers
     length: npt.NDArray[np.int32]
     time_ns: Numbers
     line: npt.NDArray[np.int32]
-    """The number of the line that brought each."""
+    """The number of the line on which each was received."""
 
     def chosen(self, rows: Numbers) -> Datagrams:
-        """Some of them, in order."""
+        """Return some of the datagrams, in order."""
         return Datagrams(
             self.buffer,
             self.offset[rows],
@@ -51,19 +50,19 @@ class Datagrams(NamedTuple):
         )
 
     def payload(self, at: int) -> bytes:
-        """The bytes of one."""
+        """Return the bytes of one datagram."""
         start = int(self.offset[at])
         return self.buffer[start : start + int(self.length[at])].tobytes()
 
 
 class ToldBooks(NamedTuple):
-    """Books that changed, each in an event that is over."""
+    """Changed books, each in a complete market event."""
 
     security_id: Numbers
     rows: Numbers
 
     def batch(self, sequence_version: int) -> EventBatch:
-        """As columns of events."""
+        """Return the changes as columns of events."""
         rows = self.rows
         return EventBatch.of_books(
             self.security_id,
@@ -76,7 +75,7 @@ class ToldBooks(NamedTuple):
 
 
 Row = list[int]
-"""The words of one thing that is told, in the order of `_pump_words.KIND` and behind."""
+"""The words of one output row, in the order of `_pump_words.KIND` and those after it."""
 
 
 class Pump:
@@ -88,21 +87,21 @@ class Pump:
         self._singly = False
         self._control = np.zeros(w.CONTROL_WORDS, np.int64)
         self._words = self._control.data
-        """The same; one word of it is read three times as fast."""
+        """A view of `_control`, from which one word is read three times as fast."""
         self._rows = np.empty(_MOST_ROWS * w.ROW_WORDS, np.int64)
         self._row_words = self._rows.data
         self._store = np.empty(_STORE_BYTES, np.uint8)
         self.stored = self._store.data
-        """The bytes of messages that rows tell of."""
+        """The bytes of messages that rows refer to."""
         self._scratch = np.empty(w.MOST_MESSAGES, np.int64)
         self._lines = np.empty(0, np.int64)
         self.securities: list[int] = []
-        """The instruments, by their places in the arrays."""
+        """Instruments by their index in the arrays."""
         self._places: dict[int, int] = {}
         self._instruments: Numbers = np.empty(0, np.int64)
         self._changed: Numbers = np.empty(0, np.int64)
         self._books: dict[int, FlatBook] = {}
-        """Keeps the memory of books alive as long as the kernel has its address."""
+        """Keeps the memory of books alive while the kernel has its address."""
         control = self._control
         control[w.CHANNEL] = channel
         control[w.SCHEMA] = w.ABSENT
@@ -116,7 +115,7 @@ class Pump:
     # Instruments
 
     def _make_room(self, room: int) -> None:
-        """Have room for so many instruments, which is a power of two."""
+        """Set the capacity for instruments, a power of two."""
         before = self._instruments[: len(self.securities) * w.INSTRUMENT_WORDS]
         self._securities = np.zeros(room, np.int64)
         self._securities[: len(self.securities)] = self.securities
@@ -137,55 +136,55 @@ class Pump:
         control[w.IDS] = len(self._ids)
 
     def forget(self) -> None:
-        """Know no instrument any more."""
+        """Remove all instruments."""
         self._control[w.CHANGED] = 0
         self.securities = []
         self._places, self._books = {}, {}
         self._make_room(_FIRST_ROOM)
 
     def _place(self, security_id: int) -> int:
-        """Where the words of an instrument are; it is made known if it is new."""
-        place = self._places.get(security_id)
-        if place is None:
-            place = self._places[security_id] = len(self.securities)
-            if place * w.INSTRUMENT_WORDS == len(self._instruments):
-                self._make_room(2 * place)
+        """Return the index of an instrument; a new one is added."""
+        index = self._places.get(security_id)
+        if index is None:
+            index = self._places[security_id] = len(self.securities)
+            if index * w.INSTRUMENT_WORDS == len(self._instruments):
+                self._make_room(2 * index)
             self.securities.append(security_id)
-            self._securities[place] = security_id
-            kernels.enter_ids(self._ids, np.array(self.securities[place:], np.int64), place)
-            self._instruments[place * w.INSTRUMENT_WORDS + w.SECURITY] = security_id
-        return place
+            self._securities[index] = security_id
+            kernels.enter_ids(self._ids, np.array(self.securities[index:], np.int64), index)
+            self._instruments[index * w.INSTRUMENT_WORDS + w.SECURITY] = security_id
+        return index
 
     def knows(self, security_id: int) -> bool:
-        """Is it an instrument that the kernel knows?"""
+        """Whether the kernel has the instrument."""
         return security_id in self._places
 
     def know(self, security_id: int, last: int, book: FlatBook | None, *, steady: bool) -> None:
-        """Say how an instrument is: its last count, and whether the next message simply applies."""
+        """Set an instrument's last count and book, and whether its next message applies as is."""
         if security_id >= 1 << 63:
-            return  # no kernel can name it
-        at = self._place(security_id) * w.INSTRUMENT_WORDS
+            return  # beyond the kernel's signed 64 bits
+        offset = self._place(security_id) * w.INSTRUMENT_WORDS
         words = self._instruments
-        words[at + w.STEADY] = steady
-        words[at + w.HAS_BOOK] = book is not None
-        words[at + w.LAST] = last
+        words[offset + w.STEADY] = steady
+        words[offset + w.HAS_BOOK] = book is not None
+        words[offset + w.LAST] = last
         if book is not None:
             self._books[security_id] = book
-            words[at + w.META_AT : at + w.ROOM + 1] = book.addresses
+            words[offset + w.META_AT : offset + w.ROOM + 1] = book.addresses
             book.give()
 
     def grow_book(self) -> None:
-        """Make room in the book that the kernel stopped at."""
-        place = self._words[w.DETAIL]
-        book = self._books[self.securities[place]]
+        """Increase the capacity of the book at which the kernel stopped."""
+        index = self._words[w.DETAIL]
+        book = self._books[self.securities[index]]
         book.grow()
-        at = place * w.INSTRUMENT_WORDS
-        self._instruments[at + w.META_AT : at + w.ROOM + 1] = book.addresses
+        offset = index * w.INSTRUMENT_WORDS
+        self._instruments[offset + w.META_AT : offset + w.ROOM + 1] = book.addresses
 
     def changed(self, of: Collection[int] | None = None) -> Iterator[Changed]:
-        """The instruments of which messages were taken in since this was last asked.
+        """Yield the instruments with messages processed since the last call.
 
-        ``of`` some instruments only: the others are still to be asked for.
+        With ``of``, yield only those; the others stay for a later call.
         """
         if of is None:
             rows = self._changed[: self._words[w.CHANGED]] // w.INSTRUMENT_WORDS
@@ -196,12 +195,12 @@ class Pump:
         else:
             found = []
             words = self._instruments
-            for each in of:  # they are few
-                at = self._places.get(each, -1) * w.INSTRUMENT_WORDS
-                if at >= 0 and words[at + w.CHANGE] == w.CHANGES:
-                    found.append(words[at : at + w.INSTRUMENT_WORDS].tolist())
-                    words[at + w.CHANGE] = w.LISTED
-                    words[at + w.KEY_NUMBER] = 0
+            for each in of:  # only a few
+                offset = self._places.get(each, -1) * w.INSTRUMENT_WORDS
+                if offset >= 0 and words[offset + w.CHANGE] == w.CHANGES:
+                    found.append(words[offset : offset + w.INSTRUMENT_WORDS].tolist())
+                    words[offset + w.CHANGE] = w.LISTED
+                    words[offset + w.KEY_NUMBER] = 0
         for own in found:
             key = (own[w.KEY_NUMBER], own[w.KEY_INDEX]) if own[w.KEY_NUMBER] else None
             yield Changed(own[w.SECURITY], own[w.NUMBER], own[w.LAST], key, own[w.KEY_COUNT])
@@ -209,32 +208,32 @@ class Pump:
     # The control block
 
     def set(self, **values: int) -> None:
-        """Say what the kernel goes on from, by the names of its words."""
+        """Set words of the control block by name, for the kernel to continue from."""
         for name, value in values.items():
             self._words[_WORDS[name]] = value
 
     def words(self) -> dict[str, int]:
-        """What the kernel got to, by the names of its words."""
+        """Return the words of the control block by name."""
         found = self._control.tolist()
         return {name: found[word] for name, word in _WORDS.items()}
 
     def set_feeds(self, feeds: Sequence[tuple[int, int]]) -> None:
-        """Say what each feed reached, and when it was last heard."""
-        for place, (reached, heard) in enumerate(feeds):
-            at = w.FEEDS + place * w.FEED_WORDS
-            self._control[at : at + w.FEED_WORDS] = (0, 0, 0, 0, reached, heard)
+        """Set the last number that each feed reached, and when it last received a packet."""
+        for index, (reached, last_ns) in enumerate(feeds):
+            offset = w.FEEDS + index * w.FEED_WORDS
+            self._control[offset : offset + w.FEED_WORDS] = (0, 0, 0, 0, reached, last_ns)
 
     def feeds(self, count: int) -> list[FeedWords]:
-        """What came on each feed since this was last asked."""
+        """Return the counts of each feed since the last call."""
         found, words = [], self._words
-        for at in range(w.FEEDS, w.FEEDS + count * w.FEED_WORDS, w.FEED_WORDS):
-            found.append(FeedWords(*words[at : at + w.FEED_WORDS].tolist()))
-            for word in range(at, at + w.FEED_REACHED):
+        for offset in range(w.FEEDS, w.FEEDS + count * w.FEED_WORDS, w.FEED_WORDS):
+            found.append(FeedWords(*words[offset : offset + w.FEED_WORDS].tolist()))
+            for word in range(offset, offset + w.FEED_REACHED):
                 words[word] = 0
         return found
 
     def tallies(self) -> dict[str, int]:
-        """What was counted since this was last asked."""
+        """Return the counts of the channel since the last call."""
         found = {}
         for name in ("delivered", "messages", "packets", "bytes"):
             found[name] = self._words[_WORDS[name]]
@@ -242,7 +241,7 @@ class Pump:
         return found
 
     def set_lines(self, lines: Mapping[int, int]) -> None:
-        """Say which lines bring which of the feeds, by their places."""
+        """Set the feed of each line, by its index."""
         self._lines = np.full(max(lines, default=-1) + 1, w.ABSENT, np.int64)
         for line, feed in lines.items():
             self._lines[line] = feed
@@ -250,7 +249,7 @@ class Pump:
         self._words[w.LINES] = len(self._lines)
 
     def set_schema(self, schema_id: int, version: int) -> bool:
-        """Read messages of this version from here on; False if that cannot be, or is so."""
+        """Read messages of this version from now on; False if unsupported or already set."""
         schema = schema_id << 16 | version
         if schema == self._words[w.SCHEMA]:
             return False
@@ -262,28 +261,28 @@ class Pump:
         return True
 
     def touch(self, touched: Mapping[int, int]) -> None:
-        """Say which books changed in the event that is not over yet."""
+        """Set the books changed in the unfinished market event."""
         words = self._instruments
-        for place, (security_id, event) in enumerate(touched.items()):
-            at = self._place(security_id) * w.INSTRUMENT_WORDS
-            self._touched[2 * place : 2 * place + 2] = at, event
-            words[at + w.TOUCH] = place + 1
+        for index, (security_id, event) in enumerate(touched.items()):
+            offset = self._place(security_id) * w.INSTRUMENT_WORDS
+            self._touched[2 * index : 2 * index + 2] = offset, event
+            words[offset + w.TOUCH] = index + 1
         self._words[w.TOUCHED] = len(touched)
 
     def touched(self) -> dict[int, int]:
-        """Which books changed in the event that is not over yet; the kernel forgets them."""
+        """Return and clear the books changed in the unfinished market event."""
         count = self._words[w.TOUCHED]
         self._words[w.TOUCHED] = 0
         found = {}
-        for at, event in self._touched[: 2 * count].reshape(-1, 2).tolist():
-            self._instruments[at + w.TOUCH] = 0
-            found[self.securities[at // w.INSTRUMENT_WORDS]] = event
+        for offset, event in self._touched[: 2 * count].reshape(-1, 2).tolist():
+            self._instruments[offset + w.TOUCH] = 0
+            found[self.securities[offset // w.INSTRUMENT_WORDS]] = event
         return found
 
     # Running
 
     def run(self, datagrams: Datagrams, first: int, last: int) -> int:
-        """Take datagrams in; gives the first one that was not. `status` says why."""
+        """Process datagrams. Returns the index of the first one not processed; see `status`."""
         if self._table is None:
             self._words[w.STATUS] = w.PLAIN
             return first
@@ -291,7 +290,10 @@ class Pump:
         return stopped
 
     def pass_over(self, datagrams: Datagrams, at: int) -> bool:
-        """Take a packet in that concerns no book, which somebody vouches for; was it the next?"""
+        """Process a packet that concerns no book, which the caller has validated.
+
+        Returns whether it was the next one.
+        """
         before = self._words[w.DELIVERED]
         self._words[w.VOUCHED] = 1
         self.run(datagrams, at, at + 1)
@@ -305,7 +307,7 @@ class Pump:
 
     @property
     def detail(self) -> int:
-        """Where in what it stopped at."""
+        """The message or instrument at which the kernel stopped."""
         return self._words[w.DETAIL]
 
     @property
@@ -314,57 +316,57 @@ class Pump:
         return self._words[w.SINCE] + self._words[w.LIMIT]
 
     def set_singly(self, *, singly: bool) -> None:
-        """Stop behind each packet that told something, or not."""
+        """Set whether to stop after each packet that produced output."""
         if singly != self._singly:
             self._singly = singly
             self._words[w.SINGLY] = singly
 
     @property
     def waiting(self) -> int:
-        """How much there is to tell."""
+        """Number of output rows."""
         return self._words[w.ROWS]
 
     @property
     def now_ns(self) -> int:
-        """The time that the kernel got to."""
+        """The current time of the kernel."""
         return self._words[w.NOW]
 
     @property
     def event(self) -> int:
-        """The number of the event that the last message belongs to."""
+        """The number of the market event of the last message."""
         return self._words[w.EVENT]
 
     def place(self) -> tuple[int, int, int, int]:
-        """Sequence version, the number that is next, and when the last packet was sent and came."""
+        """Return the sequence version, the next number, and the times of the last packet."""
         version, following, sending, received = self._words[w.VERSION : w.RECEIVED + 1].tolist()
         return version, following, sending, received
 
     def take_rows(self) -> list[Row]:
-        """What there is to tell, row by row; it waits no more, but for its messages' bytes."""
+        """Return and clear the output rows; the messages' bytes stay until the next run."""
         count = self._words[w.ROWS]
         self._words[w.ROWS] = self._words[w.STORED] = 0
         words: list[int] = self._row_words[: count * w.ROW_WORDS].tolist()
-        return [words[at : at + w.ROW_WORDS] for at in range(0, len(words), w.ROW_WORDS)]
+        return [words[begin : begin + w.ROW_WORDS] for begin in range(0, len(words), w.ROW_WORDS)]
 
     def told(self) -> Iterator[ToldBooks | Row]:
-        """What there is to tell, in order, books that changed by the run; it waits no more.
+        """Yield and clear the output rows in order, consecutive changed books together.
 
-        It is to be iterated to its end before anything else is done.
+        The caller must exhaust it before anything else is done.
         """
         count = self._words[w.ROWS]
         rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
         messages = np.flatnonzero(rows[:, w.KIND] == w.MESSAGE).tolist()
         begin = 0
-        for at in [*messages, count]:
-            if at > begin:
-                yield ToldBooks(self._securities[rows[begin:at, w.ITEM]], rows[begin:at])
-            if at < count:
-                yield rows[at].tolist()
-            begin = at + 1
+        for end in [*messages, count]:
+            if end > begin:
+                yield ToldBooks(self._securities[rows[begin:end, w.ITEM]], rows[begin:end])
+            if end < count:
+                yield rows[end].tolist()
+            begin = end + 1
         self._words[w.ROWS] = self._words[w.STORED] = 0
 
     def take_messages(self) -> ToldMessages:
-        """The messages that are to be told, apart from what the kernel does next."""
+        """Return and clear the messages among the output rows, as copies."""
         count, stored = self._words[w.ROWS], self._words[w.STORED]
         self._words[w.ROWS] = self._words[w.STORED] = 0
         rows = self._rows[: count * w.ROW_WORDS].reshape(count, w.ROW_WORDS)
@@ -373,7 +375,7 @@ class Pump:
 
 
 class ToldMessages:
-    """Messages that somebody is to hear of, some time."""
+    """Messages whose events are emitted later."""
 
     def __init__(self, rows: Numbers, stored: memoryview) -> None:
         self._rows = rows
@@ -381,32 +383,32 @@ class ToldMessages:
         self._done = 0
 
     def __len__(self) -> int:
-        """How many there are left."""
+        """Number of messages left."""
         return len(self._rows) - self._done
 
     def take(self, most: int) -> list[Row]:
-        """The next ones."""
+        """Return the next messages, at most ``most``."""
         rows: list[Row] = self._rows[self._done : self._done + most].tolist()
         self._done += len(rows)
         return rows
 
 
 class Changed(NamedTuple):
-    """An instrument of which messages were taken in."""
+    """An instrument with processed messages."""
 
     security_id: int
     number: int
-    """Of the packet of the last one."""
+    """Number of the last message's packet."""
     counted: int
-    """The count of the last one."""
+    """Count of the last message."""
     key: tuple[int, int] | None
-    """The packet and the index of the last one that changed the book; None if none did."""
+    """Packet number and index of the last message that changed the book; None if none did."""
     book_counted: int
-    """The count of that one."""
+    """Count of that message."""
 
 
 class FeedWords(NamedTuple):
-    """What came on a feed."""
+    """Counts of a feed."""
 
     packets: int
     first: int

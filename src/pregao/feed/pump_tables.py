@@ -1,6 +1,6 @@
-"""What the pump's kernel needs to know of a schema version: where the fields are that it reads.
+"""Tables of schema versions for the kernel of the fast path: the offsets of the fields it reads.
 
-A template that has a field in another form than the kernel reads is left to the plain machine.
+A template that has a field in a form that the kernel does not read is left to the plain path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pregao.umdf.recovery import NEVER_DISCARDED
 
 _SECURITY, _COUNT, _NEXT = "security_id", "rpt_seq", "next_seq_no"
 _ORDERS: Final = (templates.ORDER, templates.DELETE_ORDER)
-"""The messages whose books the kernel changes itself."""
+"""Messages whose books the kernel updates."""
 _MOST_TABLES = 64
 _WORDS: Final = {
     "order_id": w.ORDER_ID,
@@ -46,16 +46,16 @@ _FIRM_BYTES = _POSITION_BYTES = 4
 
 
 class PumpTables:
-    """The tables of the schema versions that were met."""
+    """Tables of schema versions, built on first use."""
 
     def __init__(self, decoder: PacketDecoder, heard: Collection[int]) -> None:
-        """``heard`` are the templates that somebody is to be told of."""
+        """Set the templates whose messages cause events, ``heard``."""
         self._decoder = decoder
         self._heard = heard
         self._known: dict[tuple[int, int], Numbers] = {}
 
     def table(self, schema_id: int, version: int) -> Numbers | None:
-        """The table of messages of a schema id and version; None if they cannot be read."""
+        """Return the table of a schema ID and version; None if the schema is unknown."""
         found = self._known.get((schema_id, version))
         if found is None:
             try:
@@ -77,16 +77,16 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
         if message is None or template_id >= w.TEMPLATES:
             continue
         if template_id in NEVER_DISCARDED:
-            at = template_id * w.TEMPLATE_WORDS
-            table[[at + w.USE, at + w.BLOCK]] = w.BOOKLESS, message.block_length
-            table[at + w.FLAGS_AT] = flags_place(template_id, message)
+            offset = template_id * w.TEMPLATE_WORDS
+            table[[offset + w.USE, offset + w.BLOCK]] = w.BOOKLESS, message.block_length
+            table[offset + w.FLAGS_AT] = flags_place(template_id, message)
             continue
         if message.groups or message.data:
             continue
         words = _words(message, version, heard=template_id in heard)
         if words is not None:
-            at = template_id * w.TEMPLATE_WORDS
-            table[at : at + w.TEMPLATE_WORDS] = words
+            offset = template_id * w.TEMPLATE_WORDS
+            table[offset : offset + w.TEMPLATE_WORDS] = words
     sequence = schema.by_id.get(templates.SEQUENCE)
     if sequence is not None:
         _heartbeat_words(table, sequence)
@@ -99,23 +99,23 @@ def _table(schema: Schema, version: int, heard: Collection[int]) -> Numbers:
 
 
 def _heartbeat_words(table: Numbers, message: Message) -> None:
-    """How a heartbeat tells the number that comes next."""
+    """Set the words that locate the next sequence number in a heartbeat."""
     following = next((each for each in readings(message) if each.column == _NEXT), None)
     if following is not None and following.size == 4 and not message.groups and not message.data:
-        at = templates.SEQUENCE * w.TEMPLATE_WORDS
-        table[at + w.USE], table[at + w.BLOCK] = w.HEARTBEAT, message.block_length
-        table[at + w.COUNT_AT] = following.offset
+        offset = templates.SEQUENCE * w.TEMPLATE_WORDS
+        table[offset + w.USE], table[offset + w.BLOCK] = w.HEARTBEAT, message.block_length
+        table[offset + w.COUNT_AT] = following.offset
 
 
 def _fill(table: Numbers, at: int, reading: Reading | None, codes: Mapping[str, int]) -> None:
-    """What the values of an enumeration mean."""
+    """Set the codes of an enumeration's values."""
     for member in reading.enum.members if reading is not None and reading.enum is not None else ():
         if member.name in codes and 0 <= member.value <= 0xFF:
             table[at + member.value] = codes[member.name]
 
 
 def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
-    """The words of a template; None if the kernel cannot read it."""
+    """Return the words of a template; None if the kernel cannot read it."""
     fields = {each.column: each for each in readings(message)}
     words = np.zeros(w.TEMPLATE_WORDS, np.int64)
     words[w.USE] = w.COUNTED
@@ -132,17 +132,17 @@ def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
         words[w.SECURITY_AT], words[w.COUNT_AT] = security.offset, count.offset
     leaves = [leaf for each in fields.values() for leaf in each.leaves]
     decimals = [leaf for leaf in leaves if leaf.kind is ValueKind.DECIMAL]
-    # What else a codec refuses: a day that is no date, which 16 bits cannot hold.
+    # Codecs also reject days beyond the range of dates, which 16 bits cannot reach.
     days = [leaf for leaf in leaves if leaf.kind is ValueKind.DATE and leaf.size > 2]
     if days or len(decimals) > w.MOST_DECIMALS:
         return None
     if any(leaf.size != 8 for leaf in decimals):
         return None
     words[w.DECIMALS] = len(decimals)
-    for place, leaf in enumerate(decimals):
-        words[w.DECIMALS + 1 + place] = leaf.offset
+    for index, leaf in enumerate(decimals):
+        words[w.DECIMALS + 1 + index] = leaf.offset
         if leaf.null is None or _signed(leaf.null) != NULL:
-            words[w.DECIMALS + 1 + place] |= w.NO_LOWEST
+            words[w.DECIMALS + 1 + index] |= w.NO_LOWEST
     if message.id not in _ORDERS:
         return words
     return words if _order_words(words, message.id, version, fields) else None
@@ -151,16 +151,16 @@ def _words(message: Message, version: int, *, heard: bool) -> Numbers | None:
 def _order_words(
     words: Numbers, template_id: int, version: int, fields: Mapping[str, Reading]
 ) -> bool:
-    """Fill in what is read of messages about orders; False if the kernel cannot."""
-    told = ORDER_COLUMNS[template_id]
-    position = fields.get(told["position"])
+    """Set the words of a message about orders; False if the kernel cannot read it."""
+    columns = ORDER_COLUMNS[template_id]
+    position = fields.get(columns["position"])
     words[w.POSITION_AT] = w.ABSENT
     if position is not None:
         if position.null is None or position.size != _POSITION_BYTES:
             return False  # these books are kept by position
         words[w.POSITION_AT], words[w.NO_POSITION] = position.offset, int(position.null)
     action, side = fields.get(ACTION), fields.get(SIDE)
-    price = fields.get(told["price"])
+    price = fields.get(columns["price"])
     if side is None or (action is None) != (template_id == templates.DELETE_ORDER):
         return False
     if price is None or price.scale != PRICE_SCALE or words[w.FLAGS_AT] < 0:
@@ -171,13 +171,13 @@ def _order_words(
     if action is not None:
         words[w.ACTION_AT] = action.offset
     for name, word in _WORDS.items():
-        reading = fields.get(told.get(name, ""))
+        reading = fields.get(columns.get(name, ""))
         words[word] = w.ABSENT
         words[w.NULLS + word - w.ORDER_ID] = NULL
         if reading is None:
-            continue  # as null in every message
-        wanted = _FIRM_BYTES if name == "firm" else 8
-        if reading.size != wanted or (name == "inserted" and reading.unit != "ns"):
+            continue  # null in every message
+        size = _FIRM_BYTES if name == "firm" else 8
+        if reading.size != size or (name == "inserted" and reading.unit != "ns"):
             return False
         words[word] = reading.offset
         words[w.NULLS + word - w.ORDER_ID] = _signed(reading.null)
@@ -185,7 +185,7 @@ def _order_words(
 
 
 def _signed(null: float | None) -> int:
-    """A null as a kernel reads it: 64 bits with a sign; NULL where there is none."""
+    """Return a null as the kernel reads it, in signed 64 bits; NULL if there is none."""
     if null is None:
         return NULL
     return int(null) - (1 << 64) if null >= 1 << 63 else int(null)

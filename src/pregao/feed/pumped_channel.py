@@ -1,9 +1,9 @@
-"""A channel followed live with the pump: many datagrams at once, by compiled code where it can.
+"""A channel followed live on the fast path: many datagrams per call, compiled where possible.
 
-It is a `Channel`, and tells the same of the same datagrams. Packets that are simply next go through
-a kernel (`pregao.feed.pump`); all others, and everything that time brings about, go through the
-plain machine. Each of the two begins where the other one ended. Where numba is not installed the
-plain machine does everything.
+It is a `Channel`, and emits the same events for the same datagrams. Packets that are next in
+sequence go through a kernel (`pregao.feed.pump`); all others, and everything that the passage of
+time causes, go through the plain path. Each continues where the other stopped. Without numba, the
+plain path does everything.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from pregao.umdf.sequencing import Place
 from pregao.umdf.streams import Stream
 
 _LONGEST_PAUSE: Final = 64
-"""After packets that the kernel could do nothing with it is left out for so many at the most."""
+"""Maximum number of packets without the kernel, after packets that it could not process."""
 
 
 class PumpedChannel(Channel):
-    """Follows one channel over its feeds, as `Channel` does, many datagrams at a time."""
+    """Follows one channel over its feeds, like `Channel`, many datagrams per call."""
 
     def __init__(self, settings: ChannelSettings, decoder: PacketDecoder | None = None) -> None:
         super().__init__(settings, decoder)
         self._tables = PumpTables(self._decoder, self._teller.templates)
         self._pump = Pump(settings.number, self._tables)
         self.current = 0
-        """The datagram of a batch that is being processed: one that fails is named by it."""
+        """The index of the datagram being processed, which identifies one that fails."""
         self._handed = False
-        """Does the kernel know more than the plain machine?"""
+        """Whether the kernel is ahead of the plain path."""
         self._known: Follower | None = None
-        """The follower whose instruments the kernel knows."""
+        """The follower whose instruments the kernel has."""
         self._lines: dict[int, tuple[Stream, str]] = {}
         self._lines_of: tuple[str, ...] = ()
-        """The site whose lines the kernel knows."""
+        """The site whose lines the kernel has."""
         self._pause = self._pausing = 0
         self._looked_at: RawPacket | None = None
-        """The packet that was just decoded to see what it concerns."""
+        """The packet that was decoded last, to find the instruments that it concerns."""
         self._pumped = 0
         self._backlog = Backlog()
         self._hearing = Hearing(self._decoder, self._teller)
@@ -72,7 +72,7 @@ class PumpedChannel(Channel):
     # Datagrams
 
     def set_lines(self, lines: Mapping[int, tuple[Stream, str]]) -> None:
-        """Say which stream of which feed each line brings."""
+        """Set the stream and feed of each line."""
         self._take_back()
         self._lines = dict(lines)
         self._lines_of = ()
@@ -80,28 +80,28 @@ class PumpedChannel(Channel):
     def receive_many(
         self, datagrams: Datagrams, first: int = 0, last: int | None = None, *, singly: bool = False
     ) -> int:
-        """Take datagrams in, from one to another; gives the one behind those that were taken.
+        """Process datagrams ``first`` to ``last``. Returns the index after those processed.
 
-        ``singly`` stops behind each packet that told something, for those who look at the books
-        as they are then.
+        With ``singly``, stop after each packet that produced output, for callers that read the
+        books at that time.
         """
         last = len(datagrams.offset) if last is None else last
         pump = self._pump
-        at = first
-        while at < last:
-            self.current = at
+        index = first
+        while index < last:
+            self.current = index
             done = 0
             if self._pausing:
                 self._pausing -= 1
             elif self._hand_over():
                 pump.set_singly(singly=singly)
-                before, at = at, pump.run(datagrams, at, last)
-                self.current = min(at, last - 1)
+                before, index = index, pump.run(datagrams, index, last)
+                self.current = min(index, last - 1)
                 status = pump.status
-                if at > before:
+                if index > before:
                     self._pause = 0
                 if status in (w.DONE, w.TOLD):
-                    return at
+                    return index
                 if status == w.BOOK_FULL:
                     pump.grow_book()
                     continue
@@ -110,21 +110,21 @@ class PumpedChannel(Channel):
                     continue
                 if status == w.MISFIT:
                     done = pump.detail
-                elif self._read_schema(datagrams, at):
+                elif self._read_schema(datagrams, index):
                     continue
-                elif self._pass_over(datagrams, at):
-                    at += 1
+                elif self._pass_over(datagrams, index):
+                    index += 1
                     if singly:
-                        return at
+                        return index
                     continue
-                elif at == before:
+                elif index == before:
                     self._pause = min(2 * self._pause + 1, _LONGEST_PAUSE)
                     self._pausing = self._pause
-            self._plain(datagrams, at, done)
-            at += 1
+            self._plain(datagrams, index, done)
+            index += 1
             if singly:
-                return at
-        return at
+                return index
+        return index
 
     def _plain(self, datagrams: Datagrams, at: int, done: int) -> None:
         line = self._lines.get(int(datagrams.line[at]))
@@ -144,7 +144,7 @@ class PumpedChannel(Channel):
     def _concerned(
         self, stream: Stream, feed: str, payload: bytes, when: int
     ) -> frozenset[int] | None:
-        """The instruments that a packet concerns, if it is simply next; None if it may be all."""
+        """Return the instruments of a packet that is next in sequence; None if it may be all."""
         if not self._handed or stream is not Stream.INCREMENTAL or feed not in self._sites.feeds:
             return None
         if when >= self._pump.silent_ns:
@@ -167,7 +167,7 @@ class PumpedChannel(Channel):
         return super()._walked(header, payload, received_ns)
 
     def _read_schema(self, datagrams: Datagrams, at: int) -> bool:
-        """Is a packet's first message of a version that the kernel did not expect, but can read?"""
+        """Switch to the schema version of a packet. Returns False if unsupported or already set."""
         if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
             return False
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
@@ -175,7 +175,7 @@ class PumpedChannel(Channel):
         return self._pump.set_schema(schema_id, version)
 
     def _pass_over(self, datagrams: Datagrams, at: int) -> bool:
-        """Take in a packet whose only message concerns no book: nothing is handed back for it."""
+        """Process a packet whose only message concerns no book, without leaving the kernel."""
         if int(datagrams.length[at]) < PACKET_HEADER_SIZE + SMALLEST_MESSAGE:
             return False
         start = int(datagrams.offset[at]) + PACKET_HEADER_SIZE + FRAMING_SIZE
@@ -184,7 +184,7 @@ class PumpedChannel(Channel):
             return False
         teller = self._teller
         if template_id != templates.NEWS and not teller.state.definitions.complete:
-            return False  # which streams are needed depends on it
+            return False  # it determines which streams are needed
         payload = datagrams.payload(at)
         try:
             raw = RawPacket.of(decode_header(payload), payload, 0)
@@ -201,16 +201,19 @@ class PumpedChannel(Channel):
         if not pump.pass_over(datagrams, at):
             return False
         version, following, *times = pump.place()
-        place = Place(version, following - 1)
-        teller.at(place, *times)
+        key = Place(version, following - 1)
+        teller.at(key, *times)
         teller.now_ns = pump.now_ns
-        teller.message(place, pump.event, template_id, decoded.values)
+        teller.message(key, pump.event, template_id, decoded.values)
         return True
 
-    # From the plain machine to the kernel, and back
+    # Between the plain path and the kernel
 
     def _hand_over(self) -> bool:
-        """Let the kernel go on, if there is nothing that only the plain machine knows of."""
+        """Switch to the kernel, unless only the plain path has some of the state.
+
+        Returns whether the kernel runs.
+        """
         if self._handed:
             return True
         if not kernels_compiled():
@@ -219,7 +222,7 @@ class PumpedChannel(Channel):
         expected = arbiter.expected
         if not arbiter.calm or not follower.simple or life.down or expected is None:
             return False
-        if self._recovery.idle:  # each packet is an occasion to look for another site
+        if self._recovery.idle:  # each packet may cause a failover
             return False
         if follower.position != (expected.sequence_version, expected.sequence_number - 1):
             return False
@@ -238,8 +241,8 @@ class PumpedChannel(Channel):
                     if stream is Stream.INCREMENTAL and feed in feeds[: w.MOST_FEEDS]
                 }
             )
-        place, event, over = follower.events.running
-        if place is not None and (place[0] != expected[0] or expected[1] - place[1] not in (0, 1)):
+        key, event, over = follower.events.running
+        if key is not None and (key[0] != expected[0] or expected[1] - key[1] not in (0, 1)):
             over = True
         pump = self._pump
         pump.touch(touched)
@@ -268,7 +271,7 @@ class PumpedChannel(Channel):
         follower.moved.clear()
 
     def _take_back(self, concerned: frozenset[int] | None = None) -> None:
-        """Let the plain machine go on where the kernel got to, with these instruments or all."""
+        """Switch to the plain path where the kernel stopped, with the given instruments or all."""
         if self._handed:
             self._tell()
             self._sync(concerned)
@@ -276,7 +279,7 @@ class PumpedChannel(Channel):
             self._handed = False
 
     def _tell(self) -> None:
-        """Tell what waits to be told; if nobody is to be told, it may wait longer."""
+        """Emit the output rows as events; without listeners, queue their messages."""
         if not (self._handed and self._pump.waiting):
             return
         teller, pump = self._teller, self._pump
@@ -289,19 +292,19 @@ class PumpedChannel(Channel):
         teller.at(Place(version, following - 1), *times)
 
     def _look(self, version: int, messages: ToldMessages, most: int) -> int:
-        """Tell of messages that have waited, so many at the most; gives how many are left."""
+        """Emit the events of at most ``most`` queued messages. Returns how many are left."""
         self._hearing.hear(version, messages.take(most), messages.stored, ())
         return len(messages)
 
     def catch_up(self, most: int) -> None:
-        """Bring statistics and phases up to date by so many messages: there is time for it."""
+        """Update statistics and phases from at most ``most`` queued messages, in idle time."""
         if len(self._backlog):
             self._teller.catch_up(most)
         elif self._handed and self._teller.backlog is not None:
             self._tell()
 
     def take_batch(self) -> EventBatch:
-        """The same as columns, for which books that changed never become objects."""
+        """Return the events since the last call as columns; changed books never become objects."""
         teller = self._teller
         parts = [EventBatch.of(teller.take())]
         if self._handed and self._pump.waiting and teller.wanted:
@@ -316,9 +319,9 @@ class PumpedChannel(Channel):
         return EventBatch.joined(parts)
 
     def _sync(self, concerned: frozenset[int] | None = None) -> None:
-        """Let the plain machine know what the kernel knows; the kernel may go on.
+        """Copy the kernel's state to the plain path; the kernel may continue.
 
-        Of the instruments it is told of these only, if it needs no others for what comes next.
+        With ``concerned``, copy only these instruments: the next packet needs no others.
         """
         if self._handed:
             self._sync_place()
@@ -349,13 +352,13 @@ class PumpedChannel(Channel):
         self._arbiter.go_on(words["next"], reached)
         version = words["version"]
         if tallies["delivered"]:
-            place = Place(version, words["next"] - 1)
-            follower.go_on(place)
-            teller.at(place, words["sending"], words["received"])
+            key = Place(version, words["next"] - 1)
+            follower.go_on(key)
+            teller.at(key, words["sending"], words["received"])
             teller.now_ns = self._now_ns
-        if words["event_at"]:  # of the last packet, or of one of which a part was taken in
-            place = Place(version, words["event_at"])
-            follower.events.go_on(place, words["event"], over=bool(words["begins"]))
+        if words["event_at"]:  # of the last packet, or of one applied in part
+            key = Place(version, words["event_at"])
+            follower.events.go_on(key, words["event"], over=bool(words["begins"]))
             pump.set(event_at=0)
 
     def _sync_instruments(self, concerned: frozenset[int] | None = None) -> None:
@@ -368,69 +371,69 @@ class PumpedChannel(Channel):
                 assert isinstance(book, FlatBook)
                 book.take((version, *each.key), each.book_counted)
 
-    # What there is to read, and what time brings about
+    # State and time
 
     @property
     def pumped(self) -> int:
-        """How many packets the kernel took in."""
+        """Number of packets that the kernel processed."""
         self._sync()
         return self._pumped
 
     @property
     def counters(self) -> ChannelCounters:
-        """What happened so far."""
+        """Counters since the start."""
         self._sync()
         return super().counters
 
     @property
     def state(self) -> ChannelState:
-        """How the channel is."""
+        """State of the channel."""
         self._sync()
         return super().state
 
     @property
     def place(self) -> Place | None:
-        """The last packet that was taken in, or that a heartbeat named as the last one."""
+        """The last packet applied, or the one before the next packet named by a heartbeat."""
         self._sync()
         return super().place
 
     @property
     def instruments(self) -> Mapping[int, Instrument]:
-        """The instruments by their security ids."""
+        """Instruments by security ID."""
         self._tell()
         self._teller.catch_up()
         return super().instruments
 
     @property
     def phases(self) -> Phases:
-        """The phases of groups and the states of instruments."""
+        """Phases of groups and states of instruments."""
         self._tell()
         self._teller.catch_up()
         return super().phases
 
     def statistics(self, security_id: int) -> Mapping[Key, Statistic]:
-        """The statistics of an instrument by name and kind."""
+        """Return the statistics of an instrument by name and kind."""
         self._tell()
         self._teller.catch_up()
         return super().statistics(security_id)
 
     def book(self, security_id: int) -> ChannelBook:
-        """The book of an instrument, and how far it can be trusted."""
+        """Return the book of an instrument and its state."""
         self._sync()
         return super().book(security_id)
 
     def is_alive(self, feed: str) -> bool:
-        """Has a feed brought something within the last heartbeats?"""
+        """Whether anything arrived on the feed within the last heartbeats."""
         self._sync()
         return super().is_alive(feed)
 
     def take_events(self) -> list[told.Event]:
-        """What happened since it was asked last, in order."""
+        """Return the events since the last call, in order."""
         self._tell()
         return super().take_events()
 
     def want_events(self, *, wanted: bool) -> None:
-        """Say whether anybody is to be told: what happens while nobody is, is told to nobody."""
+        """Enable or disable events; while they are disabled, none are kept."""
         self._tell()
         self._teller.catch_up()
         super().want_events(wanted=wanted)
@@ -439,7 +442,7 @@ class PumpedChannel(Channel):
 
     def restart(self, now_ns: int) -> None:
         """Rebuild everything from the recovery streams: processing a packet failed midway."""
-        # What the kernel knows may be ahead of the plain machine, or half of a packet.
+        # The kernel may be ahead of the plain path, or in the middle of a packet.
         wanted = self._teller.wanted
         self._pump = Pump(self.settings.number, self._tables)
         self._pump.set(wanted=wanted)
@@ -452,20 +455,20 @@ class PumpedChannel(Channel):
         super().restart(now_ns)
 
     def start(self, now_ns: int) -> None:
-        """Begin: asks for the streams that are needed."""
+        """Start: request the streams that are needed."""
         self._take_back()
         super().start(now_ns)
 
     def tick(self, now_ns: int) -> None:
-        """Let time pass: what is missing is given up, silence is noticed."""
+        """Advance the clock: declare missing packets lost, detect silence."""
         self._take_back()
         super().tick(now_ns)
 
     def deadline(self) -> int | None:
-        """When `tick` is needed next; None while nothing is waited for."""
+        """Return when `tick` must be called next; None while nothing is pending."""
         if not self._handed:
             return super().deadline()
-        # Nothing is held or waited for but the next packet, and parts of news.
+        # Only the next packet and parts of news items are pending.
         silent_ns, news_ns = self._pump.silent_ns, self._teller.news_deadline_ns
         return silent_ns if news_ns is None else min(silent_ns, news_ns)
 
@@ -477,6 +480,6 @@ class PumpedChannel(Channel):
         now_ns: int,
         received_ns: int | None = None,
     ) -> None:
-        """Take a datagram in that came on a stream of a feed."""
+        """Process a datagram received on a stream of a feed."""
         self._take_back()
         super().receive(stream, feed, payload, now_ns, received_ns)

@@ -1,9 +1,9 @@
-"""Trades and statistics read without a dictionary: an uncrossing brings hundreds of packets full of
-them.
+"""Readers of trades and statistics that build no dictionary, for bursts of them.
 
-Of a trade the fields are read that its event has; what a number of such a message means is asked
-once of the decoder of whole messages. Of a statistic only that is read which says what it does; its
-fields are decoded when somebody looks at them.
+An uncrossing causes hundreds of packets full of trades and statistics. Of a trade only the fields
+of its event are read; the meaning of a coded value is looked up once, with the decoder of complete
+messages. Of a statistic only its instrument and effect are read; its fields are decoded when a
+caller accesses them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from pregao.sbe import Decoded, MessageCodec, readings
 from pregao.umdf import templates
 
 Decode = Callable[[Any, int, int, int, int], Decoded]
-"""Decodes the body of a message: of a buffer, at a place, of a length and version, up to an end."""
+"""Decodes the body of a message: buffer, offset, block length, version and end."""
 ReadTrade = Callable[[Any, int, int], tuple[Any, ...]]
-"""Reads the body of a trade, of a buffer, from a place up to an end; gives what `Teller.trade`
-takes."""
+"""Reads a trade's body in a buffer, from an offset to an end, as arguments of `Teller.trade`."""
 ReadBody = Callable[[bytes], Mapping[str, Any]]
-"""Decodes the body of a message of a length and version."""
+"""Decodes message bodies of one block length and version."""
 ReadStatistic = Callable[[Any, int, int], tuple[int, int]]
-"""Reads whose a statistic is and what it does, of a buffer, from a place up to an end."""
+"""Reads the instrument and the effect of a statistic in a buffer, from an offset to an end."""
 REPLACES, REMOVES, DOES_MORE = range(3)
-"""What a statistic does: it takes the place of its like, it takes it away, or more than that."""
+"""Effect of a statistic: it replaces the one before, removes it, or does more."""
 
 _TIMES: Final = ("transactTime", "mDEntryTimestamp")
 _FIELDS: Final = (
@@ -39,7 +38,7 @@ _ACTION: Final = "mDUpdateAction"
 
 
 class Unread(Mapping[str, Any]):
-    """The fields of a message that are decoded when somebody looks at them."""
+    """Fields of a message, decoded on first access."""
 
     __slots__ = ("_body", "_found", "_read")
 
@@ -70,7 +69,7 @@ class Unread(Mapping[str, Any]):
 
 
 def body_reader(decode: Decode, block_length: int, version: int) -> ReadBody:
-    """What decodes whole bodies of a length and version."""
+    """Return a reader of complete bodies of one block length and version."""
 
     def read(body: bytes) -> Mapping[str, Any]:
         return decode(body, 0, block_length, version, len(body)).values
@@ -79,7 +78,7 @@ def body_reader(decode: Decode, block_length: int, version: int) -> ReadBody:
 
 
 def _unpacks(unpack: Callable[..., Any], block_length: int) -> bool:
-    """Does a block reach the last of the fields that are read?"""
+    """Whether a block is long enough for all fields that are read."""
     try:
         unpack(bytes(block_length), 0, block_length, block_length)
     except DecodeError:
@@ -90,7 +89,10 @@ def _unpacks(unpack: Callable[..., Any], block_length: int) -> bool:
 def trade_reader(
     codec: MessageCodec, decode: Decode, block_length: int, version: int
 ) -> ReadTrade | None:
-    """What reads trades of a length and version; None if it is no trade, or not as usual."""
+    """Return a reader of trades of one block length and version.
+
+    None if the message is not a trade, or has unusual fields.
+    """
     if codec.message.id != templates.TRADE:
         return None
     known = {each.name: each for each in readings(codec.message)}
@@ -130,7 +132,10 @@ def trade_reader(
 
 
 def statistic_reader(codec: MessageCodec, block_length: int) -> ReadStatistic | None:
-    """What reads statistics of a length; None if it is none, or one that may do more."""
+    """Return a reader of statistics of one block length.
+
+    None if the message is not a statistic, or has an effect that the reader does not know.
+    """
     message = codec.message
     if message.id not in REPLACING:
         return None

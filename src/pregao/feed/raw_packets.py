@@ -1,4 +1,4 @@
-"""A packet that waits for its turn: walked once, decoded when it is its turn."""
+"""Packets that wait for their turn: messages are located on arrival and decoded on delivery."""
 
 from __future__ import annotations
 
@@ -18,38 +18,38 @@ from pregao.umdf.recovery import NEVER_DISCARDED
 from pregao.umdf.templates import CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET
 
 _OF_THE_CHANNEL = NEVER_DISCARDED | {CHANNEL_RESET, SEQUENCE, SEQUENCE_RESET}
-"""Messages that concern more than one instrument, or none that is traded."""
+"""Messages that concern several instruments, or none that is traded."""
 
 
 @dataclass(slots=True)
 class RawPacket:
-    """A packet's bytes, and where its messages are."""
+    """The bytes of a packet and the locations of its messages."""
 
     header: PacketHeader
     payload: bytes
     received_ns: int
     frames: tuple[Frame, ...] = ()
     broken: DecodedMessage | None = None
-    """Where and why the walk over its messages could not go on."""
+    """Where and why locating its messages failed."""
     _decoded: DecodedPacket | None = None
 
     @staticmethod
     def of(header: PacketHeader, payload: bytes, received_ns: int) -> RawPacket:
-        """Walk over the messages of a packet."""
+        """Locate the messages of a packet."""
         packet = RawPacket(header, payload, received_ns)
-        found = []
+        located = []
         try:
             for part in frames(payload):
-                found.append(part)
+                located.append(part)
         except DecodeError as error:
             packet.broken = DecodedMessage(
                 None, error.position or 0, len(payload), reason=error.reason
             )
-        packet.frames = tuple(found)
+        packet.frames = tuple(located)
         return packet
 
     def decoded(self, decoder: PacketDecoder) -> DecodedPacket:
-        """The packet with its messages decoded; a channel has one decoder."""
+        """Return the packet with its messages decoded; a channel has one decoder."""
         if self._decoded is None:
             outcomes = [read_message(decoder, self.payload, part) for part in self.frames]
             if self.broken is not None:
@@ -59,14 +59,14 @@ class RawPacket:
 
 
 def is_reset(packet: RawPacket) -> bool:
-    """Does a packet end its sequence version?"""
+    """Whether a packet ends its sequence version."""
     return any(part.template_id == SEQUENCE_RESET for part in packet.frames)
 
 
 def next_number(packet: RawPacket, decoder: PacketDecoder) -> int | None:
-    """The number that a heartbeat names as the next one; None if it names none.
+    """Return the next sequence number that a heartbeat names, or None.
 
-    0 numbers no packet, and a heartbeat that cannot be read says nothing.
+    0 is not the number of a packet, and a heartbeat that cannot be decoded names none.
     """
     for part in packet.frames:
         if part.template_id == SEQUENCE:
@@ -77,14 +77,14 @@ def next_number(packet: RawPacket, decoder: PacketDecoder) -> int | None:
 
 
 def instruments_of(packet: DecodedPacket) -> frozenset[int] | None:
-    """The instruments that a packet concerns; None if it may concern others too."""
-    found = set()
+    """Return the instruments that a packet concerns; None if it may concern others too."""
+    security_ids = set()
     for outcome in packet.outcomes:
         if outcome.decoded is None or outcome.frame is None or outcome.reason:
-            return None  # a packet that cannot be read makes every book doubtful
+            return None  # a packet that cannot be decoded makes every book unconfirmed
         template_id = outcome.frame.template_id
         security_id = outcome.decoded.values.get("securityID")
         if security_id is None or template_id in _OF_THE_CHANNEL:
             return None
-        found.add(security_id)
-    return frozenset(found)
+        security_ids.add(security_id)
+    return frozenset(security_ids)

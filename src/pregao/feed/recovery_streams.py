@@ -1,4 +1,4 @@
-"""The snapshot and definition streams of a channel: joined while they are needed, then left."""
+"""Snapshot and definition streams of a channel: joined while they are needed, then left."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from pregao.umdf.streams import Stream
 
 
 class RecoveryStreams:
-    """Which recovery streams are listened to, and whether they have anything to tell."""
+    """Tracks which recovery streams are joined, and whether they are idle."""
 
     def __init__(self, actions: list[Action]) -> None:
         self._actions = actions
-        """Where joins and leaves are asked for."""
+        """Receives requests to join and leave."""
         self._joined: dict[Stream, str] = {}
         self._telling: set[Stream] = set()
         self.idle = False
-        """Do they say that they wait for a ChannelReset (000 §7.5)?"""
+        """Whether the streams wait for a ChannelReset (000 §7.5)."""
 
     def __bool__(self) -> bool:
-        """Is any of them listened to?"""
+        """Whether any stream is joined."""
         return bool(self._joined)
 
     def listens(self, stream: Stream, feed: str) -> bool:
-        """Is a stream listened to on a feed?"""
+        """Whether a stream is joined on a feed."""
         return self._joined.get(stream) == feed
 
     def want(self, stream: Stream, feed: str, *, wanted: bool) -> bool:
-        """Listen to a stream on a feed, or not; True if it is left now."""
+        """Join or leave a stream on a feed. Returns True if it is left now."""
         if wanted == (stream in self._joined):
             return False
         if wanted:
@@ -38,20 +38,21 @@ class RecoveryStreams:
         return True
 
     def leave(self) -> None:
-        """Listen to none of them: another site has its own."""
+        """Leave all streams: another site has its own."""
         for stream in list(self._joined):
             self.want(stream, "", wanted=False)
         self.idle = False
 
     def tells(self, stream: Stream) -> None:
-        """A stream has something to tell."""
+        """Record that a stream carries data."""
         self._telling.add(stream)
         self.idle = False
 
     def heartbeat(self, stream: Stream) -> bool:
-        """A stream is idle; True if that was not known.
+        """Record a heartbeat of a stream. Returns True if it is newly idle.
 
-        Between two loops there may be a heartbeat too: only one that comes first says so.
+        A heartbeat may also occur between two loops: only one before any data means that it is
+        idle.
         """
         if stream in self._telling or self.idle:
             return False

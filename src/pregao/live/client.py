@@ -82,7 +82,7 @@ class Live:
             await asyncio.to_thread(handler.stop)
 
     async def report(self) -> Report:
-        """Return the health of the feed; raises `PregaoError` unless it is followed."""
+        """Return a health report; raises `PregaoError` if the feed is not running."""
         if self._handler is None:
             raise PregaoError("The feed is not running: enter it with `async with` first.")
         return await asyncio.to_thread(self._handler.ask, report)

@@ -114,7 +114,7 @@ class LiveConfig:
         """Return a configuration for each worker process.
 
         Channels are grouped by `processes`, or, with ``most``, spread over at most that many
-        processes whatever their names.
+        processes regardless of names.
         """
         names = dict.fromkeys(self.processes.get(each.number, "") for each in self.channels)
         numbers = [each.number for each in self.channels]

@@ -328,7 +328,7 @@ class FeedHandler:
         self._answer()
 
     def _ask_again(self, asker: Asker, now_ns: int) -> None:
-        """Request lost messages of the legacy feed; no reply of a gateway ends the handler."""
+        """Request lost messages of the legacy feed; a failure must not end the handler."""
         try:
             asker.work(now_ns)
         except Exception as error:

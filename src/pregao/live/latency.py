@@ -13,7 +13,7 @@ from pregao.umdf.layout import SENDING_TIME_AT
 _STEPS = 16
 """Buckets per doubling: a percentile is accurate to about 6 %."""
 _DOUBLINGS = 44
-"""Up to about five hours; longer delays count as that."""
+"""About five hours; longer delays are counted in the last bucket."""
 
 
 _TIME = struct.Struct("<q")

@@ -53,7 +53,7 @@ class RecoveryLink:
         self._thread.start()
 
     def take(self) -> Iterator[_Arrived]:
-        """Yield what has arrived, in order: a connection, its bytes, or its end.
+        """Yield arrivals in order: a connection, its bytes, or its end.
 
         An item leaves the queue when it is yielded: if one cannot be processed, the connection
         after it is not lost.
@@ -141,7 +141,7 @@ class Asker:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection for requests."""
+        """Whether a gateway is connected."""
         return self._client is not None
 
     @property

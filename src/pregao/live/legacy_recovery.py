@@ -100,9 +100,9 @@ async def recovery_server(
 ) -> AsyncIterator[int]:
     """Serve a store of messages while the context is open. Yields the port.
 
-    A connection is closed that does not log on within ``idle_ns``, that sends part of a message and
-    not the rest in that time, or that does not read. At most `MAX_CONNECTIONS` are open. Of each
-    one's replies, about `BYTES_PER_REPORT` bytes wait for the client to read.
+    The server closes a connection that does not log on within ``idle_ns``, that sends only part of
+    a message in that time, or that does not read. It accepts at most `MAX_CONNECTIONS`. About
+    `BYTES_PER_REPORT` bytes of replies to received data wait for a client to read.
     """
     connections = 0
 

@@ -8,7 +8,7 @@ import sys
 from pregao.errors import UsageError
 
 _PRIORITY = 10
-"""Of 1 to 99; the kernel's own important threads have a higher one."""
+"""Real-time priority (1 to 99), below that of the kernel's own important threads."""
 
 
 def check_manner(*, spin: bool, realtime: bool) -> None:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _START_S = 60.0
 _END_S = 10.0
 _SWITCH_S = 0.0005
-"""The feed's thread must not wait long for the thread that answers."""
+"""Interpreter switch interval: the feed's thread must not wait long for the one that answers."""
 
 
 class FeedProcesses:
@@ -111,7 +111,7 @@ class ProcessSubscription:
     """Events of some instruments in worker processes, queued until they are taken."""
 
     behind = False
-    """Always False: `take` gives a subscriber that was too slow `Missed` and fresh books."""
+    """Always False: after an overflow, `take` itself returns `Missed` and fresh books."""
 
     def __init__(self, processes: FeedProcesses, number: int) -> None:
         self._processes = processes
@@ -219,8 +219,8 @@ class _Begin:
         self._values = values
 
     def __call__(self, handler: FeedHandler) -> None:
-        symbols, kinds, depth, most = self._values
-        subscription = Subscription(symbols, kinds=kinds, depth=depth, most_waiting=most)
+        symbols, kinds, depth, capacity = self._values
+        subscription = Subscription(symbols, kinds=kinds, depth=depth, most_waiting=capacity)
         _subscribed[self._number] = subscription
         subscription.begin(handler)
 

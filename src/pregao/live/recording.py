@@ -40,7 +40,7 @@ class RecordSettings:
     roll_bytes: int = ROLL_BYTES
     roll_ns: int = ROLL_NS
     sync_ns: int = SYNC_NS
-    """Interval of fsync, after which written data survives a loss of power."""
+    """Interval between fsync calls; synced data survives a loss of power."""
 
 
 class Recorder:
@@ -173,7 +173,7 @@ class _File:
                     self._synced = size
 
     def close(self) -> None:
-        """Sync what was written, and close the file."""
+        """Sync and close the file."""
         self._closing.set()
         self._syncing.join()
         try:

@@ -104,8 +104,8 @@ class Replayer:
     ) -> None:
         """Prepare a replay; without ``targets`` packets go to their captured destinations.
 
-        A target that is neither a multicast group nor loopback is refused unless ``allow_remote``;
-        captured packets to such destinations are not sent. With ``current_times`` the packets'
+        Unless ``allow_remote``, a target that is neither a multicast group nor loopback is refused,
+        and packets captured to such a destination are not sent. With ``current_times`` the packets'
         sending times are moved to the time of the replay; those of the legacy feed, which are in
         its messages, are unchanged.
         """
@@ -203,7 +203,7 @@ class Replayer:
                 told(self.counts)
 
     def _have_times(self, stretch: Stretch) -> NDArray[np.bool_]:
-        """Return which datagrams have a sending time in a header, by the first of each line."""
+        """Return which datagrams have a header with a sending time; the first of a line decides."""
         lines, firsts = np.unique(stretch.line, return_index=True)
         for line, row in zip(lines.tolist(), firsts.tolist(), strict=True):
             if line not in self._timed:
