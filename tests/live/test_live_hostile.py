@@ -140,5 +140,5 @@ def test_failures_are_logged_with_their_bytes_seldom_and_in_bounds(caplog):
     first, later, none = (each.getMessage() for each in caplog.records)
     assert "Packet of 2000 bytes: " + "00" * MAX_LOGGED_BYTES + " …" in first
     assert len(first) < 4 * MAX_LOGGED_BYTES
-    assert f"Packet of 28 bytes: {NO_BLOCK.hex()} 4 failures before it were not logged." in later
+    assert f"Packet of 28 bytes: {NO_BLOCK.hex()} 4 earlier failures were not logged." in later
     assert none.endswith("It concerns no single packet.")

@@ -217,7 +217,7 @@ class _Reading:
         for entry in table:
             if entry not in known:
                 near = difflib.get_close_matches(entry, known, 1)
-                hint = f"did you mean {near[0]}" if near else f"known are {', '.join(known)}"
+                hint = f"did you mean {near[0]}" if near else f"entries are {', '.join(known)}"
                 self.fail(entry, f"is not a known entry; {hint}")
 
     def switch(self, table: Mapping[str, Any], name: str) -> bool:

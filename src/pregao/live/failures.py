@@ -28,7 +28,7 @@ class FailureLog:
         if self._last_ns is not None and 0 <= now_ns - self._last_ns < LOG_INTERVAL_NS:
             self._unlogged += 1
             return
-        before = f" {self._unlogged} failures before it were not logged." if self._unlogged else ""
+        before = f" {self._unlogged} earlier failures were not logged." if self._unlogged else ""
         self._last_ns, self._unlogged = now_ns, 0
         _log.error(
             "Channel %d: processing failed (%s); it counts as packet loss, and the books are "
